@@ -1,0 +1,75 @@
+"""The Bus port: topics of ordered partitions that are appended to and read from any offset. Nothing else is asked of a bus.
+
+Adapters: memory (tests), file (embedded), Kafka. One contract suite runs over all of them (tests/contract/test_bus.py).
+Positions live in the log, so there are no consumer groups' offsets, and no transactions.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class BusError(Exception):
+    """An append or a read that did not, or may not have, come about. The writer must be dropped."""
+
+
+class PositionGap(BusError):
+    """A position before a partition's start or beyond its end: names topic, partition, position and what exists."""
+
+
+class BusFull(BusError):
+    """No room to write. Nothing acknowledged is lost; writers stop until there is room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What lies at one offset. `headers` carry what a producer says of itself (`author`)."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to append. `key` groups messages for compaction where the topic is compacted."""
+
+    topic: str
+    partition: int
+    value: bytes
+    key: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Writer(Protocol):
+    """An idempotent producer. Appends of one writer to one partition keep their order."""
+
+    async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
+        """Appends all or, for one partition, a prefix; returns the offsets in batch order. Raises BusError where it does not know.
+
+        `durable`: returns, and shows the messages to readers, only when they are on disk (or acknowledged by all
+        replicas). Otherwise they may be shown at once and become durable before, or with, the next durable send.
+        """
+
+    async def drop(self) -> None:
+        """Gives the producer up. What was not acknowledged may or may not arrive later; nothing more is sent."""
+
+
+class Bus(Protocol):
+    """Reads and writers. Every call may raise BusError."""
+
+    def writer(self) -> Writer:
+        """A new producer."""
+
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> list[Message]:
+        """Up to `most` messages from `offset` on, in order. Waits up to `wait_ms` for the first; then []. Raises PositionGap."""
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that exists and the one after the last."""
+
+    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
+        """Waits until any of the partitions has something at its position; False after `wait_ms`."""
+
+    async def close(self) -> None:
+        """Lets go of files, sockets and tasks."""

@@ -1,0 +1,51 @@
+"""What every service's core is: a fold of the log that can answer an open round. No I/O, no clock, no chance.
+
+A core is a module with these names (mypy checks the protocol). `fold` alone changes state, `decide` alone answers; what
+`decide` works out may stay in a `Cache` field, which changes cost and never bytes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from schemas.envelope import Record
+
+RULES = 1
+"""Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
+
+
+@dataclass(slots=True)
+class OpenRound:
+    """An opening with the upstream decisions that answer the same round: topic -> records in shard order."""
+
+    record: Record
+    upstream: dict[str, list[Record]] = field(default_factory=dict)
+
+    @property
+    def time(self) -> int:
+        """Log time of the opening, in milliseconds."""
+        return self.record.time
+
+
+class Core(Protocol):
+    """NAME names the service, TOPIC its decisions. UPSTREAM: decision topics that `decide` waits for. READS: decision
+    topics whose winners it folds at a closing. FOLDS: the body types that `fold` does anything with; others are not
+    handed over. LAYOUT is raised by every change in what `fold` keeps."""
+
+    NAME: str
+    TOPIC: str
+    UPSTREAM: tuple[str, ...]
+    READS: tuple[str, ...]
+    FOLDS: tuple[type, ...]
+    LAYOUT: int
+
+    @staticmethod
+    def start(shard: int, of: int) -> Any:
+        """The state before the first record. Only altruism has more than one shard."""
+
+    @staticmethod
+    def fold(state: Any, record: Record) -> None:
+        """Learns one record."""
+
+    @staticmethod
+    def decide(state: Any, opened: OpenRound) -> list[Any]:
+        """Answers an open round with bodies of its topic; leaves what a snapshot shows of the state as it was."""

@@ -1,0 +1,48 @@
+"""The vocabulary: the newest version of every body, by its public name. Imports nothing of ours but itself."""
+
+from schemas.envelope import Header, Record
+from schemas.graph import Graph, Progress
+from schemas.jobs import (
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    JobCancelled,
+    JobEnd,
+    JobEnded,
+    JobRejected,
+    JobSpec,
+    Stage,
+)
+from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeLost, NodeRegistered, NodeReported
+from schemas.quantities import Cache, Vector
+from schemas.queues import ConfigChanged, Policy, Queue
+from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas.rounds import (
+    Asks,
+    DecisionHash,
+    Grant,
+    Grants,
+    HeldRoom,
+    JobAsk,
+    Level,
+    PlanProposed,
+    Plans,
+    PlanStep,
+    Position,
+    Releases,
+    Revocation,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    SequencerAlive,
+    SequencerClaimed,
+    Shares,
+    StageAsk,
+    StageRelease,
+    Struck,
+    TimeReached,
+    Unplaced,
+)
+from schemas.tasks import DeviceShare, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
+
+__all__ = [name for name in dir() if name[0].isupper()]

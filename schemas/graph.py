@@ -1,0 +1,79 @@
+"""A job's graph of stages and how far it has come: which stages may run. Shared words of every core that follows jobs."""
+
+from dataclasses import dataclass
+
+from schemas.jobs import JobSpec, Stage
+
+
+@dataclass(slots=True)
+class Graph:
+    """Stages by position; `children` by position; names by position. Built once a job."""
+
+    stages: list[Stage]
+    position: dict[str, int]
+    children: list[list[int]]
+
+
+@dataclass(slots=True)
+class Progress:
+    """By stage position: tasks that have not ended in success, and parents that have not ended."""
+
+    left: list[int]
+    parents: list[int]
+
+
+def graph_of(spec: JobSpec) -> Graph:
+    """The graph of an admitted job, whose stage names are unique and whose parents exist."""
+    position = {stage.stage: i for i, stage in enumerate(spec.stages)}
+    children: list[list[int]] = [[] for _ in spec.stages]
+    for i, stage in enumerate(spec.stages):
+        for parent in stage.after:
+            children[position[parent]].append(i)
+    return Graph(spec.stages, position, children)
+
+
+def progress_of(graph: Graph) -> Progress:
+    """Nothing has ended yet."""
+    return Progress([s.tasks for s in graph.stages], [len(s.after) for s in graph.stages])
+
+
+def runnable(progress: Progress) -> list[int]:
+    """Positions of the stages that may run from the start: those without parents."""
+    return [i for i, parents in enumerate(progress.parents) if parents == 0]
+
+
+def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int]:
+    """`count` tasks of stage `at` have succeeded: positions of the stages that may run from now on."""
+    progress.left[at] -= count
+    assert progress.left[at] >= 0, f"{graph.stages[at].stage}: more tasks ended than it has"
+    if progress.left[at]:
+        return []
+    ready = []
+    for child in graph.children[at]:
+        progress.parents[child] -= 1
+        if progress.parents[child] == 0:
+            ready.append(child)
+    return ready
+
+
+def find_cycle(after: dict[str, list[str]]) -> list[str]:
+    """Names of one cycle in order, first name repeated at the end; empty where there is none. Iterative: depth is the input's."""
+    state: dict[str, int] = {}
+    for root in after:
+        if root in state:
+            continue
+        path = [root]
+        walk = [iter(after[root])]
+        state[root] = 1
+        while walk:
+            parent = next(walk[-1], None)
+            if parent is None:
+                state[path.pop()] = 2
+                walk.pop()
+            elif state.get(parent) == 1:
+                return [*path[path.index(parent) :], parent]
+            elif parent not in state and parent in after:
+                state[parent] = 1
+                path.append(parent)
+                walk.append(iter(after[parent]))
+    return []

@@ -1,0 +1,111 @@
+"""Jobs and stages, as admitted: normalised, in base units, every default filled in."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import Vector
+
+JobClass = Literal["small", "large"]
+Outcome = Literal["succeeded", "failed", "cancelled"]
+Rejection = Literal[
+    "name_taken", "exceeds_capacity", "gang_too_wide", "unknown_resource", "unknown_queue", "too_many_jobs", "not_allowed"
+]
+
+
+@dataclass(slots=True)
+class Stage:
+    """Tasks alike. `estimate_ms` is what the scheduler is told of one task; `durations_ms` (one a task, or one for all)
+    is what a simulated task lasts, and no core may read it. `retries` bounds attempts that ended `failed`."""
+
+    stage: str
+    tasks: int
+    demand: Vector
+    after: list[str] = field(default_factory=list)
+    estimate_ms: int = 0
+    durations_ms: list[int] = field(default_factory=list)
+    gang: bool = False
+    retries: int = 0
+    timeout_ms: int | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    prefer: dict[str, str] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    true_demand: Vector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class JobSpec:
+    """One job. `queue` is a path without `root`; stages are in the submitter's order."""
+
+    job: str
+    queue: str
+    stages: list[Stage]
+    priority: int = 0
+    user: str = ""
+    reservation: str | None = None
+
+
+@dataclass(slots=True)
+class JobAdmitted:
+    """The cell took the job. `reference` names the capacity that `job_class` was judged against."""
+
+    spec: JobSpec
+    job_class: JobClass
+    reference: Literal["total", "available"] = "total"
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class JobRejected:
+    """Well formed, refused by the cell. Carries the spec, so that another policy can admit it."""
+
+    spec: JobSpec
+    reason: Rejection
+    field: str
+    detail: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class JobCancelled:
+    """A user asked for the job's end. Its running tasks are killed."""
+
+    job: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class JobEnd:
+    """How one job ended; `detail` names the stage and task that failed it."""
+
+    job: str
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class JobEnded:
+    """Jobs that are over: every core forgets them, agents kill what still runs of them."""
+
+    jobs: list[JobEnd]
+
+
+@dataclass(slots=True)
+class InputRefused:
+    """An input that could not be read or is malformed: nothing else is lost."""
+
+    topic: str
+    reason: str
+    field: str
+    size: int
+    hash: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class InputRepeated:
+    """A submission of a job that the cell already has, word for word."""
+
+    job: str
+    author: str = "unknown"

@@ -1,0 +1,75 @@
+"""Nodes: what they have, which agent speaks for them, which attempts it knows."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import Vector
+from schemas.tasks import Failure
+
+
+@dataclass(slots=True)
+class Device:
+    """One device of a node, for instance a GPU: its index, its size in milli-units, its model."""
+
+    index: int
+    milli: int = 1000
+    model: str = ""
+
+
+@dataclass(slots=True)
+class KnownAttempt:
+    """An attempt that a restarted agent still knows: running, or ended with a result the log has not seen."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    state: Literal["running", "succeeded", "failed"]
+    run_ms: list[int] = field(default_factory=list)
+    reason: Failure | None = None
+    exit_code: int | None = None
+    detail: str = ""
+    peak: Vector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class NodeRegistered:
+    """An agent takes charge of a node under a new epoch; attempts held under an older one and not named end `lost`."""
+
+    node: str
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    attempts: list[KnownAttempt] = field(default_factory=list)
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class NodeReported:
+    """A node's capacity, labels or devices have changed."""
+
+    node: str
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class NodeDrained:
+    """An operator stops (`draining`) or resumes new placements on a node; what runs there runs on."""
+
+    node: str
+    draining: bool
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class NodeLost:
+    """The node's lease ran out. Every attempt it holds under `epoch` ends `lost` by this record."""
+
+    node: str
+    epoch: str

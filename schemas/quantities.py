@@ -1,0 +1,96 @@
+"""Vectors of whole base units: millicores, MiB, Mbit/s, milli-GPUs, and any custom countable resource.
+
+On the outside quantities look as in Kubernetes (`"500m"`, `"2Gi"`); inside they are integers, so that sums are exact.
+Demands round up to base units, capacities down (contracts.md, "Quantities").
+"""
+
+import re
+from fractions import Fraction
+from typing import Annotated, Any
+
+from pydantic import Field
+
+Vector = dict[str, int]
+"""Resource name -> whole base units. Keys in sorted order wherever a vector enters a record."""
+
+Cache = Annotated[Any, Field(exclude=True)]
+"""Marks a field of a core's state that can be rebuilt from the rest: it enters no snapshot and may change cost, never bytes."""
+
+MILLIONTHS = 1_000_000  # A weight of 1.
+SHARE_UNITS = 1_000_000_000  # A share of the whole cell.
+QUANTITY_MAX = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
+
+MIB = 1 << 20
+_BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50}
+_DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_UNIT = {  # Natural units of a string without suffix -> base units.
+    "cpu": Fraction(1000),
+    "gpu": Fraction(1000),
+    "memory": Fraction(1, MIB),
+    "disk": Fraction(1, MIB),
+    "network": Fraction(1, 10**6),
+    "disk_io": Fraction(1, 10**6),
+}
+_TEXT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|[kMGTP]i?|Ki)?")
+RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
+
+
+def parse_quantity(resource: str, value: int | str, *, round_up: bool) -> int:
+    """Base units of `value`. Raises ValueError with what is wrong and an example of what is right."""
+    if isinstance(value, int):
+        exact = Fraction(value)
+    else:
+        exact = _parse_text(resource, value)
+    whole = -(-exact.numerator // exact.denominator) if round_up else exact.numerator // exact.denominator
+    if not 0 <= whole <= QUANTITY_MAX:
+        raise ValueError(f"must be between 0 and {QUANTITY_MAX} base units, is {whole}")
+    return whole
+
+
+def _parse_text(resource: str, text: str) -> Fraction:
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f'"{text[:40]}" is no quantity: write a number with an optional suffix, like "500m", "2" or "2Gi"')
+    number, suffix = Fraction(match[1]), match[2] or ""
+    if suffix == "m":
+        scaled = number / 1000
+    elif suffix in _BINARY:
+        scaled = number * _BINARY[suffix]
+    else:
+        scaled = number * _DECIMAL[suffix]
+    return scaled * _UNIT.get(resource, Fraction(1))
+
+
+def fits_in(demand: Vector, room: Vector) -> bool:
+    """Whether `room` holds at least `demand` in every resource that it asks for."""
+    return all(amount <= room.get(resource, 0) for resource, amount in demand.items())
+
+
+def dominant_share(use: Vector, capacity: Vector) -> int:
+    """The largest use / capacity over the resources that exist, in 10^-9 of the cell, rounded down."""
+    return max((amount * SHARE_UNITS // capacity[r] for r, amount in use.items() if capacity.get(r, 0) > 0), default=0)
+
+
+def on_devices(milli: int, free: list[int]) -> list[tuple[int, int]] | None:
+    """Places a GPU demand on devices: [(position in `free`, milli taken)], or None where it does not fit.
+
+    Whole GPUs take untouched devices, lowest position first; the fraction lies on the one device that it fits most
+    tightly, lowest position first among equals. `free` is left as it is.
+    """
+    whole, part = divmod(milli, 1000)
+    taken: list[tuple[int, int]] = []
+    used: list[int] = []
+    for position, room in enumerate(free):
+        if len(used) == whole:
+            break
+        if room >= 1000:
+            used.append(position)
+            taken.append((position, 1000))
+    if len(used) < whole:
+        return None
+    if part:
+        fitting = [(room, position) for position, room in enumerate(free) if room >= part and position not in used]
+        if not fitting:
+            return None
+        taken.append((min(fitting)[1], part))
+    return taken

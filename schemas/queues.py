@@ -1,0 +1,49 @@
+"""The config topic: queue tree, weights, policy knobs. A knob that can change an answer is a record."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import MILLIONTHS
+
+Preset = Literal["fifo", "drf", "hdrf", "largesse"]
+
+
+@dataclass(slots=True)
+class Queue:
+    """A node of the queue tree. `weight` in millionths. A leaf has no children and holds jobs."""
+
+    name: str
+    weight: int = MILLIONTHS
+    children: list["Queue"] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Policy:
+    """Every knob of a cell that can change a decision, each with its default.
+
+    Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
+    `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
+    largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
+    """
+
+    preset: Preset = "largesse"
+    seed: int = 0
+    round_gap_ms: int = 0
+    altruism_shards: int = 1
+    fifo_order: Literal["job", "stage"] = "job"
+    theta_permille: int = 100
+    node_lease_ms: int = 10_000
+    sequencer_lease_ms: int = 3_000
+    keyframe_rounds: int = 1_000
+    retry_backoff_ms: int = 1_000
+    retry_backoff_ms_max: int = 60_000
+    name_kept_ms: int = 7 * 24 * 3_600 * 1_000
+
+
+@dataclass(slots=True)
+class ConfigChanged:
+    """The whole policy and the whole tree in force from here on; None leaves one as it was."""
+
+    policy: Policy | None = None
+    queues: Queue | None = None
+    author: str = "unknown"

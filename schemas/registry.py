@@ -1,0 +1,29 @@
+"""(type, version) -> body model. Decoding lifts old versions to the newest (history.py); every body here is at its newest."""
+
+from dataclasses import dataclass
+
+from schemas import jobs, nodes, queues, reservations, rounds, tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """One body version: its class and where it may stand."""
+
+    model: type
+    version: int
+
+
+NEWEST: dict[str, Released] = {
+    model.__name__: Released(model, 1)
+    for model in (
+        jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.InputRefused, jobs.InputRepeated,
+        nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost,
+        tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
+        queues.ConfigChanged,
+        reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
+        rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
+        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases, rounds.Plans, rounds.PlanProposed,
+    )
+}  # fmt: skip
+
+VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

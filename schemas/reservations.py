@@ -1,0 +1,32 @@
+"""Reservations: requests for capacity in time. The planner that answers them reads these bodies."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class ReservationRequested:
+    """A request in RDL, as its JSON text in canonical form."""
+
+    reservation: str
+    user: str
+    rdl: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class ReservationUpdated:
+    """Its owner asks for other terms."""
+
+    reservation: str
+    user: str
+    rdl: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class ReservationDeleted:
+    """Its owner gives it back."""
+
+    reservation: str
+    user: str
+    author: str = "unknown"

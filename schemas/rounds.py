@@ -1,0 +1,250 @@
+"""Rounds and the decisions in them; the sequencer's own records.
+
+Fairness, altruism and leftover answer every opening with exactly one body; estimator and planner with one or none. A
+decision carries what changed since the last closed round; `full` marks one that carries everything.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import Vector
+from schemas.tasks import DeviceShare
+
+Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
+Why = Literal["required", "optional", "packed", "reserved"]
+AskKind = Literal["required", "optional"]
+
+
+@dataclass(slots=True)
+class Position:
+    """The last offset taken from an input topic's partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True)
+class SequencerClaimed:
+    """A sequencer takes the log over: from here on only records with this token count. It has no seq."""
+
+    token: str
+
+
+@dataclass(slots=True)
+class SequencerAlive:
+    """Positions reached, when no other record has said so for a while."""
+
+    positions: list[Position]
+
+
+@dataclass(slots=True)
+class TimeReached:
+    """A wake-up: log time has come to a moment at which an answer may differ without a new fact."""
+
+    wake_ms: int
+
+
+@dataclass(slots=True)
+class RoundOpened:
+    """The question. `prefix` is the hash chain over all valid records before it; `rules` names the code that may answer."""
+
+    rules: int
+    prefix: str
+    shards: int = 1
+    reserve_ratio_ppm: int = 0
+
+
+@dataclass(slots=True)
+class Grant:
+    """Tasks `first` .. `first + count - 1` of a stage may start on `node` (agent epoch `epoch`) as attempt `attempt`.
+
+    `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+    why: Why = "required"
+    devices: list[list[DeviceShare]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Struck:
+    """A grant that newer facts have overtaken. Its tasks wait again; no attempt is used."""
+
+    grant: Grant
+    reason: Strike
+
+
+@dataclass(slots=True)
+class Revocation:
+    """Attempts that the node must give back."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+
+
+@dataclass(slots=True)
+class DecisionHash:
+    """Which decision record a round used: its topic, its shard, SHA-256 of its content."""
+
+    topic: str
+    shard: int
+    of: int
+    hash: str
+
+
+@dataclass(slots=True)
+class RoundClosed:
+    """The answer. What it grants binds; its hashes verify every service from the log alone."""
+
+    grants: list[Grant]
+    struck: list[Struck]
+    revoked: list[Revocation]
+    wake_ms: int | None
+    hashes: list[DecisionHash]
+
+
+@dataclass(slots=True)
+class RoundAbandoned:
+    """Nothing is granted; everything that waited goes to the next round."""
+
+    reason: Literal["rules", "operator"]
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class Level:
+    """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
+    leftover divides by; inner nodes what their children come to."""
+
+    queue: str
+    target: int
+
+
+@dataclass(slots=True)
+class Shares:
+    """Levels of the queues that moved; `gone` names queues that are no longer in the tree."""
+
+    levels: list[Level]
+    gone: list[str] = field(default_factory=list)
+    full: bool = False
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class StageAsk:
+    """Tasks `first` .. `first + count - 1` of a stage could start as attempt `attempt`; runnable since `since_ms`."""
+
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    since_ms: int
+    kind: AskKind = "required"
+
+
+@dataclass(slots=True)
+class JobAsk:
+    """All that a job asks for, in the order it wants it. Replaces what it asked before; later grants come off by themselves."""
+
+    job: str
+    asks: list[StageAsk]
+
+
+@dataclass(slots=True)
+class Asks:
+    """Asks of the jobs of one shard that changed. `full`: jobs of the shard that are not named ask for nothing."""
+
+    shard: int
+    of: int
+    jobs: list[JobAsk]
+    full: bool = False
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class HeldRoom:
+    """Room of a node that is kept free on purpose, and for what."""
+
+    node: str
+    why: str
+    demand: Vector
+
+
+@dataclass(slots=True)
+class Unplaced:
+    """Why tasks of a stage wait: the first cause that a look at the nodes found."""
+
+    job: str
+    stage: str
+    reason: Literal["no_room", "no_node", "gang_no_room", "behind_head"]
+
+
+@dataclass(slots=True)
+class Grants:
+    """Tasks with their nodes; room held on purpose; attempts taken back; how many task classes found no room."""
+
+    grants: list[Grant]
+    held: list[HeldRoom] = field(default_factory=list)
+    revoked: list[Revocation] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+    full: bool = False
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class StageRelease:
+    """Tasks of a stage that will have given their capacity back by the forecast's time."""
+
+    job: str
+    stage: str
+    tasks: int
+
+
+@dataclass(slots=True)
+class Releases:
+    """The estimator's forecast. `after`: seq of the last record of this kind in its prefix (0: none)."""
+
+    after: int
+    at_ms: int
+    stages: list[StageRelease] = field(default_factory=list)
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class PlanStep:
+    """Capacity promised to a reservation over `[from_ms, to_ms)`."""
+
+    reservation: str
+    from_ms: int
+    to_ms: int
+    usage: Vector
+
+
+@dataclass(slots=True)
+class Plans:
+    """The planner's promises that changed. `after` as in Releases."""
+
+    after: int
+    steps: list[PlanStep] = field(default_factory=list)
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class PlanProposed:
+    """What a solver that is stopped by a clock has found; checked and adopted, or not, by the planner."""
+
+    after: int
+    steps: list[PlanStep]
+    author: str = "unknown"

@@ -1,0 +1,86 @@
+"""What agents say of task attempts. A fact speaks of index ranges: tasks `first` .. `first + count - 1` of one stage."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import Vector
+
+Failure = Literal["exit_code", "timeout", "cannot_start", "killed", "revoked", "lost", "gang"]
+
+
+@dataclass(slots=True)
+class DeviceShare:
+    """Part of one device of a node, in milli-units. One fraction lies on one device."""
+
+    index: int
+    milli: int
+
+
+@dataclass(slots=True)
+class TaskRange:
+    """Attempts of tasks `first` .. `first + count - 1` of a stage, all on one node under one agent epoch."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+
+
+@dataclass(slots=True)
+class TaskEnd:
+    """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest use of any of them."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+    run_ms: list[int]
+    peak: Vector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskFailure:
+    """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against `retries`."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+    reason: Failure
+    exit_code: int | None = None
+    detail: str = ""
+    run_ms: list[int] = field(default_factory=list)
+    peak: Vector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TaskStarted:
+    """A node's batch: attempts that began to run."""
+
+    items: list[TaskRange]
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class TaskFinished:
+    """A node's batch: attempts that succeeded."""
+
+    items: list[TaskEnd]
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class TaskFailed:
+    """A node's batch: attempts that ended without success."""
+
+    items: list[TaskFailure]
+    author: str = "unknown"

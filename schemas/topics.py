@@ -1,0 +1,51 @@
+"""Topics: what they carry, who writes, who reads, how they are keyed and kept."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+LOG = "cluster.log"
+SNAPSHOTS = "snapshots"
+DEADLETTER = "deadletter"
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """`kind`: an input (any order), the log, a decision, or a by-product. `bodies`: type names of its messages."""
+
+    name: str
+    kind: Literal["input", "log", "decision", "aside"]
+    bodies: tuple[str, ...]
+    writers: tuple[str, ...]
+    readers: tuple[str, ...]
+    cleanup: Literal["delete", "compact"] = "delete"
+
+
+INPUTS = ("config", "nodes", "tasks", "jobs", "reservations")
+"""Input topics in the order in which a sequencer looks at them: what frees or tells comes before what asks."""
+
+DECISIONS = ("releases", "plans", "shares", "asks", "grants")
+
+_LOG_BODIES = (
+    "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated JobCancelled JobEnded "
+    "NodeRegistered NodeReported NodeDrained NodeLost TaskStarted TaskFinished TaskFailed ConfigChanged "
+    "ReservationRequested ReservationUpdated ReservationDeleted PlanProposed Releases Plans TimeReached RoundOpened "
+    "RoundClosed RoundAbandoned"
+)
+
+TOPICS = (
+    Topic("jobs", "input", ("JobSubmission", "JobCancellation"), ("clients", "gateway"), ("admission",)),
+    Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway"), ("admission",)),
+    Topic("nodes", "input", ("NodeInput",), ("agent", "gateway"), ("admission",)),
+    Topic("tasks", "input", ("TaskInput",), ("agent",), ("admission",)),
+    Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
+    Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), ("all",)),
+    Topic("releases", "decision", ("Releases",), ("estimator",), ("admission", "gateway")),
+    Topic("plans", "decision", ("Plans",), ("planner",), ("admission", "gateway")),
+    Topic("shares", "decision", ("Shares",), ("fairness",), ("altruism", "leftover", "admission", "gateway")),
+    Topic("asks", "decision", ("Asks",), ("altruism",), ("leftover", "admission", "gateway")),
+    Topic("grants", "decision", ("Grants",), ("leftover",), ("admission", "gateway")),
+    Topic(DEADLETTER, "aside", ("InputRefused",), ("admission",), ("operators",)),
+    Topic(SNAPSHOTS, "aside", ("Snapshot",), ("all",), ("all",), "compact"),
+)
+
+BY_NAME = {topic.name: topic for topic in TOPICS}
