@@ -1,0 +1,77 @@
+# Every command a person or CI runs. Plain `make` lists them.
+
+PYTHON ?= python3
+UV := uv==0.13.9
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+SOURCES := schemas largesse services tests
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup fmt check quick test demo sim replay schemas bench lock clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## Make .venv with everything locked in requirements.lock (PYTHON=python3.12 chooses the interpreter)
+
+# A Python that was asked for, and is not the one in .venv, makes it anew; one that was not asked for leaves it alone.
+version_of = $(shell $(1) -c 'import sys; print(sys.version_info[:2])' 2>/dev/null)
+ifneq ($(origin PYTHON),file)
+ifneq ($(call version_of,$(PYTHON)),$(call version_of,$(RUN)))
+.PHONY: $(VENV)/.ready
+endif
+endif
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Largesse needs Python 3.11 or later: make setup PYTHON=python3.12")'
+	@test "$(call version_of,$(PYTHON))" = "$(call version_of,$(RUN))" || rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements.lock
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+fmt: setup ## Format the code and mend what ruff can mend
+	$(RUN) -m ruff check --fix --quiet . || true
+	$(RUN) -m ruff format .
+
+check: setup ## Formatting, lint, types, the house, drift of published schemas
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -q tests/house
+	$(RUN) -m schemas.export --check
+
+quick: setup ## Unit and house tests: under a minute
+	$(RUN) -m pytest -q tests/unit tests/house
+
+test: setup ## The whole suite, no Docker needed: under ten minutes
+	$(RUN) -m pytest
+
+demo: setup ## A cell on this machine, end to end
+	$(RUN) -m services.cli.main demo
+
+sim: setup ## One simulated history with fresh faults (SEED=7 repeats one)
+	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))
+
+replay: setup ## Decide a recorded log again and compare (LOG=path)
+	@test -n "$(LOG)" || { echo "which log? make replay LOG=path" >&2; exit 2; }
+	$(RUN) -m services.cli.main replay "$(LOG)" --verify
+
+schemas: setup ## Write schemas/published from the models; refuses an incompatible change
+	$(RUN) -m schemas.export
+
+bench: setup ## Time the hot paths
+	$(RUN) -m benchmarks.run
+
+lock: ## Resolve requirements.lock anew from pyproject.toml
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --all-extras --universal --python-version 3.11 --upgrade --no-build \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
+	rm -rf $(VENV)-lock
+
+clean: ## Remove .venv, caches and builds
+	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find $(SOURCES) benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
