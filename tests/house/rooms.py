@@ -1,0 +1,179 @@
+"""The rooms of the house as data: which files belong to each, and what they may import. The first that matches counts.
+
+A path pattern is matched against the path below the project root, `*` also matches slashes. In `ours` and `never`,
+`{service}` stands for the folder below services/ that a file lies in; a name opens everything below it.
+"""
+
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+PURE = frozenset(
+    {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "functools"}
+    | {"heapq", "itertools", "math", "operator", "typing"}
+)
+"""The standard library without a clock, a socket or a dice."""
+
+STDLIB = frozenset(sys.stdlib_module_names)
+CLOCK_AND_CHANCE = frozenset({"time", "datetime", "random", "secrets", "uuid"})
+
+_PROCESSES = ("services.*.__main__", "services.*.milp")  # Started, never imported.
+_AROUND_A_CORE = ("services.*.shell", "services.*.solve", "services.*.main", "services.*.app", *_PROCESSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """`ours`: what of this project may be imported; `others`: top-level modules from elsewhere; `never` overrules both.
+
+    `pure`: also no built-in I/O, no object identity, no broad `except` that carries on. `whole`: no floats and no true
+    division. `lines_max`: of a function.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    ours: tuple[str, ...] = ()
+    others: frozenset[str] = PURE
+    never: tuple[str, ...] = ()
+    pure: bool = False
+    whole: bool = False
+    lines_max: int = 60
+
+
+ROOMS = (
+    Room(
+        "the export of the vocabulary",
+        ("schemas/export.py",),
+        ours=("schemas",),
+        others=STDLIB | {"pydantic", "pydantic_core"},
+    ),
+    Room(
+        "the vocabulary",
+        ("schemas/*",),
+        ours=("schemas",),
+        others=PURE | {"re", "pydantic", "pydantic_core"},
+        never=("schemas.export",),
+        pure=True,
+    ),
+    Room(
+        "the pure engine",
+        ("largesse/core.py", "largesse/ids.py"),
+        ours=("schemas", "largesse.core", "largesse.ids"),
+        others=PURE | {"hashlib"},
+        never=("schemas.export",),
+        pure=True,
+    ),
+    Room(
+        "telemetry",
+        ("largesse/telemetry.py",),
+        ours=("schemas", "largesse"),
+        others=STDLIB | {"orjson", "prometheus_client", "structlog"},
+    ),
+    Room(
+        "the engine beside the world",
+        ("largesse/shell.py", "largesse/*bus.py", "largesse/mqtt_edge.py"),
+        ours=("schemas", "largesse"),
+        others=STDLIB | {"aiokafka", "aiomqtt", "orjson", "pydantic", "structlog"},
+    ),
+    Room(
+        "the engine",
+        ("largesse/*",),
+        ours=("schemas", "largesse"),
+        others=(STDLIB - CLOCK_AND_CHANCE) | {"aiokafka", "aiomqtt", "orjson", "pydantic", "structlog"},
+    ),
+    Room(
+        "the command line",  # `up` and `demo` run every service in one process: the one host that starts shells.
+        ("services/cli/*",),
+        ours=("schemas", "largesse", "services"),
+        others=STDLIB | {"httpx", "rich", "typer", "yaml"},
+        never=_PROCESSES,
+    ),
+    Room(
+        "a host of cores",
+        ("services/simulator/*", "services/replay/*"),
+        ours=("schemas", "largesse", "services"),
+        others=STDLIB,
+        never=("services.cli", "services.gateway", *_AROUND_A_CORE),
+    ),
+    Room(
+        "a kernel",
+        ("services/*_kernel.py",),
+        others=PURE | {"numba", "numpy"},
+        never=("numpy.random",),
+        pure=True,
+        lines_max=150,
+    ),
+    Room(
+        "a core",
+        ("services/*/core.py", "services/*/core_*.py"),
+        ours=("schemas", "largesse.core", "largesse.ids", "services.{service}"),
+        never=("schemas.export", *_AROUND_A_CORE),
+        pure=True,
+        whole=True,
+    ),
+    Room(
+        "the solver in a process of its own",
+        ("services/planner/milp.py",),
+        ours=("schemas", "services.planner"),
+        others=STDLIB | {"highspy", "numpy"},
+        never=("services.*.core", "services.*.core_*", "services.*.shell", "services.*.__main__"),
+    ),
+    Room(
+        "the gateway",
+        ("services/gateway/*",),
+        ours=("schemas", "largesse", "services.gateway"),
+        others=STDLIB | {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
+    ),
+    Room(
+        "the agent",
+        ("services/agent/*",),
+        ours=("schemas", "largesse", "services.agent"),
+        others=STDLIB | {"psutil"},
+    ),
+    Room(
+        "the bridge",
+        ("services/bridge/*",),
+        ours=("schemas", "largesse", "services.bridge"),
+        others=STDLIB,
+    ),
+    Room(
+        "a shell",  # solve.py: a policy as a filter, one problem on stdin, the answer on stdout.
+        ("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py"),
+        ours=("schemas", "largesse", "services.{service}"),
+        others=STDLIB,
+    ),
+    Room(
+        "a policy",
+        ("services/*",),
+        ours=(
+            "schemas.quantities",
+            "schemas.graph",
+            "schemas.jobs.JobClass",
+            "schemas.jobs.JobSpec",
+            "schemas.jobs.Stage",
+            "services.{service}",
+        ),
+        others=PURE | {"numba", "numpy"},
+        never=("numpy.random", "services.*.core", "services.*.core_*", *_AROUND_A_CORE),
+        pure=True,
+    ),
+)
+
+
+def room_of(path: str) -> Room:
+    """The room of a file, `path` being below the project root. Raises LookupError where it has none."""
+    for room in ROOMS:
+        if any(fnmatchcase(path, pattern) for pattern in room.paths):
+            return room
+    raise LookupError(f"{path} belongs to no room")
+
+
+def may_import(room: Room, path: str, name: str) -> bool:
+    """Whether a file may import `name`, a module or `module.name`."""
+    parts = path.split("/")
+    service = parts[1] if len(parts) > 2 else ""
+    opened = [".".join(name.split(".")[:length]) for length in range(1, name.count(".") + 2)]
+
+    def meets(patterns: tuple[str, ...]) -> bool:
+        return any(fnmatchcase(part, pattern.format(service=service)) for part in opened for pattern in patterns)
+
+    return not meets(room.never) and (opened[0] in room.others or meets(room.ours))
