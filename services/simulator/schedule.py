@@ -1,0 +1,71 @@
+"""The schedule file of a simulated run: one JSON line a task attempt, and one a span of room held on purpose.
+
+Written as the attempts end. A path that ends in `.gz` is compressed; the same lines give the same bytes there too.
+"""
+
+import gzip
+import json
+from functools import lru_cache
+from io import TextIOWrapper
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from schemas.quantities import Vector
+
+AttemptOutcome = Literal["succeeded", "failed", "killed", "lost", "revoked"]
+Why = Literal["required", "optional", "packed", "reserved"]
+
+_LEVEL = 6  # Named, so that bytes do not follow a library's default.
+
+
+class ScheduleWriter:
+    """Writes `path` anew. Times in ms of the run, `attempt` counts from 1. Raises OSError where it cannot write."""
+
+    def __init__(self, path: str) -> None:
+        self._raw = Path(path).open("wb")  # noqa: SIM115 - closed in `close`
+        # No name and no time in the header: they would change the bytes.
+        self._bytes = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0) if path.endswith(".gz") else self._raw
+        self._text = TextIOWrapper(self._bytes, encoding="utf-8", newline="\n", write_through=False)
+
+    def attempt(
+        self,
+        job: str,
+        stage: str,
+        index: int,
+        attempt: int,
+        node: str,
+        start_ms: int,
+        end_ms: int,
+        outcome: AttemptOutcome,
+        why: Why,
+    ) -> None:
+        """One attempt of task `index` of a stage that has ended."""
+        self._text.write(
+            f'{{"job":{_quoted(job)},"stage":{_quoted(stage)},"index":{index},"attempt":{attempt},'
+            f'"node":{_quoted(node)},"start_ms":{start_ms},"end_ms":{end_ms},"outcome":"{outcome}","why":"{why}"}}\n'
+        )
+
+    def held(self, node: str, from_ms: int, to_ms: int, why: str, demand: Vector) -> None:
+        """Room of a node that was kept free on purpose: for whom, and how much."""
+        line = {"held": node, "from_ms": from_ms, "to_ms": to_ms, "why": why, "demand": demand}
+        self._text.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def close(self) -> None:
+        """Everything is on its way to the disk. Nothing may be written afterwards."""
+        self._text.close()
+        self._raw.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@lru_cache(maxsize=1 << 16)
+def _quoted(text: str) -> str:
+    """Names repeat in line after line."""
+    return json.dumps(text)
