@@ -1,4 +1,4 @@
-"""Every file keeps to the imports, sizes and orders of its room, and the inspection that says so sees what it should."""
+"""Every file keeps to the imports, sizes and orders of its room, and the inspection of that sees what it should."""
 
 import tomllib
 from pathlib import Path
