@@ -74,4 +74,4 @@ lock: ## Resolve requirements.lock anew from pyproject.toml
 
 clean: ## Remove .venv, caches and builds
 	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find $(SOURCES) benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
