@@ -31,7 +31,7 @@ _UNIT = {  # Natural units of a string without suffix -> base units.
     "network": Fraction(1, 10**6),
     "disk_io": Fraction(1, 10**6),
 }
-_TEXT = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|[kMGTP]i?|Ki)?")
+_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)?")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
 

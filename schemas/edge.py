@@ -1,0 +1,72 @@
+"""The strict edge: where documents from outside become bodies, or are refused with the field and the fix.
+
+`largesse/strict.py` makes documents of bytes. What stands here is what a job spec, a node's report, an operator's
+change or a file may say; the cell's own reasons (no such queue, too large for any node) are admission's.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from schemas.edge_base import Malformed
+from schemas.edge_cluster import Cluster, ClusterNode, cluster_warnings, read_cluster
+from schemas.edge_config import ConfigPatch, knob_of_text, read_config
+from schemas.edge_jobs import job_warnings, read_job, read_workload_line
+from schemas.edge_nodes import read_node
+from schemas.edge_reservations import read_reservation
+from schemas.edge_tasks import read_task
+from schemas.jobs import JobCancelled, JobSpec
+from schemas.nodes import NodeDrained, NodeRegistered, NodeReported
+from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
+
+__all__ = [
+    "Cluster",
+    "ClusterNode",
+    "ConfigPatch",
+    "InputBody",
+    "Malformed",
+    "knob_of_text",
+    "read_cluster",
+    "read_input",
+    "read_workload_line",
+    "warnings_of",
+]
+
+InputBody = (
+    JobSpec
+    | JobCancelled
+    | NodeRegistered
+    | NodeReported
+    | NodeDrained
+    | TaskStarted
+    | TaskFinished
+    | TaskFailed
+    | ConfigPatch
+    | ReservationRequested
+    | ReservationUpdated
+    | ReservationDeleted
+)
+
+_READERS: dict[str, Callable[[Any, str], InputBody]] = {
+    "jobs": read_job,
+    "nodes": read_node,
+    "tasks": read_task,
+    "config": read_config,
+    "reservations": read_reservation,
+}
+
+
+def read_input(topic: str, document: Any, author: str) -> InputBody:
+    """What a message of an input topic says, in base units and with every default filled in.
+
+    A job spec's `job` is "" where the submitter named none. Raises Malformed with the field's path and the fix.
+    """
+    return _READERS[topic](document, author)
+
+
+def warnings_of(document: dict[str, Any]) -> list[str]:
+    """What a job spec, workload line or cluster file says that is allowed and yet most likely not meant.
+
+    For documents that were read without fault.
+    """
+    return cluster_warnings(document) if "nodes" in document else job_warnings(document)

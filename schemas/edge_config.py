@@ -1,0 +1,171 @@
+"""The config topic: knobs to set, and the queue tree. Knobs are the fields of `Policy`; those not named stay."""
+
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from schemas.edge_base import (
+    TEXT_PATTERN,
+    Input,
+    Malformed,
+    at_key,
+    author_of,
+    joined,
+    shown,
+    validated,
+)
+from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.quantities import MILLIONTHS, QUANTITY_MAX
+from schemas.queues import Policy, Queue
+from schemas.spelling import nearest
+
+QUEUES_MAX = 10_000
+WEIGHT_MAX = 1_000_000
+SHARDS_MAX = 64
+ROUND_GAP_MS_MAX = 3_600_000
+LEASE_MS_MIN = 100
+LEASE_MS_MAX = 24 * 3_600_000
+KNOB_MS_MAX = 366 * 24 * 3_600_000
+
+_RANGES = {
+    "round_gap_ms": (0, ROUND_GAP_MS_MAX),
+    "altruism_shards": (1, SHARDS_MAX),
+    "node_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
+    "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
+    "keyframe_rounds": (1, QUANTITY_MAX),
+}
+_RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
+
+
+def weight_millionths(weight: Any) -> int:
+    """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text.
+
+    Raises ValueError with what is allowed.
+    """
+    exact = Fraction(0)
+    if not isinstance(weight, (bool, str)):
+        try:
+            exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)
+        except (TypeError, ValueError, OverflowError):
+            exact = Fraction(0)
+    millionths = exact * MILLIONTHS
+    if not 0 < exact <= WEIGHT_MAX or millionths.denominator != 1:
+        raise ValueError(
+            f"has to be a number above 0 and at most {WEIGHT_MAX}, with at most 6 decimals, is {shown(weight)}"
+        )
+    return millionths.numerator
+
+
+Weight = Annotated[
+    int,
+    PlainValidator(weight_millionths),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
+]
+
+
+class QueueInput(Input):
+    """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs."""
+
+    name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=TEXT_PATTERN)]
+    weight: Weight = MILLIONTHS
+    children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
+
+
+class ConfigInput(Input):
+    """A message of the config topic: knobs to set, a tree to put in force, or both."""
+
+    set: dict[str, Any] | None = None
+    queues: QueueInput | None = None
+
+
+@dataclass(slots=True)
+class ConfigPatch:
+    """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is)."""
+
+    values: dict[str, int | str]
+    queues: Queue | None
+    author: str = "unknown"
+
+
+def read_config(document: Any, author: str) -> ConfigPatch:
+    """A message of the config topic. Raises Malformed."""
+    message = validated(ConfigInput, document)
+    if message.set is None and message.queues is None:
+        raise Malformed("", 'needs "set" (knobs) or "queues" (the whole tree), or both')
+    values = knobs_of(message.set or {}, "set")
+    return ConfigPatch(values, tree_of(message.queues, "queues") if message.queues else None, author_of(author))
+
+
+def knobs_of(values: dict[str, Any], parent: str) -> dict[str, int | str]:
+    """Knobs and their values, in the order of `Policy`. Raises Malformed under `parent`."""
+    hints = get_type_hints(Policy)
+    for name in values:
+        if name not in hints:
+            close = nearest(name, hints)
+            told = f'did you mean "{close}"?' if close else f"known: {', '.join(sorted(hints))}"
+            raise Malformed(joined(parent, at_key(name)), f"unknown knob; {told}")
+    for name, value in values.items():
+        if fault := _knob_fault(name, hints[name], value):
+            raise Malformed(joined(parent, name), f"{fault}; is {shown(value)}")
+    return {knob.name: values[knob.name] for knob in fields(Policy) if knob.name in values}
+
+
+def knob_of_text(setting: str) -> tuple[str, int | str]:
+    """One knob as a command line says it, `name=value`. Raises Malformed."""
+    name, equals, text = setting.partition("=")
+    if not equals:
+        raise Malformed("", f'{shown(setting)} is no setting: write "name=value"')
+    value: int | str = int(text) if text.removeprefix("-").isdecimal() and len(text) < len(str(QUANTITY_MAX)) else text
+    return name, knobs_of({name: value}, "")[name]
+
+
+def tree_of(root: QueueInput, parent: str) -> Queue:
+    """The queue tree. Raises Malformed under `parent`."""
+    if root.name != "root":
+        raise Malformed(
+            f"{parent}.name", f'the top of the tree is "root", with the queues as its children, not {shown(root.name)}'
+        )
+    queues_left = [QUEUES_MAX]
+    tree = _queue_of(root, parent, 0, queues_left)
+    for i, child in enumerate(tree.children):
+        if child.name == "root":
+            raise Malformed(f"{parent}.children[{i}].name", '"root" is the top of the tree: choose another name')
+    return tree
+
+
+def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]) -> Queue:
+    if "/" in queue.name:
+        raise Malformed(f"{parent}.name", f'may hold no "/": nest queues as children, {shown(queue.name)} is a path')
+    if depth > QUEUE_DEPTH_MAX:
+        raise Malformed(parent, f"is too deep: at most {QUEUE_DEPTH_MAX} levels below root")
+    queues_left[0] -= 1
+    if queues_left[0] < 0:
+        raise Malformed(parent, f"is one too many: a tree has at most {QUEUES_MAX} queues")
+    children = []
+    names: dict[str, int] = {}
+    for i, child in enumerate(queue.children):
+        if (first := names.setdefault(child.name, i)) != i:
+            raise Malformed(
+                f"{parent}.children[{i}].name", f"{shown(child.name)} is the name of children[{first}] already"
+            )
+        children.append(_queue_of(child, f"{parent}.children[{i}]", depth + 1, queues_left))
+    return Queue(queue.name, queue.weight, children)
+
+
+def _knob_fault(name: str, hint: Any, value: Any) -> str | None:
+    """What is wrong with a knob's value, if anything."""
+    if get_origin(hint) is Literal:
+        options = get_args(hint)
+        return None if type(value) is str and value in options else f"has to be one of {', '.join(options)}"
+    if hint is bool:
+        return None if type(value) is bool else "has to be true or false"
+    if type(value) is not int:
+        return "has to be a whole number"
+    low, high = _RANGES.get(name) or _range_by_unit(name)
+    return None if low <= value <= high else f"has to be from {low} to {high}"
+
+
+def _range_by_unit(name: str) -> tuple[int, int]:
+    return next((span for unit, span in _RANGES_BY_UNIT.items() if unit in name), (0, QUANTITY_MAX))

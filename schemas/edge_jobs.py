@@ -1,0 +1,275 @@
+"""The jobs topic and the workload file: job specs as people write them, made into normalised specs.
+
+A stage says what a task lasts (simulated: `duration_ms` or `durations_ms`) or what it runs (`command`), one of them.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from schemas.edge_base import (
+    DURATION_MS_MAX,
+    ENV_NAME_PATTERN,
+    KEY_SHOWN_MAX,
+    NAME_MAX,
+    NO_NUL_PATTERN,
+    TASKS_MAX,
+    TEXT_PATTERN,
+    Amounts,
+    DurationMs,
+    Input,
+    Labels,
+    Malformed,
+    Name,
+    Tasks,
+    Text,
+    Whole,
+    asked_for,
+    at_key,
+    author_of,
+    joined,
+    shown,
+    sorted_map,
+    validated,
+)
+from schemas.graph import find_cycle
+from schemas.jobs import JobCancelled, JobSpec, Stage
+from schemas.quantities import Vector
+from schemas.spelling import nearest
+
+STAGES_MAX = 1_000
+JOB_TASKS_MAX = 1_000_000
+RETRIES_MAX = 1_000
+PRIORITY_MAX = 1_000
+COMMAND_MAX = 1_024  # Words of a command line.
+COMMAND_WORD_MAX = 32_768  # Characters of one; the kernel takes 128 KiB.
+ENV_MAX = 256
+ENV_VALUE_MAX = 32_768
+CWD_MAX = 4_096
+SEGMENT_MAX = 63  # Characters of a queue's own name.
+QUEUE_DEPTH_MAX = 16
+QUEUE_DEFAULT = "default"
+CYCLE_SHOWN_MAX = 8
+WARNINGS_MAX = 20
+BARE_MIN = 10  # A bare cpu or gpu below it is most often meant in whole cores or devices.
+
+TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
+"""What an agent says to a task; a spec may not say otherwise."""
+
+Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
+EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
+EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
+Durations = Annotated[list[DurationMs], Field(min_length=1, max_length=TASKS_MAX)]
+
+
+class StageSubmission(Input):
+    """Tasks alike. Needs `demand`, and one of `duration_ms`, `durations_ms` (one a task) and `command`.
+
+    null means left out.
+    """
+
+    stage: Name
+    demand: Amounts
+    after: Annotated[list[Name], Field(max_length=STAGES_MAX)] = []
+    tasks: Tasks | None = None
+    duration_ms: DurationMs | None = None
+    durations_ms: Durations | None = None
+    estimate_ms: DurationMs | None = None
+    estimate_demand: Amounts | None = None
+    gang: bool = False
+    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] = 0
+    timeout_ms: Annotated[int, Field(ge=1, le=DURATION_MS_MAX)] | None = None
+    labels: Labels = {}
+    prefer: Labels = {}
+    command: Annotated[list[Word], Field(min_length=1, max_length=COMMAND_MAX)] | None = None
+    env: Annotated[dict[EnvName, EnvValue], Field(max_length=ENV_MAX)] = {}
+    cwd: Annotated[str, Field(min_length=1, max_length=CWD_MAX, pattern=NO_NUL_PATTERN)] | None = None
+
+
+class JobSubmission(Input):
+    """A job spec. Without `job` the cell makes the name; `queue` is a path without `root`, `default` where left out."""
+
+    job: Name | None = None
+    queue: Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=TEXT_PATTERN)] | None = None
+    submit_ms: Whole | None = None
+    priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
+    user: Text = ""
+    stages: Annotated[list[StageSubmission], Field(min_length=1, max_length=STAGES_MAX)]
+    reservation: Name | None = None
+
+
+class WorkloadLine(JobSubmission):
+    """One line of a workload file: a job spec that says its name and when it comes."""
+
+    job: Name
+    submit_ms: Whole
+
+
+class JobCancellation(Input):
+    """A user asks for a job's end."""
+
+    cancel: Name
+
+
+def read_job(document: Any, author: str) -> JobSpec | JobCancelled:
+    """A message of the jobs topic. Raises Malformed."""
+    if isinstance(document, dict) and "cancel" in document:
+        return JobCancelled(validated(JobCancellation, document).cancel, author_of(author))
+    return _spec(validated(JobSubmission, document))
+
+
+def read_workload_line(document: Any) -> tuple[int, JobSpec]:
+    """When the job is submitted, in milliseconds, and the job. Raises Malformed."""
+    line = validated(WorkloadLine, document)
+    for i, stage in enumerate(line.stages):
+        if stage.command is not None:
+            raise Malformed(
+                f"stages[{i}].command", 'a workload line is simulated: write "duration_ms" or "durations_ms"'
+            )
+    return line.submit_ms, _spec(line)
+
+
+def job_warnings(document: Mapping[str, Any]) -> list[str]:
+    """What is allowed in a job spec and yet most likely not meant, at most WARNINGS_MAX lines."""
+    warnings = []
+    for i, stage in enumerate(document.get("stages", [])):
+        for field in ("demand", "estimate_demand"):
+            warnings += bare_warnings(f"stages[{i}].{field}", stage.get(field) or {})
+    return warnings[:WARNINGS_MAX]
+
+
+def bare_warnings(field: str, amounts: Mapping[str, Any]) -> list[str]:
+    """Small bare numbers of cpu or gpu: base units are thousandths."""
+    return [
+        f'{field}.{r}: {amounts[r]} means {amounts[r]} thousandths; for {amounts[r]} whole ones write "{amounts[r]}"'
+        for r in ("cpu", "gpu")
+        if type(amounts.get(r)) is int and 0 < amounts[r] < BARE_MIN
+    ]
+
+
+def _spec(job: JobSubmission) -> JobSpec:
+    stages = []
+    for i, submitted in enumerate(job.stages):
+        try:
+            stages.append(_stage(submitted))
+        except Malformed as fault:
+            raise fault.under(f"stages[{i}]") from None
+    _check_graph(stages)
+    if sum(stage.tasks for stage in stages) > JOB_TASKS_MAX:
+        raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
+    queue = QUEUE_DEFAULT if job.queue is None else _queue(job.queue)
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, job.reservation)
+
+
+def _stage(stage: StageSubmission) -> Stage:
+    durations = [stage.duration_ms] if stage.duration_ms is not None else stage.durations_ms or []
+    demand, true_demand = _demands(stage)
+    for name in stage.env:
+        if name in TASK_VARIABLES:
+            raise Malformed(joined("env", at_key(name)), "is set by the agent: choose another name")
+    return Stage(
+        stage=stage.stage,
+        tasks=_tasks(stage),
+        demand=demand,
+        after=stage.after,
+        estimate_ms=_estimate_ms(stage, durations),
+        durations_ms=durations[:1]
+        if durations.count(durations[0] if durations else 0) == len(durations)
+        else durations,
+        gang=stage.gang,
+        retries=stage.retries,
+        timeout_ms=stage.timeout_ms,
+        labels=sorted_map(stage.labels),
+        prefer=sorted_map(stage.prefer),
+        command=stage.command or [],
+        env=sorted_map(stage.env),
+        cwd=stage.cwd,
+        true_demand=true_demand,
+    )
+
+
+def _tasks(stage: StageSubmission) -> int:
+    """How many tasks the stage has, once what a task does is said exactly once."""
+    said = [field for field in ("command", "duration_ms", "durations_ms") if getattr(stage, field) is not None]
+    if not said:
+        raise Malformed("", 'needs "command" (what a task runs), or "duration_ms" or "durations_ms" (what it lasts)')
+    if len(said) > 1:
+        raise Malformed(said[1], f'"{said[0]}" is given too: leave one of them out')
+    if stage.durations_ms is None:
+        if stage.tasks is None:
+            raise Malformed("tasks", 'is missing: write how many tasks the stage has, or "durations_ms"')
+        return stage.tasks
+    if stage.tasks is not None and stage.tasks != len(stage.durations_ms):
+        raise Malformed(
+            "tasks", f"is {stage.tasks}, but durations_ms has {len(stage.durations_ms)} entries: leave it out"
+        )
+    return len(stage.durations_ms)
+
+
+def _estimate_ms(stage: StageSubmission, durations: list[int]) -> int:
+    """What the scheduler is told of one task: the mean at best, never a task's own duration."""
+    if stage.estimate_ms is not None:
+        return stage.estimate_ms
+    if durations:
+        return -(-sum(durations) // len(durations))
+    return stage.timeout_ms or 0
+
+
+def _demands(stage: StageSubmission) -> tuple[Vector, Vector]:
+    """What is asked for, and what is used in truth where the submitter says that they differ."""
+    demand = asked_for(stage.demand, "demand", "a task")
+    if stage.estimate_demand is None:
+        return demand, {}
+    told = asked_for(stage.estimate_demand, "estimate_demand", "a task")
+    for resource in demand:
+        # A task told nothing of what it uses would run for ever.
+        if resource not in told:
+            raise Malformed(f"estimate_demand.{resource}", 'is missing: "demand" asks for it, so an estimate has to')
+    return told, demand
+
+
+def _queue(path: str) -> str:
+    segments = path.split("/")
+    if segments[0] == "root":
+        rest = "/".join(segments[1:])
+        raise Malformed("queue", f'leave "root" out: write {shown(rest) if rest else "a queue below it"}')
+    if "" in segments:
+        raise Malformed(
+            "queue", f'has an empty name in it: write names joined by "/", like "ads/prod", not {shown(path)}'
+        )
+    if len(segments) > QUEUE_DEPTH_MAX:
+        raise Malformed("queue", f"is too deep: at most {QUEUE_DEPTH_MAX} names")
+    for segment in segments:
+        if len(segment) > SEGMENT_MAX:
+            raise Malformed("queue", f"{shown(segment)} is too long: at most {SEGMENT_MAX} characters a name")
+    return path
+
+
+def _check_graph(stages: list[Stage]) -> None:
+    position: dict[str, int] = {}
+    for i, stage in enumerate(stages):
+        if (first := position.setdefault(stage.stage, i)) != i:
+            raise Malformed(f"stages[{i}].stage", f"{shown(stage.stage)} is the name of stages[{first}] already")
+    backwards = False
+    for i, stage in enumerate(stages):
+        if not stage.after:
+            continue
+        if len(set(stage.after)) < len(stage.after):
+            twice = next(k for k, name in enumerate(stage.after) if name in stage.after[:k])
+            raise Malformed(f"stages[{i}].after[{twice}]", f"{shown(stage.after[twice])} is named twice")
+        for k, name in enumerate(stage.after):
+            if name not in position:
+                raise Malformed(f"stages[{i}].after[{k}]", _no_stage(name, position))
+            backwards = backwards or position[name] >= i
+    # Stages that name only earlier ones cannot wait for each other in a circle.
+    if backwards and (cycle := find_cycle({stage.stage: stage.after for stage in stages})):
+        told = [name[:KEY_SHOWN_MAX] for name in cycle]
+        if len(told) > CYCLE_SHOWN_MAX:
+            told = [*told[: CYCLE_SHOWN_MAX - 2], "...", told[-1]]
+        raise Malformed(f"stages[{position[cycle[0]]}].after", f"stages wait for each other: {' -> '.join(told)}")
+
+
+def _no_stage(name: str, position: dict[str, int]) -> str:
+    close = nearest(name, position)
+    return f'there is no stage {shown(name)}; did you mean "{close}"?' if close else f"there is no stage {shown(name)}"

@@ -1,0 +1,188 @@
+"""The nodes topic: what agents say of their nodes, and operators' drains.
+
+Capacities round down: others build on them.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from schemas.edge_base import (
+    BATCH_MAX,
+    TASKS_MAX,
+    Amounts,
+    DurationMs,
+    Input,
+    Labels,
+    Malformed,
+    Name,
+    Tasks,
+    Text,
+    author_of,
+    check_one_form,
+    sorted_map,
+    validated,
+    vector_of,
+)
+from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
+from schemas.quantities import QUANTITY_MAX, Vector
+from schemas.tasks import Failure
+
+DEVICES_MAX = 1_024
+DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
+DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
+EXIT_CODE_MAX = 2**31 - 1
+
+RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX)]
+Count = Tasks
+First = Annotated[int, Field(ge=0, lt=TASKS_MAX)]
+Attempt = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
+ExitCode = Annotated[int, Field(ge=-EXIT_CODE_MAX, le=EXIT_CODE_MAX)]
+
+
+class DeviceInput(Input):
+    """One device: its index on the node, its size in thousandths of a whole one, its model."""
+
+    index: Annotated[int, Field(ge=0, le=QUANTITY_MAX)]
+    milli: Annotated[int, Field(ge=1, le=DEVICE_MILLI)] = DEVICE_MILLI
+    model: Text = ""
+
+
+class DevicesInput(Input):
+    """Devices by resource. Only GPUs are given out one by one."""
+
+    gpu: Annotated[list[DeviceInput], Field(max_length=DEVICES_MAX)] = []
+
+
+class KnownAttemptInput(Input):
+    """Attempts of tasks `first` .. `first + count - 1` of a stage that an agent still knows after a restart."""
+
+    job: Name
+    stage: Name
+    first: First
+    count: Count
+    attempt: Attempt
+    state: Literal["running", "succeeded", "failed"]
+    run_ms: RunMs = []
+    reason: Failure | None = None
+    exit_code: ExitCode | None = None
+    detail: str = ""
+    peak: Amounts = {}
+
+
+class NodeReport(Input):
+    """What a node has. Listed devices say what `capacity.gpu` is; without them it counts as whole devices."""
+
+    node: Name
+    epoch: Name
+    capacity: Amounts
+    labels: Labels = {}
+    devices: DevicesInput = DevicesInput()
+
+
+class NodeRegistration(NodeReport):
+    """An agent takes charge of a node under a new epoch, and says which attempts it knows."""
+
+    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)] = []
+
+
+class Drain(Input):
+    """An operator stops (`draining`: true) or resumes new placements on a node."""
+
+    node: Name
+    draining: bool
+
+
+class NodeInput(Input):
+    """A message of the nodes topic: exactly one of its fields."""
+
+    register_: Annotated[NodeRegistration | None, Field(alias="register")] = None
+    report: NodeReport | None = None
+    drain: Drain | None = None
+
+
+def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | NodeDrained:
+    """A message of the nodes topic. Raises Malformed."""
+    message = validated(NodeInput, document)
+    check_one_form(message)
+    author = author_of(author)
+    if message.drain is not None:
+        return NodeDrained(message.drain.node, message.drain.draining, author)
+    if message.report is not None:
+        report = message.report
+        capacity, devices = offered(report.capacity, report.devices, "report")
+        return NodeReported(report.node, report.epoch, capacity, sorted_map(report.labels), devices, author=author)
+    assert message.register_ is not None
+    node = message.register_
+    capacity, devices = offered(node.capacity, node.devices, "register")
+    attempts = [_known(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
+    return NodeRegistered(node.node, node.epoch, capacity, sorted_map(node.labels), devices, attempts, author=author)
+
+
+def offered(amounts: Mapping[str, Any], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:
+    """A node's capacity, rounded down, and its devices by index. Raises Malformed under `parent`."""
+    try:
+        capacity = vector_of(amounts, round_up=False)
+    except Malformed as fault:
+        raise fault.under(f"{parent}.capacity") from None
+    devices = sorted((Device(d.index, d.milli, d.model) for d in listed.gpu), key=lambda device: device.index)
+    for before, device in pairwise(devices):
+        if before.index == device.index:
+            at = max(i for i, d in enumerate(listed.gpu) if d.index == device.index)
+            raise Malformed(f"{parent}.devices.gpu[{at}].index", f"{device.index} is the index of another device too")
+    if devices:
+        milli = sum(device.milli for device in devices)
+        if "gpu" in amounts and capacity.get("gpu", 0) != milli:
+            said = capacity.get("gpu", 0)
+            raise Malformed(f"{parent}.capacity.gpu", f"is {said}, but the devices add up to {milli}: leave it out")
+        capacity = dict(sorted({**capacity, "gpu": milli}.items()))
+    if not capacity:
+        raise Malformed(
+            f"{parent}.capacity",
+            'has to offer something, like {"cpu": "20", "memory": "128Gi"}; to stop a node, drain it',
+        )
+    return capacity, devices
+
+
+def peak_of(amounts: Mapping[str, Any], parent: str) -> Vector:
+    """The largest use that an agent saw. Raises Malformed under `parent`."""
+    try:
+        return vector_of(amounts, round_up=True)
+    except Malformed as fault:
+        raise fault.under(f"{parent}.peak") from None
+
+
+def check_range(first: int, count: int, parent: str) -> None:
+    """Indexes stay below the most tasks that a stage can have. Raises Malformed under `parent`."""
+    if first + count > TASKS_MAX:
+        raise Malformed(f"{parent}.count", f"goes beyond task {TASKS_MAX - 1}, the last that a stage can have")
+
+
+def check_run_ms(run_ms: list[int], count: int, parent: str, *, needed: bool) -> None:
+    """One run time for all tasks or one for each. Raises Malformed under `parent`."""
+    if len(run_ms) not in (1, count) and (run_ms or needed):
+        raise Malformed(
+            f"{parent}.run_ms", f"has {len(run_ms)} entries: give one for all {count} tasks, or one for each"
+        )
+
+
+def _known(attempt: KnownAttemptInput, parent: str) -> KnownAttempt:
+    check_range(attempt.first, attempt.count, parent)
+    check_run_ms(attempt.run_ms, attempt.count, parent, needed=attempt.state == "succeeded")
+    if (attempt.state == "failed") != (attempt.reason is not None):
+        raise Malformed(f"{parent}.reason", "belongs to an attempt that failed, and only to one")
+    return KnownAttempt(
+        job=attempt.job,
+        stage=attempt.stage,
+        first=attempt.first,
+        count=attempt.count,
+        attempt=attempt.attempt,
+        state=attempt.state,
+        run_ms=attempt.run_ms,
+        reason=attempt.reason,
+        exit_code=attempt.exit_code,
+        detail=attempt.detail[:DETAIL_MAX],
+        peak=peak_of(attempt.peak, parent),
+    )

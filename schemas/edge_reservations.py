@@ -1,0 +1,143 @@
+"""The reservations topic: requests for capacity in time, in RDL as JSON (contracts.md, "planner solve").
+
+An atom asks for units of `b`: from `g` (least in parallel) to `h` (most), each lease at least `l` seconds, `w`
+unit-seconds in all. A window `[s, e)` bounds what it holds, in seconds. Whether it can be met is the planner's to say.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from schemas.edge_base import (
+    Amounts,
+    Input,
+    Malformed,
+    Name,
+    Whole,
+    asked_for,
+    author_of,
+    check_one_form,
+    validated,
+)
+from schemas.quantities import QUANTITY_MAX
+from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
+
+RDL_ATOMS_MAX = 1_000
+RDL_DEPTH_MAX = 12
+RDL_BRANCHES_MAX = 1_000
+RDL_TEXT_MAX = 256 * 1024  # Characters of a request in canonical form.
+UNITS_MAX = 10_000_000
+
+Positive = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
+Units = Annotated[int, Field(ge=1, le=UNITS_MAX)]
+
+
+class Atom(Input):
+    """Units of one shape, `g` to `h` in parallel, in leases of at least `l` seconds, `w` unit-seconds in all."""
+
+    op: Literal["atom"]
+    b: Amounts
+    g: Units
+    h: Units
+    l: Positive  # noqa: E741  The letter is RDL's.
+    w: Positive
+
+
+class Window(Input):
+    """What it holds lies in `[s, e)`, in seconds."""
+
+    op: Literal["window"]
+    s: Whole
+    e: Whole
+    of: "Rdl"
+
+
+class Several(Input):
+    """All of the branches, or exactly one (`any`). `order`: each ends before the next starts; `order_no_gap`: and the
+    next starts at once."""
+
+    op: Literal["all", "any", "order", "order_no_gap"]
+    of: Annotated[list["Rdl"], Field(min_length=1, max_length=RDL_BRANCHES_MAX)]
+
+
+Rdl = Annotated[Atom | Window | Several, Field(discriminator="op")]
+"""A request; which form it has is said by its `op`."""
+
+Window.model_rebuild()
+Several.model_rebuild()
+
+
+class ReservationRequest(Input):
+    """A request, or other terms for one, by its owner."""
+
+    reservation: Name
+    user: Name
+    rdl: Rdl
+
+
+class ReservationDeletion(Input):
+    """Its owner gives a reservation back."""
+
+    reservation: Name
+    user: Name
+
+
+class ReservationInput(Input):
+    """A message of the reservations topic: exactly one of its fields."""
+
+    request: ReservationRequest | None = None
+    update: ReservationRequest | None = None
+    delete: ReservationDeletion | None = None
+
+
+_CANONICAL: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def read_reservation(document: Any, author: str) -> ReservationRequested | ReservationUpdated | ReservationDeleted:
+    """A message of the reservations topic. Raises Malformed."""
+    message = validated(ReservationInput, document)
+    check_one_form(message)
+    author = author_of(author)
+    if message.request is not None:
+        asked = message.request
+        return ReservationRequested(asked.reservation, asked.user, rdl_text(asked.rdl, "request.rdl"), author)
+    if message.update is not None:
+        asked = message.update
+        return ReservationUpdated(asked.reservation, asked.user, rdl_text(asked.rdl, "update.rdl"), author)
+    assert message.delete is not None
+    return ReservationDeleted(message.delete.reservation, message.delete.user, author)
+
+
+def rdl_text(rdl: Atom | Window | Several, parent: str) -> str:
+    """Canonical JSON: base units, resources sorted, keys in the models' order. Raises Malformed under `parent`."""
+    text: str = _CANONICAL.dump_json(_plain(rdl, parent, 1, [RDL_ATOMS_MAX])).decode()
+    if len(text) > RDL_TEXT_MAX:
+        raise Malformed(parent, f"is too long: at most {RDL_TEXT_MAX} characters, has {len(text)}")
+    return text
+
+
+def _plain(rdl: Atom | Window | Several, path: str, depth: int, atoms_left: list[int]) -> dict[str, Any]:
+    if depth > RDL_DEPTH_MAX:
+        raise Malformed(path, f"is nested too deep: at most {RDL_DEPTH_MAX} levels")
+    match rdl:
+        case Atom():
+            atoms_left[0] -= 1
+            if atoms_left[0] < 0:
+                raise Malformed(path, f"is one atom too many: a request has at most {RDL_ATOMS_MAX}")
+            if rdl.g > rdl.h:
+                raise Malformed(f"{path}.g", f"is {rdl.g}, more than h, the most units in parallel ({rdl.h})")
+            return {
+                "op": "atom",
+                "b": asked_for(rdl.b, f"{path}.b", "a unit"),
+                "g": rdl.g,
+                "h": rdl.h,
+                "l": rdl.l,
+                "w": rdl.w,
+            }
+        case Window():
+            if rdl.s >= rdl.e:
+                raise Malformed(f"{path}.e", f"is {rdl.e}: a window has to end after its start ({rdl.s})")
+            return {"op": "window", "s": rdl.s, "e": rdl.e, "of": _plain(rdl.of, f"{path}.of", depth + 1, atoms_left)}
+        case Several():
+            branches = [_plain(branch, f"{path}.of[{i}]", depth + 1, atoms_left) for i, branch in enumerate(rdl.of)]
+            return {"op": rdl.op, "of": branches}
