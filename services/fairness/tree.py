@@ -1,0 +1,69 @@
+"""The tree of queues as the fairness policies see it: nodes with weights, leaves with demands in whole base units.
+
+A vector is a sequence of integers in the order of the cell's capacity vector. A share is held as an integer of `ONE`,
+so that sums of shares are exact, do not depend on their order and come out alike on every processor.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+ONE_BITS = 128
+ONE = 1 << ONE_BITS
+"""A share of the whole cell. Far finer than a base unit of any kind, so that no rounding adds up to one."""
+
+NEAR = 1 << 68
+"""Shares closer than this (2^-60 of the cell) are the same share: far below one base unit, far above all rounding."""
+
+SHARE_UNITS = 1_000_000_000
+"""A share of the whole cell as others are told it."""
+
+DEPTH_MAX = 64
+"""Levels of a tree. Deeper ones are refused: the walks recurse."""
+
+SHARE_ORDERS = ("hdrf", "naive", "fair")
+"""Orders among children that compare how much each has: dominant share (without or with what is full), tasks."""
+
+RANK_ORDERS = ("fifo", "srtf", "priority")
+"""Orders among children that serve one before the next, by `rank`: who builds the tree turns time, work or priority
+into it, the first to be served lowest."""
+
+
+@dataclass(slots=True)
+class Node:
+    """A queue: inner with `children`, or a leaf with a `demand` per task and `tasks` asked for in all (None: endless).
+
+    A leaf may also stand for many unlike tasks: their summed demand as one task, of which it is served a fraction.
+    `held` is what it holds now, for the policies that start from there. `order` says who among the children comes next.
+    """
+
+    name: str
+    weight: int | Fraction = 1
+    children: list["Node"] = field(default_factory=list)
+    demand: Sequence[int] = ()
+    tasks: int | None = 1
+    held: Sequence[int] = ()
+    order: str = "hdrf"
+    rank: int = 0
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """Every node, parents before their children, in the order of the tree."""
+    yield root
+    for child in root.children:
+        yield from walk(child)
+
+
+def leaves(root: Node) -> Iterator[Node]:
+    """Every leaf, in the order of the tree."""
+    return (node for node in walk(root) if not node.children)
+
+
+def in_rank(children: Sequence[Node]) -> list[Node]:
+    """First come first: ascending rank, then name."""
+    return sorted(children, key=lambda child: (child.rank, child.name))
+
+
+def share_units(share: int) -> int:
+    """A share of `ONE` in billionths of the cell, rounded down, after what rounding may have taken is put back."""
+    return (share + NEAR) * SHARE_UNITS >> ONE_BITS

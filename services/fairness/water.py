@@ -1,0 +1,214 @@
+"""One inner node while `hdrf.fill` fills its tree: who among its children takes now, how fast, and what happens next.
+
+Everything is a share or a level (share / weight) in units of `ONE`; a speed is per unit of level, in the same units.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from services.fairness.tree import NEAR, ONE_BITS
+
+
+class Leaf:
+    """One leaf while it is filled. A level of `ONE` makes its usage `speed` and its dominant share `rise`."""
+
+    __slots__ = ("level_max", "mask", "name", "rise", "satisfied", "share_max", "speed")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.mask = 0  # Kinds it asks for, a bit each.
+        self.speed: list[int] = []
+        self.rise = 0
+        self.level_max: int | None = None  # Where it has all it asks for. None: never.
+        self.share_max = 0
+        self.satisfied = False
+
+
+class Inner:
+    """One inner node while it is filled.
+
+    Its water stands at `level`, the least share / weight among children that can still take. All its leaves that can
+    stand at `front`; an inner child stands at its own `height`. Children at the water's level are rising with it, or
+    lagging: they take without rising, and while there are any only they are filled, and `lag` counts instead of
+    `level`. Whichever counts is the node's clock. Everything is as of its last event; an event moves only its path.
+    """
+
+    __slots__ = (
+        "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_alive",
+        "front_speed", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
+        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed", "stamp",
+        "still", "used", "waiting", "weight_down", "weight_up",
+    )  # fmt: skip
+
+    def __init__(self, name: str, order: str, number: int, width: int) -> None:
+        self.name = name  # Empty: it stands for a single leaf, or above the root.
+        self.order = order
+        self.number = number  # Breaks ties in heaps: the place in the tree. 0: the top.
+        self.weight_up = self.weight_down = (
+            1  # Weight over the greatest of its siblings: a level is never finer than a share.
+        )
+        self.inner: list[Inner] = []  # Children that can still take.
+        self.leaves: list[Leaf] = []
+        self.queue: list[tuple[int, int]] = []  # Level and place of leaves with a limit, the next to be satisfied last.
+        self.groups: dict[int, int] = {}  # Set of kinds asked for -> how many leaves can still take.
+        self.ends: dict[int, int] = {}  # Set of kinds asked for -> the level where such leaves were blocked.
+        self.front = self.front_alive = 0
+        self.level = self.lag = self.clock = self.height = self.mark = self.stamp = 0
+        self.blocked = self.still = self.attached = False
+        self.used = [0] * width
+        self.counted: Sequence[int] = ()  # The kinds that its parent compares it by.
+        self.given: list[int] = []  # Its speed per unit of its parent's clock.
+        self.pace = 0  # Units of its parent's clock per unit of its own.
+        self.due: int | None = None  # Its clock at its next event.
+
+    def open_leaves(self) -> None:
+        """Take stock of the leaves that ask for something."""
+        for place, leaf in enumerate(self.leaves):
+            if not leaf.satisfied:
+                self.groups[leaf.mask] = self.groups.get(leaf.mask, 0) + 1
+                if leaf.level_max is not None:
+                    self.queue.append((leaf.level_max, place))
+        self.queue.sort(reverse=True)
+        self.front_alive = sum(self.groups.values())
+
+    def start_over(self, full: int) -> None:
+        """Block the leaves that need a full kind, and forget who moves how fast."""
+        for mask in [mask for mask in self.groups if mask & full]:
+            self.ends[mask] = self.front
+            self.front_alive -= self.groups.pop(mask)
+        taking = [leaf.speed for leaf in self.leaves if not leaf.satisfied and leaf.mask in self.groups]
+        nothing = [0] * len(self.used)
+        self.front_speed = [sum(speeds) for speeds in zip(*taking, strict=True)] if taking else nothing
+        self.front_active = False
+        self.rising = self.lagging = 0  # Inner children that take.
+        self.speed = self.rise_speed = self.lag_speed = nothing  # Of the cell, per unit of its clock.
+        self.rises: list[
+            tuple[int, int, int, Inner]
+        ] = []  # Level at a rising child's next event, number, stamp, child.
+        self.lags: list[tuple[int, int, int, Inner]] = []  # Likewise in `lag`.
+        self.waiting: list[
+            tuple[int, int, Inner | None]
+        ] = []  # Height of a child ahead of the water; None: the leaves.
+        self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
+
+    def advance(self, clock: int) -> None:
+        """Move on a straight line; no event lies between."""
+        ahead = clock - self.clock
+        if ahead > 0:
+            self.used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(self.used, self.speed, strict=True)]
+            self.clock = clock
+            if self.lagging:
+                self.lag = clock
+            else:
+                self.level = clock
+
+    def attach(self, child: "Inner") -> None:
+        """Let a child take part that the water has reached."""
+        child.attached = True
+        if child.still:
+            self.lagging += 1
+            self.lag_speed = [a + b for a, b in zip(self.lag_speed, child.given, strict=True)]
+            child.mark, heap = self.lag, self.lags
+        else:
+            self.rising += 1
+            self.rise_speed = [a + b for a, b in zip(self.rise_speed, child.given, strict=True)]
+            child.mark, heap = self.level, self.rises
+        if child.due is not None:
+            due = child.mark + (child.pace * (child.due - child.clock) >> ONE_BITS)
+            heappush(heap, (due, child.number, child.stamp, child))
+
+    def detach(self, child: "Inner") -> None:
+        """Take a child out: it is about to change, or can take no more."""
+        child.attached = False
+        child.stamp += 1  # What the heaps say of it is past.
+        if child.still:
+            self.lagging -= 1
+            self.lag_speed = [a - b for a, b in zip(self.lag_speed, child.given, strict=True)]
+        else:
+            self.rising -= 1
+            self.rise_speed = [a - b for a, b in zip(self.rise_speed, child.given, strict=True)]
+
+    def measure(self) -> None:
+        """Its height among its siblings, from what it holds."""
+        self.height = max([self.used[j] for j in self.counted]) * self.weight_down // self.weight_up
+
+    def settle(self) -> None:
+        """Work out who takes now, how fast, and when the next event comes. Blocked if nobody can take."""
+        while not self.lagging and self.line:
+            self.attach(self.line.pop())
+        while not (self.lagging or self.rising or self.front_active) and self.waiting:
+            self.level = self.waiting[0][0]
+            self.join()
+        if self.lagging:
+            self.clock, self.speed = self.lag, self.lag_speed
+            self.due = first_due(self.lags)
+        elif self.rising or self.front_active:
+            self.clock, self.speed = self.level, self.rise_speed
+            self.due = self.next_rise()
+        else:
+            self.blocked = True
+            return
+        if self.number:
+            self.find_pace()
+
+    def next_rise(self) -> int | None:
+        """Level at which a leaf is satisfied, a rising child has an event or a child ahead is reached."""
+        due = first_due(self.rises)
+        if self.waiting and (due is None or self.waiting[0][0] < due):
+            due = self.waiting[0][0]
+        if self.front_active:
+            while self.queue and self.leaves[self.queue[-1][1]].mask not in self.groups:
+                self.queue.pop()  # Blocked before it was satisfied.
+            if self.queue and (due is None or self.queue[-1][0] < due):
+                due = self.queue[-1][0]
+        return due
+
+    def find_pace(self) -> None:
+        """How fast it rises among its siblings, or that it stands still; and when another kind overtakes."""
+        speed, used, rise = self.speed, self.used, 0
+        if self.counted:
+            top = max([used[j] for j in self.counted])
+            rise = max([speed[j] for j in self.counted if used[j] >= top - NEAR])
+            for j in self.counted:
+                if speed[j] > rise and used[j] < top - NEAR:
+                    overtakes = self.clock - ((used[j] - top << ONE_BITS) // (speed[j] - rise))
+                    self.due = overtakes if self.due is None else min(self.due, overtakes)
+        self.still = rise == 0
+        self.pace = max(1, (rise or max(speed)) * self.weight_down // self.weight_up)
+        self.given = [(each << ONE_BITS) // self.pace for each in speed]
+
+    def join(self) -> None:
+        """Let those take part that the water has reached."""
+        while self.waiting and self.waiting[0][0] <= self.level:
+            _, _, child = heappop(self.waiting)
+            if child is None:
+                self.front_starts()
+            else:
+                self.attach(child)
+
+    def front_starts(self) -> None:
+        """The water has reached the leaves."""
+        self.front_active = True
+        self.rise_speed = [a + b for a, b in zip(self.rise_speed, self.front_speed, strict=True)]
+
+    def satisfy(self) -> None:
+        """Take out the leaves whose limit the water has reached."""
+        while self.front_active and self.queue and self.queue[-1][0] <= self.level:
+            leaf = self.leaves[self.queue.pop()[1]]
+            if leaf.mask not in self.groups:
+                continue  # Blocked before.
+            leaf.satisfied = True
+            self.front_speed = [a - b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
+            self.rise_speed = [a - b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
+            self.front_alive -= 1
+            self.front_active = self.front_alive > 0
+            self.groups[leaf.mask] -= 1
+            if not self.groups[leaf.mask]:
+                del self.groups[leaf.mask]
+
+
+def first_due(heap: list[tuple[int, int, int, Inner]]) -> int | None:
+    """When the next event comes that is not yet past."""
+    while heap and heap[0][2] != heap[0][3].stamp:
+        heappop(heap)
+    return heap[0][0] if heap else None
