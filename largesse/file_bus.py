@@ -1,0 +1,235 @@
+"""The Bus port on one directory: the embedded bus. One process, one journal for all topics, no server.
+
+Appends are lines of the journal in the order of their sends (file_lines.py, file_commit.py). A durable message is shown
+to readers after its sync, any other at once; one that follows a message still hidden waits for the same sync, so what
+was sent can always be read. Opening verifies every byte of the journal. After BusFull the bus still reads and writes
+nothing more; opened again, it goes on where the disk ends.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from largesse.bus import BusError, Message, Outgoing
+from largesse.file_commit import Append, GroupCommit
+from largesse.file_journal import Disk, Head, JournalDamaged, Repair, Scan, segment_path, settle, write_head
+from largesse.file_lines import encode_item, item_opening, message_of
+from largesse.file_lock import DirectoryHeld, DirectoryLock
+from largesse.file_reading import Stretches, read_back
+from largesse.local_bus import LocalBus
+
+__all__ = ["DirectoryHeld", "Disk", "FileBus", "FileWriter", "JournalDamaged", "Repair", "read_journal"]
+
+SEGMENT_BYTES = 64 << 20
+CACHE_BYTES = 32 << 20
+QUEUE_BYTES_MAX = 64 << 20
+"""While more than this waits for the disk, sends that are not durable wait too."""
+FETCH_BYTES_MAX = 8 << 20
+"""A fetch from disk ends after this many bytes of values."""
+_MESSAGE_BYTES = 400
+"""What a message in memory costs beside its value, about."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Partition:
+    """`end`: the next offset. `shown`: the end for readers. Messages from `cached` on are in `recent`."""
+
+    opening: bytes
+    end: int = 0
+    shown: int = 0
+    cached: int = 0
+    recent: dict[int, Message] = field(default_factory=dict)
+    stretches: Stretches = field(default_factory=Stretches)
+
+
+class FileBus(LocalBus):
+    """Holds `directory` (made where it is missing) from construction to `close`. Belongs to one event loop.
+
+    Raises DirectoryHeld (names the pid), JournalDamaged (names file and line), BusFull, OSError. `repaired` tells of a
+    last line that a crash had left without its end.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        cache_bytes: int = CACHE_BYTES,
+        disk: Disk | None = None,
+    ) -> None:
+        super().__init__()
+        self.directory = Path(directory)
+        self.repaired: Repair | None = None
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._cache: deque[tuple[int, int, _Partition]] = deque()
+        self._cache_bytes = cache_bytes
+        self._cached_bytes = 0
+        self._written_line = 0
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(self.directory)
+        try:
+            head, position = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+        self._commit = GroupCommit(
+            self.directory,
+            head,
+            position,
+            segment_bytes=segment_bytes,
+            disk=disk or Disk(),
+            on_written=self._written,
+        )
+
+    def writer(self) -> "FileWriter":
+        """A new producer."""
+        self._refuse_if_closed()
+        return FileWriter(self)
+
+    async def close(self) -> None:
+        """Puts everything sent on disk and lets the directory go. Raises BusFull if that did not come about."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wakeups.wake_all()
+        try:
+            await self._commit.close()
+        finally:
+            self._lock.release()
+
+    def _open(self) -> tuple[Head, int]:
+        scan = Scan(self.directory)
+        for line in scan:
+            for topic, partition, offset, _ in line.items:
+                self._partition(topic, partition).stretches.note(offset, line.segment, line.position)
+        for key, end in scan.ends.items():
+            found = self._partitions[key]
+            found.end = found.shown = found.cached = end
+        if scan.repair is not None:
+            _report(scan.repair)
+            self.repaired = scan.repair
+        head, position = Head(scan.line, scan.sum), 0
+        if scan.segments:
+            head = Head(scan.line, scan.sum, scan.segments[-1])
+            position = settle(segment_path(self.directory, head.segment), scan.position, scan.repair)
+        # It says only what must be there at least, so a full disk is no reason to refuse to read.
+        with suppress(OSError):
+            write_head(self.directory, head)
+        return head, position
+
+    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        found = self._partitions.get((topic, partition))
+        return (0, found.shown) if found else (0, 0)
+
+    def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
+        found = self._partitions[topic, partition]
+        end = min(offset + most, found.shown)
+        messages: list[Message] = []
+        if offset < found.cached:
+            on_disk = min(end, found.cached)
+            messages = read_back(self.directory, found.stretches, found.opening, offset, on_disk, FETCH_BYTES_MAX)
+        if offset + len(messages) >= found.cached:
+            messages += [found.recent[at] for at in range(offset + len(messages), end)]
+        return messages
+
+    async def _send(self, batch: list[Outgoing], durable: bool) -> list[int]:
+        self._refuse_if_closed()
+        self._commit.refuse_if_failed()
+        if not batch:
+            return []
+        partitions = {key: self._partition(*key) for key in {(each.topic, each.partition): None for each in batch}}
+        ends = {key: partition.end for key, partition in partitions.items()}
+        messages, items = [], []
+        for each in batch:
+            key = (each.topic, each.partition)
+            items.append(encode_item(partitions[key].opening, ends[key], each))
+            messages.append(Message(*key, ends[key], each.value, dict(each.headers)))
+            ends[key] += 1
+        # From here on nothing can fail: a batch that cannot be encoded has left no trace.
+        durable = durable or any(partition.shown != partition.end for partition in partitions.values())
+        waits = durable or self._commit.queued_bytes > QUEUE_BYTES_MAX
+        done = asyncio.get_running_loop().create_future() if waits else None
+        at = 0
+        for segment, position, many in self._commit.enqueue(items, ends, durable=durable, done=done):
+            for message in messages[at : at + many]:
+                self._keep(partitions[message.topic, message.partition], message, segment, position)
+            at += many
+        if not durable:
+            self._show(ends)
+        # Cancelling the sender does not take the batch back.
+        await (asyncio.sleep(0) if done is None else done)
+        return [message.offset for message in messages]
+
+    def _keep(self, partition: _Partition, message: Message, segment: int, position: int) -> None:
+        partition.stretches.note(message.offset, segment, position)
+        partition.recent[message.offset] = message
+        partition.end = message.offset + 1
+        size = len(message.value) + _MESSAGE_BYTES
+        # Until its batch is written a message exists in memory only; the batch's last line is a safe measure of that.
+        self._cache.append((self._commit.head.line, size, partition))
+        self._cached_bytes += size
+
+    def _written(self, group: list[Append]) -> None:
+        self._written_line = group[-1].head.line
+        for append in group:
+            if append.durable:
+                self._show(append.ends)
+        while self._cached_bytes > self._cache_bytes and self._cache and self._cache[0][0] <= self._written_line:
+            _, size, partition = self._cache.popleft()
+            del partition.recent[partition.cached]
+            partition.cached += 1
+            self._cached_bytes -= size
+
+    def _show(self, ends: dict[tuple[str, int], int]) -> None:
+        for key, end in ends.items():
+            self._partitions[key].shown = end
+            self._wakeups.wake(*key)
+
+    def _partition(self, topic: str, partition: int) -> _Partition:
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            found = self._partitions[topic, partition] = _Partition(item_opening(topic, partition))
+        return found
+
+
+class FileWriter:
+    """A producer of a FileBus."""
+
+    def __init__(self, bus: FileBus) -> None:
+        self._bus = bus
+        self._dropped = False
+
+    async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
+        """See the port. Raises BusFull; BusError once dropped or closed; TypeError for texts that are no Unicode."""
+        if self._dropped:
+            raise BusError("this writer was dropped")
+        return await self._bus._send(batch, durable)
+
+    async def drop(self) -> None:
+        """Nothing more is sent. What is on its way to disk arrives."""
+        self._dropped = True
+
+
+def read_journal(directory: Path | str) -> Iterator[Message]:
+    """Every message of a journal in the order of sending, verified, whether or not a process holds the directory.
+
+    Ends before a torn last line, which it reports in the log. Raises JournalDamaged, FileNotFoundError.
+    """
+    scan = Scan(Path(directory))
+    for line in scan:
+        for topic, partition, offset, item in line.items:
+            yield message_of(topic, partition, offset, item)
+    if scan.repair is not None:
+        _report(scan.repair)
+
+
+def _report(repair: Repair) -> None:
+    what = "its newline was missing" if repair.whole else "it is torn and does not count"
+    _log.warning("journal_line_torn", file=str(repair.file), line=repair.line, bytes_torn=repair.bytes_torn, what=what)

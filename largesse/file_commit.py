@@ -1,0 +1,171 @@
+"""Group commit: lines queued in the order of their sends, written by one thread, all that wait sharing one sync.
+
+A line's number, sum and place are settled when it is queued, so nothing may be left out afterwards: after the first
+failure everything queued fails, and nothing is taken any more.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from largesse.bus import BusError, BusFull
+from largesse.file_journal import Appender, Disk, Head, Run
+from largesse.file_lines import encode_line
+
+LINE_BYTES = 4 << 20
+"""A batch above this becomes several lines, each of them atomic."""
+
+
+class Place(NamedTuple):
+    """Where the next so many `messages` of a batch will lie."""
+
+    segment: int
+    position: int
+    messages: int
+
+
+@dataclass(slots=True)
+class Append:
+    """One batch on its way to disk. `ends`: where its partitions end after it. `head`: its last line."""
+
+    durable: bool
+    ends: dict[tuple[str, int], int]
+    done: asyncio.Future[None] | None
+    head: Head
+    size: int
+
+
+class GroupCommit:
+    """The end of the journal. Calls `on_written` on the loop with what is written, and synced if any was durable."""
+
+    def __init__(
+        self,
+        directory: Path,
+        head: Head,
+        position: int,
+        *,
+        segment_bytes: int,
+        disk: Disk,
+        on_written: Callable[[list[Append]], None],
+    ) -> None:
+        self.head = head
+        """The last line queued."""
+        self.queued_bytes = 0
+        self.failure: BusError | None = None
+        """Why nothing is written any more."""
+        self._segment = max(1, head.segment)
+        self._position = position
+        self._segment_bytes = segment_bytes
+        self._on_written = on_written
+        self._queue: list[Append] = []
+        self._runs: list[tuple[int, str, list[bytes]]] = []
+        self._asked = False
+        self._writing = False
+        self._idle: asyncio.Future[None] | None = None
+        self._appender = Appender(directory, self._segment, position, disk)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="file-bus")
+
+    def enqueue(
+        self, items: list[bytes], ends: dict[tuple[str, int], int], *, durable: bool, done: asyncio.Future[None] | None
+    ) -> list[Place]:
+        """Queues one batch, and settles where it lies. `done` ends when it is written, or synced if durable."""
+        places = []
+        size = 0
+        for part in _parts(items):
+            line, total = encode_line(self.head.line + 1, self.head.sum, part)
+            if self._position > 0 and self._position + len(line) > self._segment_bytes:
+                self._segment, self._position = self.head.line + 1, 0
+            if not self._runs or self._runs[-1][0] != self._segment:
+                self._runs.append((self._segment, self.head.sum, []))
+            self._runs[-1][2].append(line)
+            places.append(Place(self._segment, self._position, len(part)))
+            self._position += len(line)
+            size += len(line)
+            self.head = Head(self.head.line + 1, total, self._segment)
+        self.queued_bytes += size
+        self._queue.append(Append(durable, ends, done, self.head, size))
+        if not self._asked:
+            # Not at once: what others send in this turn of the loop shares the sync.
+            self._asked = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._write, loop)
+        return places
+
+    async def close(self) -> None:
+        """Puts everything queued on disk and ends the thread. Raises BusFull if that did not come about."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._writing or self._queue:
+                self._idle = loop.create_future()
+                await self._idle
+            if self.failure is None:
+                await asyncio.wrap_future(self._thread.submit(self._appender.close, self.head))
+        finally:
+            self._thread.shutdown()
+            self._appender.abandon()
+        self.refuse_if_failed()
+
+    def refuse_if_failed(self) -> None:
+        """Raises what stopped the writing, if anything did."""
+        if self.failure is not None:
+            raise type(self.failure)(str(self.failure))
+
+    def _write(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hands everything queued to the thread, unless it is at work: then again when it comes back."""
+        self._asked = False
+        if self._writing or not self._queue:
+            return
+        self._writing = True
+        group, self._queue = self._queue, []
+        runs, self._runs = self._runs, []
+        joined = [Run(first_line, sum_before, b"".join(lines)) for first_line, sum_before, lines in runs]
+        sync = any(append.durable for append in group)
+        written = self._thread.submit(self._appender.append, joined, sync=sync)
+
+        def hand_back(written: Future[None]) -> None:
+            # Where the loop has gone, nobody is left who waits.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._come_back, loop, group, written)
+
+        written.add_done_callback(hand_back)
+
+    def _come_back(self, loop: asyncio.AbstractEventLoop, group: list[Append], written: Future[None]) -> None:
+        self._writing = False
+        error = written.exception()
+        if error is not None:
+            self._fail(group, error)
+        else:
+            self.queued_bytes -= sum(append.size for append in group)
+            self._on_written(group)
+            for append in group:
+                if append.done is not None and not append.done.done():
+                    append.done.set_result(None)
+        self._write(loop)
+        if self._idle is not None and not self._writing and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _fail(self, group: list[Append], error: BaseException) -> None:
+        failure = error if isinstance(error, BusFull) else BusError(f"the journal's writer stopped: {error!r}")
+        self.failure = failure
+        for append in group + self._queue:
+            if append.done is not None and not append.done.done():
+                append.done.set_exception(type(failure)(str(failure)))
+        self._queue, self._runs = [], []
+
+
+def _parts(items: list[bytes]) -> Iterator[list[bytes]]:
+    """Cuts a batch where a line would become longer than LINE_BYTES; a longer message has a line of its own."""
+    part: list[bytes] = []
+    size = 0
+    for item in items:
+        if part and size + len(item) > LINE_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(item)
+        size += len(item)
+    if part:
+        yield part

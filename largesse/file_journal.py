@@ -1,0 +1,332 @@
+"""The journal's files: one chain of lines through segments, read and verified in a stream, and appended to.
+
+    journal-000000000001.jsonl     lines 1 on; a segment is named by its first line
+    journal-000000004711.jsonl
+    head.json                      a line that was on disk once, and the newest segment: no journal may end before them
+    lock                           held by the one process that may append (file_lock.py)
+
+A torn last line (no newline: a crash in mid write) ends the journal before it. Anything else that is not as it was
+written is damage, named by file and line.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import orjson
+
+from largesse.bus import BusError, BusFull
+from largesse.file_lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_checked
+
+HEAD_NAME = "head.json"
+_SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
+_READ_BYTES = 1 << 20
+
+
+class JournalDamaged(BusError):
+    """The journal is not as it was written. `file`, and `line` in that file, counted from 1; `reason`."""
+
+    def __init__(self, file: Path, line: int, reason: str) -> None:
+        super().__init__(f"{file}, line {line}: {reason}")
+        self.file = file
+        self.line = line
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A last line that a crash left without its end: where it is, what is wrong, and how many bytes of it there are."""
+
+    file: Path
+    line: int
+    bytes_torn: int
+    whole: bool
+    """All there but for the newline. Then the line counts and the newline is added; otherwise the line is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What head.json says: this line had this sum, and the segment beginning with line `segment` existed (0: none)."""
+
+    line: int = 0
+    sum: str = SUM_OF_NOTHING
+    segment: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A verified line: its journal-wide number, its place, its bytes without the newline, and what is in it."""
+
+    number: int
+    segment: int
+    position: int
+    raw: bytes
+    items: list[tuple[str, int, int, re.Match[bytes]]]
+
+
+def segment_path(directory: Path, first_line: int) -> Path:
+    """The file of the segment that begins with this line."""
+    return directory / f"journal-{first_line:012d}.jsonl"
+
+
+class Scan:
+    """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards.
+
+    Sees what was there when each file was reached, so it may run beside a writer. Raises JournalDamaged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # Before the files: it says what must be there at least.
+        self.head = _read_head(directory)
+        self.segments = _list_segments(directory)
+        self.line = 0
+        self.sum = SUM_OF_NOTHING
+        self.ends: dict[tuple[str, int], int] = {}
+        self.position = 0
+        """Bytes of whole lines in the last segment."""
+        self.repair: Repair | None = None
+
+    def __iter__(self) -> Iterator[Line]:
+        for first in self.segments:
+            if first != self.line + 1:
+                path = segment_path(self.directory, self.line + 1)
+                self._damaged(path, 1, f"this file is missing, and lines {self.line + 1} to {first - 1} with it")
+            yield from self._segment(first)
+        self._check_head()
+
+    def _segment(self, first: int) -> Iterator[Line]:
+        path = segment_path(self.directory, first)
+        self.position = 0
+        with path.open("rb", buffering=_READ_BYTES) as file:
+            size = os.fstat(file.fileno()).st_size
+            while self.position < size:
+                raw = file.readline(size - self.position)
+                if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
+                    return
+                yield self._line(first, path, raw.removesuffix(b"\n"))
+                self.position += len(raw)
+
+    def _line(self, first: int, path: Path, raw: bytes) -> Line:
+        number = self.line + 1
+        try:
+            total = checked(raw, number, self.sum)
+            items = list(cut(raw))
+        except LineWrong as wrong:
+            self._damaged(path, number - first + 1, str(wrong))
+        for topic, partition, offset, _ in items:
+            expected = self.ends.get((topic, partition), 0)
+            if offset != expected:
+                reason = f"offset {offset} of {topic} partition {partition} where {expected} belongs"
+                self._damaged(path, number - first + 1, reason)
+            self.ends[topic, partition] = offset + 1
+        if number == self.head.line and total != self.head.sum:
+            self._damaged(path, number - first + 1, f"{HEAD_NAME} remembers another line {number} here")
+        self.line, self.sum = number, total
+        return Line(number, first, self.position, raw, items)
+
+    def _ends_whole(self, first: int, path: Path, raw: bytes) -> bool:
+        """Whether a last line without newline is all there. Raises JournalDamaged where no crash leaves such an end."""
+        line = self.line + 1 - first + 1
+        if first != self.segments[-1]:
+            self._damaged(path, line, "the last line of a full segment has no end")
+        if _is_whole(raw[:-1]):
+            self._damaged(path, line, "the line ends with another byte than a newline")
+        whole = _is_whole(raw)
+        self.repair = Repair(path, line, len(raw), whole)
+        return whole
+
+    def _check_head(self) -> None:
+        newest = self.segments[-1] if self.segments else 1
+        if self.head.segment > newest or (self.head.segment and not self.segments):
+            path = segment_path(self.directory, self.head.segment)
+            self._damaged(path, 1, f"this file is missing; {HEAD_NAME} remembers it")
+        path = segment_path(self.directory, newest)
+        if self.line < self.head.line:
+            reason = f"lines are missing here: {HEAD_NAME} remembers that line {self.head.line} was written"
+            self._damaged(path, self.line + 1 - newest + 1, reason)
+
+    def _damaged(self, path: Path, line: int, reason: str) -> NoReturn:
+        raise JournalDamaged(path, line, f"{reason} (line {self.line + 1} of the journal)")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Lines to append to one segment: its first line, the sum before that, and the bytes."""
+
+    first_line: int
+    sum_before: str
+    data: bytes
+
+
+class Disk:
+    """What appending asks of the operating system. A test may hand in one that fails."""
+
+    def write(self, file: int, data: memoryview) -> int:
+        """Appends a part of data, at least one byte; returns how many. Raises OSError."""
+        return os.write(file, data)
+
+    def sync(self, file: int) -> None:
+        """Returns when what was written is on disk. Raises OSError."""
+        os.fdatasync(file)
+
+
+class Appender:
+    """Appends to the last segment and begins new ones. One thread at a time; not to be used after BusFull."""
+
+    def __init__(self, directory: Path, first_line: int, size: int, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._first_line = first_line
+        self._file = -1
+        self._written = size
+        self._synced = size
+
+    def append(self, runs: list[Run], *, sync: bool) -> None:
+        """Writes all runs and, if asked, returns only when they are on disk. Raises BusFull."""
+        path = segment_path(self._directory, self._first_line)
+        try:
+            for run in runs:
+                path = segment_path(self._directory, run.first_line)
+                self._turn_to(run)
+                self._write(memoryview(run.data))
+            if sync:
+                self._sync()
+        except OSError as error:
+            raise _full(path, error) from error
+
+    def close(self, head: Head) -> None:
+        """Puts everything on disk, remembers `head` and lets go of the file. Raises BusFull."""
+        try:
+            if self._file >= 0:
+                self._sync()
+            write_head(self._directory, head)
+        except OSError as error:
+            raise _full(segment_path(self._directory, self._first_line), error) from error
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Lets go of the file as it is."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _turn_to(self, run: Run) -> None:
+        if self._file >= 0 and run.first_line == self._first_line:
+            return
+        if self._file >= 0:
+            # The chain must not reach further on disk than what it hangs on.
+            self._sync()
+            self.abandon()
+        if run.first_line != self._first_line:
+            self._first_line = run.first_line
+            self._written = self._synced = 0
+        path = segment_path(self._directory, run.first_line)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if self._written == 0:
+            sync_directory(self._directory)
+            write_head(self._directory, Head(run.first_line - 1, run.sum_before, run.first_line))
+
+    def _write(self, data: memoryview) -> None:
+        done = 0
+        try:
+            while done < len(data):
+                done += self._disk.write(self._file, data[done:])
+        except OSError:
+            # Whole lines may stay, they are as good as any; a torn one would have to be repaired later.
+            whole = bytes(data[:done]).rfind(b"\n") + 1
+            self._written += whole
+            self._cut_to(self._written)
+            raise
+        self._written += done
+
+    def _sync(self) -> None:
+        if self._synced == self._written:
+            return
+        try:
+            self._disk.sync(self._file)
+        except OSError:
+            # The kernel may drop these pages and yet show them until the next start: they must not look written.
+            self._cut_to(self._synced)
+            raise
+        self._synced = self._written
+
+    def _cut_to(self, size: int) -> None:
+        with suppress(OSError):
+            os.ftruncate(self._file, size)
+
+
+def write_head(directory: Path, head: Head) -> None:
+    """Replaces head.json. Raises OSError."""
+    new = directory / f"{HEAD_NAME}.new"
+    with new.open("wb") as file:
+        file.write(orjson.dumps({"line": head.line, "sum": head.sum, "segment": head.segment}) + b"\n")
+        file.flush()
+        os.fdatasync(file.fileno())
+    new.replace(directory / HEAD_NAME)
+    sync_directory(directory)
+
+
+def sync_directory(directory: Path) -> None:
+    """Returns when the names in it are on disk. Raises OSError."""
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def settle(path: Path, position: int, repair: Repair | None) -> int:
+    """Repairs the last segment, puts it on disk and returns its size. Raises BusFull.
+
+    A killed process may have written lines and never synced them. They will be shown now, so now they must be durable.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            if repair is not None and repair.whole:
+                position += os.write(file, b"\n")
+            elif repair is not None:
+                os.ftruncate(file, position)
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise _full(path, error) from error
+    return position
+
+
+def _list_segments(directory: Path) -> list[int]:
+    names = sorted(entry.name for entry in directory.iterdir())
+    return [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
+
+
+def _read_head(directory: Path) -> Head:
+    path = directory / HEAD_NAME
+    try:
+        found = orjson.loads(path.read_bytes())
+        return Head(int(found["line"]), str(found["sum"]), int(found["segment"]))
+    except FileNotFoundError:
+        return Head()
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalDamaged(path, 1, "it is not what was written there") from error
+
+
+def _is_whole(raw: bytes) -> bool:
+    try:
+        self_checked(raw)
+    except LineWrong:
+        return False
+    return True
+
+
+def _full(path: Path, error: OSError) -> BusFull:
+    return BusFull(
+        f"{path}: {error.strerror}: nothing more is written, and nothing that was acknowledged is lost. "
+        f"Make room on this file system (or raise the limit, or replace the disk) and start again."
+    )

@@ -1,0 +1,120 @@
+"""What the memory bus and the file bus have in common: waiting without polling, and the names of gaps.
+
+A waiting reader is woken by the append that it waits for, by a loss that turns its position into a gap, and by closing.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from largesse.bus import BusError, Message, PositionGap
+
+_Key = tuple[str, int]
+
+
+def position_gap(topic: str, partition: int, offset: int, first: int, end: int) -> PositionGap:
+    """The error for a position outside of [first, end]. Says which side, and what exists."""
+    side = "before the start" if offset < first else "beyond the end"
+    exists = f"offsets {first} to {end - 1} exist" if first < end else f"nothing exists and {end} comes next"
+    return PositionGap(f"{topic} partition {partition}: position {offset} is {side}; {exists}")
+
+
+class Wakeups:
+    """Who waits for which partitions, on one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[_Key, dict[asyncio.Future[bool], None]] = {}
+
+    def wake(self, topic: str, partition: int) -> None:
+        """Ends the waits for this partition."""
+        for waiter in self._waiting.get((topic, partition), ()):
+            _settle(waiter, True)
+
+    def wake_all(self) -> None:
+        """Ends every wait."""
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                _settle(waiter, True)
+
+    async def wait(self, keys: Iterable[_Key], seconds: float) -> bool:
+        """Waits until one of the partitions is woken; False once `seconds` are over."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        wanted = list(keys)
+        for key in wanted:
+            self._waiting.setdefault(key, {})[waiter] = None
+        alarm = loop.call_later(seconds, _settle, waiter, False)
+        try:
+            return await waiter
+        finally:
+            alarm.cancel()
+            for key in wanted:
+                waiters = self._waiting[key]
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._waiting[key]
+
+
+class LocalBus(ABC):
+    """The reading half of the Bus port over two synchronous questions: what exists, and what lies there."""
+
+    def __init__(self) -> None:
+        self._wakeups = Wakeups()
+        self._closed = False
+
+    @abstractmethod
+    def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """The first offset that readers may see and the one after the last; (0, 0) for a partition never written."""
+
+    @abstractmethod
+    def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
+        """At least one and up to `most` (>= 1) messages from `offset`, which exists."""
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
+    ) -> list[Message]:
+        """See the port. Raises PositionGap; BusError once closed. Cancelling it loses nothing."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1_000
+        # A reader with a long way to catch up must not keep the loop from everybody else.
+        await asyncio.sleep(0)
+        while True:
+            self._refuse_if_closed()
+            first, end = self._bounds(topic, partition)
+            if not first <= offset <= end:
+                raise position_gap(topic, partition, offset, first, end)
+            if offset < end and most > 0:
+                return self._read(topic, partition, offset, most)
+            left = deadline - loop.time()
+            if left <= 0 or most <= 0:
+                return []
+            await self._wakeups.wait([(topic, partition)], left)
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """See the port. Raises BusError once closed."""
+        self._refuse_if_closed()
+        return self._bounds(topic, partition)
+
+    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
+        """True as soon as a fetch at one of the positions would not wait, be it that it would raise PositionGap."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1_000
+        await asyncio.sleep(0)
+        while True:
+            self._refuse_if_closed()
+            # At the end, and only there, a fetch waits.
+            if any(self._bounds(*key)[1] != position for key, position in positions.items()):
+                return True
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            await self._wakeups.wait(positions, left)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BusError("the bus is closed")
+
+
+def _settle(waiter: asyncio.Future[bool], woken: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(woken)
