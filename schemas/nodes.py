@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import Vector
-from schemas.tasks import Failure
+from schemas.tasks import Failure, TaskRange
 
 
 @dataclass(slots=True)
@@ -35,7 +35,10 @@ class KnownAttempt:
 
 @dataclass(slots=True)
 class NodeRegistered:
-    """An agent takes charge of a node under a new epoch; attempts held under an older one and not named end `lost`."""
+    """An agent takes charge of a node under a new epoch and names the attempts that it still knows.
+
+    `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
+    """
 
     node: str
     epoch: str
@@ -43,6 +46,7 @@ class NodeRegistered:
     labels: dict[str, str] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
     attempts: list[KnownAttempt] = field(default_factory=list)
+    lost: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
 
 
@@ -69,7 +73,17 @@ class NodeDrained:
 
 @dataclass(slots=True)
 class NodeLost:
-    """The node's lease ran out. Every attempt it holds under `epoch` ends `lost` by this record."""
+    """The node's lease ran out. Every attempt it held, listed in `lost`, ends by this record."""
 
     node: str
     epoch: str
+    lost: list[TaskRange] = field(default_factory=list)
+
+
+def devices_of(capacity: Vector, devices: list[Device]) -> list[Device]:
+    """A node's GPUs: those it lists, or one of 1,000 milli for each whole GPU of its capacity and one for the rest."""
+    if devices:
+        return devices
+    whole, rest = divmod(capacity.get("gpu", 0), 1000)
+    listed = [Device(i) for i in range(whole)]
+    return [*listed, Device(whole, rest)] if rest else listed

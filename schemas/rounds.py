@@ -13,6 +13,7 @@ from schemas.tasks import DeviceShare
 Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
 Why = Literal["required", "optional", "packed", "reserved"]
 AskKind = Literal["required", "optional"]
+WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head"]
 
 
 @dataclass(slots=True)
@@ -183,22 +184,24 @@ class HeldRoom:
 
 
 @dataclass(slots=True)
-class Unplaced:
-    """Why tasks of a stage wait: the first cause that a look at the nodes found."""
+class ClassWait:
+    """Tasks of one class (same demand and labels, same width of a gang) wait, and why; reason `none`: they wait no longer."""
 
-    job: str
-    stage: str
-    reason: Literal["no_room", "no_node", "gang_no_room", "behind_head"]
+    demand: Vector
+    labels: dict[str, str]
+    prefer: dict[str, str]
+    gang: int
+    reason: WaitReason
 
 
 @dataclass(slots=True)
 class Grants:
-    """Tasks with their nodes; room held on purpose; attempts taken back; how many task classes found no room."""
+    """Tasks with their nodes; room held on purpose; attempts taken back; task classes whose reason to wait has changed."""
 
     grants: list[Grant]
     held: list[HeldRoom] = field(default_factory=list)
     revoked: list[Revocation] = field(default_factory=list)
-    unplaced: list[Unplaced] = field(default_factory=list)
+    waits: list[ClassWait] = field(default_factory=list)
     full: bool = False
     wake_ms: int | None = None
 

@@ -1,4 +1,7 @@
-"""What agents say of task attempts. A fact speaks of index ranges: tasks `first` .. `first + count - 1` of one stage."""
+"""What agents say of task attempts. A fact speaks of index ranges: tasks `first` .. `first + count - 1` of one stage.
+
+`refused` names parts of a report that speak of attempts never granted to that node and agent epoch; no core meets them.
+"""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -67,6 +70,7 @@ class TaskStarted:
     """A node's batch: attempts that began to run."""
 
     items: list[TaskRange]
+    refused: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
 
 
@@ -75,6 +79,7 @@ class TaskFinished:
     """A node's batch: attempts that succeeded."""
 
     items: list[TaskEnd]
+    refused: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
 
 
@@ -83,4 +88,5 @@ class TaskFailed:
     """A node's batch: attempts that ended without success."""
 
     items: list[TaskFailure]
+    refused: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"

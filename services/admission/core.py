@@ -1,0 +1,324 @@
+"""Admission: the sequencer's fold. What it learns here decides which inputs count, when rounds open and what is struck.
+
+Folds   every log record that tells of nodes, jobs, tasks, config, forecasts, plans, rounds and time.
+Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is due and what a round comes to (core_rounds.py).
+"""
+
+from schemas import (
+    ConfigChanged,
+    JobAdmitted,
+    JobCancelled,
+    JobEnd,
+    JobEnded,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Plans,
+    Record,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    TimeReached,
+    Vector,
+)
+from schemas.graph import end_tasks, graph_of, progress_of
+from schemas.nodes import KnownAttempt, devices_of
+from schemas.tasks import Failure, TaskEnd, TaskFailure
+from schemas.track import COUNTED, Tries, is_broken, judge_failure
+from services.admission.core_state import (
+    Ended,
+    Hold,
+    JobState,
+    NodeState,
+    Opening,
+    State,
+    attempt_key,
+    digest_of,
+    leaf_paths,
+    with_default,
+)
+
+NAME = "admission"
+TOPIC = ""
+UPSTREAM = ()
+READS = ()
+LAYOUT = 1
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one log record. Raises AssertionError where the record contradicts the log before it."""
+    _FOLD[type(record.body)](state, record)
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.policy = body.policy
+    if body.queues is not None:
+        state.queues = with_default(body.queues)
+        state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
+    state.stirred = True
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    before = state.nodes.get(body.node)
+    _set_capacity(state, body)
+    if before is not None:
+        _end_ranges(state, record, body.lost, "lost")
+        for known in body.attempts:
+            _adopt(state, record, body, known)
+    state.stirred = True
+
+
+def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
+    for index in range(known.first, known.first + known.count):
+        key = attempt_key(known.job, known.stage, index)
+        hold = state.holds[key]
+        hold.epoch, hold.started = body.epoch, True
+        if known.state == "succeeded":
+            _succeed(state, record, known.job, known.stage, index, 1, known.attempt)
+        elif known.state == "failed":
+            _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code", known.detail)
+
+
+def _reported(state: State, record: Record) -> None:
+    _set_capacity(state, record.body)
+    state.stirred = True
+
+
+def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
+    """Takes a node's new capacity in; what it holds goes on holding."""
+    before = state.nodes.get(body.node)
+    used: Vector = {}
+    if before is not None:
+        used = {r: before.capacity.get(r, 0) - before.free.get(r, 0) for r in {**before.capacity, **before.free}}
+        if not before.lost:
+            _count_capacity(state, before.capacity, -1)
+    free = {r: body.capacity.get(r, 0) - used.get(r, 0) for r in {**body.capacity, **used}}
+    devices = devices_of(body.capacity, body.devices)
+    node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
+    if before is not None:
+        node.draining = before.draining
+        for hold in state.holds.values():
+            if hold.node == body.node:
+                for index, milli in hold.devices.items():
+                    node.devices_free[index] = node.devices_free.get(index, 0) - milli
+    state.nodes[body.node] = node
+    _count_capacity(state, body.capacity, 1)
+
+
+def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
+    for resource, amount in capacity.items():
+        state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
+
+
+def _drained(state: State, record: Record) -> None:
+    body: NodeDrained = record.body
+    state.nodes[body.node].draining = body.draining
+    state.stirred = True
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    node = state.nodes[body.node]
+    node.lost = True
+    _count_capacity(state, node.capacity, -1)
+    _end_ranges(state, record, body.lost, "lost")
+    state.stirred = True
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
+    for ended in ranges:
+        for index in range(ended.first, ended.first + ended.count):
+            _fail(state, record, ended.job, ended.stage, index, ended.attempt, reason, f"node {ended.node}")
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    graph = graph_of(body.spec)
+    last = [[0] * stage.tasks for stage in body.spec.stages]
+    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), last, Tries())
+    state.ended.pop(body.spec.job, None)
+    state.stirred = True
+
+
+def _cancelled(state: State, record: Record) -> None:
+    body: JobCancelled = record.body
+    _over(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
+
+
+def _over(state: State, record: Record, end: JobEnd) -> None:
+    job = state.jobs[end.job]
+    if not job.over:
+        job.over = True
+        state.over.append(end)
+        state.over_cause = record.id
+        state.stirred = True
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    kept_ms = state.policy.name_kept_ms
+    for end in body.jobs:
+        job = state.jobs.pop(end.job)
+        if kept_ms:
+            state.ended[end.job] = Ended(digest_of(job.spec), record.time)
+    state.over = []
+    _forget_names(state, record.time - kept_ms)
+
+
+def _forget_names(state: State, before_ms: int) -> None:
+    """Names are kept in order of their jobs' ends, so the oldest stand first."""
+    gone = []
+    for job, ended in state.ended.items():
+        if ended.at_ms >= before_ms:
+            break
+        gone.append(job)
+    for job in gone:
+        del state.ended[job]
+
+
+def _started(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            state.holds[attempt_key(item.job, item.stage, index)].started = True
+
+
+def _finished(state: State, record: Record) -> None:
+    item: TaskEnd
+    for item in record.body.items:
+        _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
+    state.stirred = True
+
+
+def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:
+    for index in range(first, first + count):
+        _release(state, attempt_key(name, stage, index))
+    job = state.jobs.get(name)
+    if job is None or job.over:
+        return
+    at = job.graph.position[stage]
+    if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+        return
+    end_tasks(job.graph, job.progress, at, count)
+    if job.progress.left[at] == 0 and not any(job.progress.left):
+        _over(state, record, JobEnd(name, "succeeded"))
+
+
+def _failed(state: State, record: Record) -> None:
+    item: TaskFailure
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason, item.detail)
+    state.stirred = True
+
+
+def _fail(
+    state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure, detail: str
+) -> None:
+    _release(state, attempt_key(name, stage, index))
+    job = state.jobs.get(name)
+    if job is None or job.over:
+        return
+    at = job.graph.position[stage]
+    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
+        cause = f"{reason}: {detail}" if detail else reason
+        tried = "" if reason in COUNTED else " (too many lost attempts)"
+        _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
+
+
+def _release(state: State, key: str) -> None:
+    hold = state.holds.pop(key)
+    node = state.nodes[hold.node]
+    for resource, amount in hold.demand.items():
+        node.free[resource] += amount
+    for device, milli in hold.devices.items():
+        node.devices_free[device] = node.devices_free.get(device, 0) + milli
+
+
+def _opened(state: State, record: Record) -> None:
+    state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
+    state.round, state.opened_ms, state.stirred = record.round, record.time, False
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    nodes, holds = state.nodes, state.holds
+    for grant in body.grants:
+        job = state.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        demand, last, node = job.graph.stages[at].demand, job.last[at], nodes[grant.node]
+        for task in range(grant.count):
+            index = grant.first + task
+            hold = Hold(grant.attempt, grant.node, grant.epoch, demand)
+            if grant.devices:
+                hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
+                for device, milli in hold.devices.items():
+                    node.devices_free[device] -= milli
+            holds[attempt_key(grant.job, grant.stage, index)] = hold
+            last[index] = grant.attempt
+        for resource, amount in demand.items():
+            node.free[resource] -= amount * grant.count
+    state.open = None
+    state.wake_ms = body.wake_ms
+    if body.struck:
+        state.stirred = True
+
+
+def _abandoned(state: State, record: Record) -> None:
+    state.open = None
+    state.stirred = True
+
+
+def _told(state: State, record: Record) -> None:
+    body: Releases | Plans = record.body
+    kind = record.type
+    state.told_seq[kind] = record.seq
+    state.wake_forecast_ms.pop(kind, None)
+    if body.wake_ms is not None:
+        state.wake_forecast_ms[kind] = body.wake_ms
+    if isinstance(body, Plans):
+        state.stirred = True
+
+
+def _time(state: State, record: Record) -> None:
+    reached: TimeReached = record.body
+    if state.wake_ms is not None and state.wake_ms <= reached.wake_ms:
+        state.wake_ms = None
+    for kind in [k for k, at in state.wake_forecast_ms.items() if at <= reached.wake_ms]:
+        del state.wake_forecast_ms[kind]
+    state.stirred = True
+
+
+_FOLD = {
+    ConfigChanged: _config,
+    NodeRegistered: _registered,
+    NodeReported: _reported,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskStarted: _started,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+    Releases: _told,
+    Plans: _told,
+    TimeReached: _time,
+}
+FOLDS = tuple(_FOLD)

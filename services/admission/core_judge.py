@@ -1,0 +1,315 @@
+"""What becomes of one input: the log record it turns into, or none if it changes nothing.
+
+`judge` is a pure function of the running fold, the input as it was read at the edge, and log time. A refusal is a record.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from schemas import (
+    ConfigChanged,
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    JobCancelled,
+    JobRejected,
+    JobSpec,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Policy,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    Stage,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    Vector,
+)
+from schemas.edge import ConfigPatch
+from schemas.jobs import Rejection
+from schemas.nodes import KnownAttempt
+from schemas.quantities import fits_in, on_devices
+from services.admission.classes import class_of
+from services.admission.core_state import (
+    LIVE_JOBS_MAX,
+    NodeState,
+    State,
+    attempt_key,
+    digest_of,
+    leaf_paths,
+    tasks_held_by,
+    with_default,
+)
+
+
+def judge(state: State, body: Any, author: str) -> Any | None:
+    """The body of the log record that an input becomes, or None. Reservations are facts for the planner to answer."""
+    if isinstance(body, (ReservationRequested, ReservationUpdated, ReservationDeleted)):
+        return body
+    return _JUDGE[type(body)](state, body, author)
+
+
+def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
+    return InputRefused(topic, reason, field, 0, "", author)
+
+
+# ---------------------------------------------------------------- jobs
+def _job(state: State, spec: JobSpec, author: str) -> Any:
+    known = state.jobs.get(spec.job)
+    ended = state.ended.get(spec.job)
+    if known is not None or ended is not None:
+        same = known.spec == spec if known is not None else ended is not None and ended.digest == digest_of(spec)
+        if same:
+            return InputRepeated(spec.job, author)
+        return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
+    if len(state.jobs) >= LIVE_JOBS_MAX:
+        return _rejected(spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author)
+    if problem := _queue_problem(state, spec) or _size_problem(state, spec):
+        reason, field, detail = problem
+        return _rejected(spec, reason, field, detail, author)
+    return JobAdmitted(spec, class_of(spec, state.capacity, state.policy.theta_permille), "total", author)
+
+
+def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author: str) -> JobRejected:
+    return JobRejected(spec, reason, field, detail, author)
+
+
+def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    if not state.leaves or spec.queue in state.leaves or "" in state.leaves:
+        return None
+    inner = any(leaf.startswith(spec.queue + "/") for leaf in state.leaves)
+    what = "has queues below it; name one of those" if inner else "is not in the tree"
+    near = min(state.leaves, key=lambda leaf: (_distance(leaf, spec.queue), leaf))
+    return "unknown_queue", "queue", f'queue "{spec.queue}" {what}; the nearest name is "{near}"'
+
+
+def _distance(a: str, b: str) -> int:
+    """Edit distance, for suggestions."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, y in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
+    return row[-1]
+
+
+def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may come back."""
+    if not state.nodes:
+        return None  # Nobody has said yet what there is; the job waits.
+    for i, stage in enumerate(spec.stages):
+        for resource in stage.demand:
+            if not any(node.capacity.get(resource) for node in state.nodes.values()):
+                have = sorted({r for node in state.nodes.values() for r in node.capacity})
+                where = f"stages[{i}].demand.{resource}"
+                return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
+        rooms = _rooms(state, stage)
+        if not any(rooms):
+            return "exceeds_capacity", f"stages[{i}].demand", _too_large(state, stage)
+        if stage.gang and sum(rooms) < stage.tasks:
+            detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
+            return "gang_too_wide", f"stages[{i}].tasks", detail
+    return None
+
+
+def _rooms(state: State, stage: Stage) -> list[int]:
+    """How many tasks of a stage each node could hold if it were empty; stops at the first where one is enough."""
+    rooms = []
+    for node in state.nodes.values():
+        room = _room(node, stage)
+        rooms.append(room)
+        if room and not stage.gang:
+            break
+    return rooms
+
+
+def _room(node: NodeState, stage: Stage) -> int:
+    if not _has_labels(node, stage.labels) or not fits_in(stage.demand, node.capacity):
+        return 0
+    room = min((node.capacity[r] // amount for r, amount in stage.demand.items() if amount), default=stage.tasks)
+    if gpu := stage.demand.get("gpu", 0):
+        free, placed = [device.milli for device in node.devices], 0
+        while placed < room and (taken := on_devices(gpu, free)) is not None:
+            for position, milli in taken:
+                free[position] -= milli
+            placed += 1
+        return placed
+    return room
+
+
+def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:
+    return all(node.labels.get(key) == value for key, value in labels.items())
+
+
+def _too_large(state: State, stage: Stage) -> str:
+    fitting = {name: node for name, node in state.nodes.items() if _has_labels(node, stage.labels)}
+    wanted = _text(stage.demand)
+    if not fitting:
+        return f"no node has the labels {_text_labels(stage.labels)}"
+    name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
+    return f"one task asks for {wanted}; the largest node that could take it, {name}, has {_text(fitting[name].capacity)}"
+
+
+def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
+    """How many of the asked resources a node covers, then how much of the scarcest, in millionths."""
+    parts = [min(1_000_000, capacity.get(r, 0) * 1_000_000 // amount) for r, amount in sorted(demand.items()) if amount]
+    return sum(part == 1_000_000 for part in parts), min(parts, default=0)
+
+
+def _text(vector: Vector) -> str:
+    return ", ".join(f"{resource} {amount}" for resource, amount in sorted(vector.items()))
+
+
+def _text_labels(labels: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _cancel(state: State, body: JobCancelled, author: str) -> Any:
+    job = state.jobs.get(body.job)
+    if job is not None:
+        return None if job.over else body
+    what = "has ended" if body.job in state.ended else "is not known here"
+    return _refused("jobs", f'job "{body.job}" {what}', "cancel", author)
+
+
+# ---------------------------------------------------------------- nodes
+def _register(state: State, body: NodeRegistered, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is not None and node.epoch == body.epoch and not node.lost:
+        report = NodeReported(body.node, body.epoch, body.capacity, body.labels, body.devices, author)
+        return _report(state, report, author)
+    known, kept = [], set()
+    for attempt in body.attempts:
+        for part in _known_parts(state, body.node, attempt):
+            known.append(part)
+            kept.add(attempt_key(part.job, part.stage, part.first))
+    lost = []
+    if node is not None and not node.lost:
+        lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
+    return replace(body, attempts=known, lost=lost)
+
+
+def _known_parts(state: State, node: str, known: KnownAttempt) -> list[KnownAttempt]:
+    """The part of what an agent knows that the log holds on its node, task by task."""
+    parts = []
+    for task in range(known.count):
+        index = known.first + task
+        hold = state.holds.get(attempt_key(known.job, known.stage, index))
+        if hold is not None and hold.node == node and hold.attempt == known.attempt:
+            run_ms = known.run_ms[task : task + 1] if len(known.run_ms) == known.count else known.run_ms[:1]
+            parts.append(replace(known, first=index, count=1, run_ms=run_ms))
+    return parts
+
+
+def _report(state: State, body: NodeReported, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None or node.lost or node.epoch != body.epoch:
+        return _refused("nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author)
+    same = node.capacity == body.capacity and node.labels == body.labels
+    if same and (not body.devices or node.devices == body.devices):
+        return None
+    return body
+
+
+def _drain(state: State, body: NodeDrained, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None:
+        return _refused("nodes", f'node "{body.node}" is not known here', "drain.node", author)
+    return None if node.draining == body.draining else body
+
+
+def lose(state: State, name: str) -> NodeLost | None:
+    """The record that a node's lease ran out, or None where it is lost already."""
+    node = state.nodes[name]
+    return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name))
+
+
+# ---------------------------------------------------------------- tasks
+def _tasks(state: State, body: TaskStarted | TaskFinished | TaskFailed, author: str) -> Any:
+    starting = isinstance(body, TaskStarted)
+    good: list[Any] = []
+    refused: list[TaskRange] = []
+    whole = True
+    for item in body.items:
+        verdicts = [_verdict(state, item, item.first + task, starting) for task in range(item.count)]
+        if verdicts == ["good"] * item.count:
+            good.append(item)
+            continue
+        whole = False
+        for task, verdict in enumerate(verdicts):
+            index = item.first + task
+            if verdict == "good":
+                good.append(_single(item, task))
+            elif verdict == "foreign":
+                refused.append(TaskRange(item.job, item.stage, index, 1, item.attempt, item.node, item.epoch))
+    if whole:
+        return body if good else None
+    if good:
+        return replace(body, items=good, refused=refused)
+    if refused:
+        r = refused[0]
+        what = f"{r.job}/{r.stage}/{r.first} attempt {r.attempt} was never granted to {r.node} under epoch {r.epoch}"
+        return _refused("tasks", what, "items", author)
+    return None
+
+
+def _verdict(state: State, item: Any, index: int, starting: bool) -> str:
+    """`good`, `stale` (folded already, or overtaken) or `foreign` (never granted so)."""
+    hold = state.holds.get(attempt_key(item.job, item.stage, index))
+    if hold is not None and hold.attempt == item.attempt:
+        if hold.node != item.node or hold.epoch != item.epoch:
+            return "foreign"
+        return "stale" if starting and hold.started else "good"
+    job = state.jobs.get(item.job)
+    if job is None:
+        return "stale" if item.job in state.ended else "foreign"
+    at = job.graph.position.get(item.stage)
+    if at is None or index >= len(job.last[at]) or job.last[at][index] < item.attempt:
+        return "foreign"
+    return "stale"
+
+
+def _single(item: Any, task: int) -> Any:
+    run_ms = getattr(item, "run_ms", None)
+    if run_ms and len(run_ms) == item.count:
+        return replace(item, first=item.first + task, count=1, run_ms=[run_ms[task]])
+    return replace(item, first=item.first + task, count=1)
+
+
+# ---------------------------------------------------------------- config
+def _config(state: State, patch: ConfigPatch, author: str) -> Any:
+    policy: Policy | None = replace(state.policy, **patch.values) if patch.values else None
+    if policy == state.policy:
+        policy = None
+    queues = patch.queues if patch.queues != state.queues else None
+    if policy is None and queues is None:
+        return None
+    if queues is not None and (stranded := _stranded(state, queues)):
+        return _refused("config", f'queue "{stranded}" still has jobs; move or end them first', "queues", author)
+    return ConfigChanged(policy, queues, author)
+
+
+def _stranded(state: State, queues: Any) -> str | None:
+    """A queue that the new tree lacks although jobs are in it."""
+    leaves = leaf_paths(with_default(queues))
+    if "" in leaves:
+        return None
+    used = {job.spec.queue: True for job in state.jobs.values()}
+    return next((queue for queue in used if queue not in leaves), None)
+
+
+_JUDGE: dict[type, Any] = {
+    JobSpec: _job,
+    JobCancelled: _cancel,
+    NodeRegistered: _register,
+    NodeReported: _report,
+    NodeDrained: _drain,
+    TaskStarted: _tasks,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
+    ConfigPatch: _config,
+}

@@ -1,0 +1,133 @@
+"""What the sequencer's core keeps of a cell: nodes with their free room, jobs with their holds, the open round."""
+
+from dataclasses import dataclass, field
+
+from largesse.ids import content_hash
+from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, TaskRange, Vector
+from schemas.graph import Graph, Progress
+from schemas.track import Tries
+
+LIVE_JOBS_MAX = 1_000_000
+"""Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node as the log knows it. `free` can be negative after a capacity loss. `devices`: milli-units free by position."""
+
+    epoch: str
+    capacity: Vector
+    free: Vector
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    devices_free: dict[str, int] = field(default_factory=dict)
+    draining: bool = False
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class Hold:
+    """An attempt that holds room: where, under which agent epoch, how much."""
+
+    attempt: int
+    node: str
+    epoch: str
+    demand: Vector
+    started: bool = False
+    devices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job that has not ended. `last`: by stage position and task index, the last attempt granted; 0 is none."""
+
+    spec: JobSpec
+    graph: Graph
+    progress: Progress
+    last: list[list[int]]
+    tries: Tries
+    over: bool = False
+
+
+@dataclass(slots=True)
+class Ended:
+    """A name that stays taken for a while after its job's end."""
+
+    digest: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Opening:
+    """The round that waits for its answers."""
+
+    id: str
+    seq: int
+    round: int
+    time: int
+    body: RoundOpened
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`: something
+    happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last closing's winners;
+    `wake_forecast_ms`: those of the latest Releases and Plans."""
+
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    leaves: dict[str, bool] = field(default_factory=dict)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
+    over: list[JobEnd] = field(default_factory=list)
+    over_cause: str = ""
+    open: Opening | None = None
+    round: int = 0
+    opened_ms: int | None = None
+    stirred: bool = False
+    wake_ms: int | None = None
+    wake_forecast_ms: dict[str, int] = field(default_factory=dict)
+    told_seq: dict[str, int] = field(default_factory=dict)
+
+
+def attempt_key(job: str, stage: str, index: int) -> str:
+    """Names one task; unambiguous because no name contains a slash."""
+    return f"{job}/{stage}/{index}"
+
+
+def tasks_held_by(state: State, node: str) -> list[TaskRange]:
+    """The attempts on a node, in the order they were granted. Walks all holds: asked for only when a node is lost."""
+    ranges = []
+    for key, hold in state.holds.items():
+        if hold.node == node:
+            job, stage, index = key.split("/")
+            ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
+    return ranges
+
+
+def with_default(queues: Queue) -> Queue:
+    """The tree with a leaf `default` of weight 1 below the root, for jobs that name no queue."""
+    if not queues.children or any(child.name == "default" for child in queues.children):
+        return queues
+    return Queue(queues.name, queues.weight, [*queues.children, Queue("default")])
+
+
+def leaf_paths(queues: Queue) -> list[str]:
+    """Paths of the leaves below the root, in tree order; "" for a root that is itself a leaf."""
+    paths: list[str] = []
+    todo: list[tuple[str, Queue]] = [("", queues)]
+    while todo:
+        path, queue = todo.pop()
+        if not queue.children:
+            paths.append(path)
+        for child in reversed(queue.children):
+            todo.append((f"{path}/{child.name}" if path else child.name, child))
+    return paths
+
+
+def digest_of(spec: JobSpec) -> str:
+    """A short name for a spec: equal for equal specs. Its repr names every field in order."""
+    return content_hash(repr(spec).encode())[:32]

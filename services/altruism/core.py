@@ -1,0 +1,321 @@
+"""Altruism: what each job asks for now, split into what must start and what could.
+
+Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings; ConfigChanged.
+Decides Asks for the jobs of its shard that changed. The whole share is asked for, breadth first: every runnable task is required.
+"""
+
+from dataclasses import dataclass, field
+
+from largesse.core import OpenRound
+from largesse.ids import shard_of
+from schemas import (
+    Asks,
+    ConfigChanged,
+    JobAdmitted,
+    JobAsk,
+    JobCancelled,
+    JobEnded,
+    NodeLost,
+    NodeRegistered,
+    Record,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    StageAsk,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+)
+from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.tasks import Failure
+from schemas.track import COUNTED, Span, Tries, failures_of, is_broken, judge_failure, take
+
+NAME = "altruism"
+TOPIC = "asks"
+UPSTREAM = ("shares",)
+READS: tuple[str, ...] = ()  # What it said follows from the facts: asks carry no plan yet.
+LAYOUT = 1
+
+
+@dataclass(slots=True)
+class Later:
+    """Tasks that failed and wait out their back-off."""
+
+    at_ms: int
+    stage: int
+    first: int
+    count: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class Job:
+    """A live job. `waits`: by stage position, what could start now. `running`: by stage position, attempts of a gang that
+    have not ended. `later`: what may be asked again, and when."""
+
+    graph: Graph
+    progress: Progress
+    tries: Tries
+    waits: dict[int, list[Span]] = field(default_factory=dict)
+    running: dict[int, int] = field(default_factory=dict)
+    later: list[Later] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """One shard of a cell. `changed`: jobs to be asked for anew; `answering`: those of the open round. `later`: jobs with
+    tasks that wait out a back-off. `of`: shards at the last opening; `full`: everything is to be written in the open round.
+    `full_round`: the last round that wrote everything; `written`: jobs written since then."""
+
+    shard: int = 0
+    of: int = 0
+    full: bool = False
+    jobs: dict[str, Job] = field(default_factory=dict)
+    changed: dict[str, bool] = field(default_factory=dict)
+    answering: dict[str, bool] = field(default_factory=dict)
+    later: dict[str, bool] = field(default_factory=dict)
+    backoff_ms: int = 1_000
+    backoff_ms_max: int = 60_000
+    keyframe_rounds: int = 1_000
+    full_round: int = 0
+    written: int = 0
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """No jobs yet."""
+    return State(shard)
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    _FOLD[type(record.body)](state, record)
+
+
+def decide(state: State, opened: OpenRound) -> list[Asks]:
+    """Asks of the jobs that changed since the last closed round; of all, where the count of shards has."""
+    of = opened.record.body.shards
+    if state.full:
+        names = [name for name in state.jobs if shard_of(name, of) == state.shard]
+    else:
+        names = list(state.answering)
+    asks, wake_ms = [], None
+    for name in names:
+        job = state.jobs.get(name)
+        if job is not None and (job.waits or not state.full):
+            asks.append(JobAsk(name, _asks_of(job)))
+    for name in state.later:
+        for item in state.jobs[name].later:
+            if item.at_ms > opened.time and (wake_ms is None or item.at_ms < wake_ms):
+                wake_ms = item.at_ms
+    return [Asks(state.shard, of, asks, state.full, wake_ms)]
+
+
+def _asks_of(job: Job) -> list[StageAsk]:
+    """What could start now: stage by stage in the order of the graph, tasks that come back first."""
+    asks = []
+    for at in sorted(job.waits):
+        name = job.graph.stages[at].stage
+        for span in job.waits[at]:
+            asks.append(StageAsk(name, span.first, span.count, span.attempt, span.since_ms))
+    return asks
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.backoff_ms, state.backoff_ms_max = body.policy.retry_backoff_ms, body.policy.retry_backoff_ms_max
+        state.keyframe_rounds = body.policy.keyframe_rounds
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    graph = graph_of(body.spec)
+    job = Job(graph, progress_of(graph), Tries())
+    state.jobs[body.spec.job] = job
+    _ready(job, runnable(job.progress), record.time)
+    _change(state, body.spec.job)
+
+
+def _ready(job: Job, stages: list[int], time: int) -> None:
+    for at in stages:
+        job.waits[at] = [Span(0, job.graph.stages[at].tasks, 1, time)]
+
+
+def _change(state: State, name: str) -> None:
+    if state.of == 1 or shard_of(name, state.of or 1) == state.shard:
+        state.changed[name] = True
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        _forget(state, end.job)
+
+
+def _cancelled(state: State, record: Record) -> None:
+    _forget(state, record.body.job)
+
+
+def _forget(state: State, name: str) -> None:
+    for kept in (state.jobs, state.changed, state.answering, state.later):
+        kept.pop(name, None)
+
+
+def _finished(state: State, record: Record) -> None:
+    for item in record.body.items:
+        job = state.jobs.get(item.job)
+        if job is not None:
+            _succeed(state, record, job, item.job, job.graph.position[item.stage], item.count, item.attempt)
+
+
+def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
+    if job.graph.stages[at].gang:
+        job.running[at] -= count
+        if is_broken(job.tries, at, attempt):
+            _regang(state, record, job, name, at)
+            return
+    ready = end_tasks(job.graph, job.progress, at, count)
+    if ready:
+        _ready(job, ready, record.time)
+        _change(state, name)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
+
+
+def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
+    job = state.jobs.get(name)
+    if job is None:
+        return
+    at = job.graph.position[stage]
+    gang = job.graph.stages[at].gang
+    if gang:
+        job.running[at] -= 1
+    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
+        return  # The job is over; JobEnded follows.
+    if gang:
+        _regang(state, record, job, name, at)
+        return
+    _again(state, job, name, Later(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1), record.time)
+
+
+def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
+    """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
+    if job.running[at] == 0:
+        attempt = job.tries.broken[str(at)]
+        at_ms = _retry_ms(state, record, job, at, 0, "exit_code")
+        _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
+
+
+def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reason: Failure) -> int:
+    """When a task may be asked again: at once after a loss, after a back-off that doubles after a failure."""
+    failures = failures_of(job.tries, job.graph, at, index)
+    if reason not in COUNTED or failures == 0:
+        return record.time
+    return record.time + min(state.backoff_ms_max, state.backoff_ms << min(failures - 1, 32))
+
+
+def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
+    if item.at_ms > time:
+        job.later.append(item)
+        state.later[name] = True
+    else:
+        job.waits.setdefault(item.stage, []).insert(0, Span(item.first, item.count, item.attempt, time))
+    _change(state, name)
+
+
+def _lost(state: State, record: Record) -> None:
+    _end_ranges(state, record, record.body.lost)
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    _end_ranges(state, record, body.lost)
+    for known in body.attempts:
+        job = state.jobs.get(known.job)
+        if job is None or known.state == "running":
+            continue
+        if known.state == "succeeded":
+            _succeed(state, record, job, known.job, job.graph.position[known.stage], known.count, known.attempt)
+            continue
+        for index in range(known.first, known.first + known.count):
+            _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+
+
+def _opened(state: State, record: Record) -> None:
+    """What changed up to here is what this round answers; a back-off that has run out is over.
+
+    Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and as
+    many jobs were written since the last as there are, so that keyframes too cost what has changed.
+    """
+    body: RoundOpened = record.body
+    aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
+    state.full = state.full or aged or state.of != body.shards
+    state.of = body.shards
+    for name in list(state.later):
+        _mature(state, name, record.time)
+    state.answering.update(state.changed)
+    state.changed = {}
+    state.written += len(state.answering)
+    if state.full:
+        state.full_round, state.written = record.round, 0
+
+
+def _mature(state: State, name: str, time: int) -> None:
+    job = state.jobs[name]
+    due = [item for item in job.later if item.at_ms <= time]
+    if due:
+        job.later = [item for item in job.later if item.at_ms > time]
+        for item in due:
+            job.waits.setdefault(item.stage, []).insert(0, Span(item.first, item.count, item.attempt, item.at_ms))
+        _change(state, name)
+    if not job.later:
+        del state.later[name]
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        job = state.jobs.get(grant.job)
+        if job is None:
+            continue
+        at = job.graph.position[grant.stage]
+        spans = job.waits[at]
+        take(spans, grant.first, grant.count)
+        if not spans:
+            del job.waits[at]
+        if job.graph.stages[at].gang:
+            job.running[at] = job.running.get(at, 0) + grant.count
+    state.answering, state.full = {}, False
+
+
+def _abandoned(state: State, record: Record) -> None:
+    """Nothing of the round binds: what it was asked waits for the next."""
+    state.changed = {**state.answering, **state.changed}
+    state.answering = {}
+
+
+
+_FOLD = {
+    ConfigChanged: _config,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    NodeLost: _lost,
+    NodeRegistered: _registered,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+}
+FOLDS = tuple(_FOLD)

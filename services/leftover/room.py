@@ -1,0 +1,195 @@
+"""Nodes and their free room, and for each class of tasks the node that suits it best.
+
+A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a class
+is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md, "CARBYNE");
+preferred labels come first, ties go to the node that registered first. Cost follows the nodes that changed.
+"""
+
+from dataclasses import dataclass, field
+
+from schemas.quantities import Vector, on_devices
+from services.leftover.keyed import Keyed
+
+_SCALE_BITS = 60
+_PREFERRED = 1 << 100  # Outweighs every alignment.
+
+
+@dataclass(slots=True)
+class NodeRoom:
+    """One node. `free` by resource position, `devices` milli-units free by device position."""
+
+    name: str
+    epoch: str
+    capacity: list[int]
+    free: list[int]
+    labels: dict[str, str]
+    devices: list[int]
+    device_indexes: list[int]
+    open: bool = True
+
+
+@dataclass(slots=True)
+class TaskClass:
+    """Tasks that placement cannot tell apart. `pairs`: (resource position, amount), (resource position, weight) in `weights`.
+
+    `blocked`: no node had room at the last look. `parked`: leaves whose tasks of this class are out of the draw meanwhile.
+    """
+
+    index: int
+    demand: Vector
+    labels: dict[str, str]
+    prefer: dict[str, str]
+    gang: int
+    pairs: list[tuple[int, int]]
+    weights: list[tuple[int, int]]
+    gpu: int = 0
+    nodes: Keyed[int] | None = None
+    cursor: int = 0
+    waiting: int = 0
+    blocked: bool = False
+    parked: dict[str, bool] = field(default_factory=dict)
+
+
+class Room:
+    """All nodes of a cell. Positions of resources and nodes never change while a Room lives."""
+
+    def __init__(self, capacities: list[Vector]) -> None:
+        names = sorted({resource for capacity in capacities for resource in capacity})
+        self.position = {name: i for i, name in enumerate(names)}
+        self.total = [sum(c.get(name, 0) for c in capacities) for name in names]
+        self.largest = [max((c.get(name, 0) for c in capacities), default=0) for name in names]
+        self.nodes: list[NodeRoom] = []
+        self.number: dict[str, int] = {}
+        self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
+        self.changed_base = 0
+
+    def add(
+        self, name: str, epoch: str, capacity: Vector, labels: dict[str, str], devices: list[tuple[int, int]], open_: bool
+    ) -> None:
+        """An empty node; devices as (index, milli)."""
+        vector = [capacity.get(resource, 0) for resource in self.position]
+        self.number[name] = len(self.nodes)
+        node = NodeRoom(name, epoch, vector, list(vector), labels, [milli for _, milli in devices], [i for i, _ in devices], open_)
+        self.nodes.append(node)
+
+    def task_class(self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
+        """A class with no tasks yet. A resource that no node has makes a class that never fits."""
+        largest, pairs = self.largest, self.pairs(demand)
+        weights = [(p, max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p]))) for p, amount in pairs if p >= 0 and largest[p]]
+        return TaskClass(index, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0))
+
+    def fits(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether one task of the class fits on the node now."""
+        free = node.free
+        for p, amount in task.pairs:
+            if p < 0 or free[p] < amount:
+                return False
+        if not node.open:
+            return False
+        if task.gpu and on_devices(task.gpu, node.devices) is None:
+            return False
+        return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
+
+    def could_fit(self, task: TaskClass) -> bool:
+        """Whether any open node would hold one task if it were empty."""
+        for node in self.nodes:
+            large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
+            if large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
+                return True
+        return False
+
+    def rank(self, task: TaskClass, node: NodeRoom) -> int:
+        """Less is better."""
+        free, score = node.free, 0
+        for p, weight in task.weights:
+            score += weight * free[p]
+        if task.prefer:
+            score += _PREFERRED * sum(node.labels.get(k) == v for k, v in task.prefer.items())
+        return -score
+
+    def look(self, task: TaskClass) -> Keyed[int]:
+        """The class's view of the nodes, brought up to date with those that got room since its last look."""
+        if task.nodes is None or task.cursor < self.changed_base:
+            task.nodes = Keyed()
+            nodes = enumerate(self.nodes)
+            task.nodes.fill({i: self.rank(task, node) for i, node in nodes if self.fits(task, node)})
+        else:
+            view = task.nodes
+            for number in self.changed[task.cursor - self.changed_base :]:
+                node = self.nodes[number]
+                if self.fits(task, node):
+                    view.set(number, self.rank(task, node))
+        task.cursor = self.changed_base + len(self.changed)
+        return task.nodes
+
+    def best(self, task: TaskClass) -> int | None:
+        """Number of the node that suits the class best now, or None."""
+        view = self.look(task)
+        while (number := view.top()) is not None:
+            node = self.nodes[number]
+            if not self.fits(task, node):
+                view.drop(number)
+            elif (rank := self.rank(task, node)) == view.key[number]:
+                return number
+            else:
+                view.set(number, rank)
+        return None
+
+    def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
+        """One task of the class starts on the node: its device shares as (index, milli)."""
+        node = self.nodes[number]
+        for p, amount in task.pairs:
+            node.free[p] -= amount
+        if not task.gpu:
+            return []
+        taken = on_devices(task.gpu, node.devices)
+        assert taken is not None, f"{node.name}: no device for {task.gpu} milli"
+        for position, milli in taken:
+            node.devices[position] -= milli
+        return [(node.device_indexes[position], milli) for position, milli in taken]
+
+    def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:
+        """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""
+        node = self.nodes[number]
+        for p, amount in task.pairs:
+            node.free[p] += amount
+        for index, milli in devices:
+            node.devices[node.device_indexes.index(index)] += milli
+        assert task.nodes is not None, "nothing was taken"
+        task.nodes.set(number, self.rank(task, node))
+
+    def unchanged_since(self, task: TaskClass) -> bool:
+        """Whether no node has got room since the class last looked."""
+        return task.nodes is not None and task.cursor == self.changed_base + len(self.changed)
+
+    def occupy(self, name: str, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
+        """A task that runs already holds room on a node that was added."""
+        node = self.nodes[self.number[name]]
+        for p, amount in pairs:
+            if p >= 0:
+                node.free[p] -= amount
+        for index, milli in devices:
+            if index in node.device_indexes:
+                node.devices[node.device_indexes.index(index)] -= milli
+
+    def pairs(self, demand: Vector) -> list[tuple[int, int]]:
+        """A demand as (resource position, amount); position -1 for a resource that no node has."""
+        return [(self.position.get(resource, -1), amount) for resource, amount in demand.items() if amount]
+
+    def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
+        """One task's room is free again: `demand` as (resource position, amount)."""
+        node = self.nodes[number]
+        for p, amount in demand:
+            if p >= 0:
+                node.free[p] += amount
+        for index, milli in devices:
+            if index in node.device_indexes:
+                node.devices[node.device_indexes.index(index)] += milli
+        self.touch(number)
+
+    def touch(self, number: int) -> None:
+        """Classes look at the node again."""
+        self.changed.append(number)
+        if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
+            self.changed_base += len(self.changed)
+            self.changed.clear()

@@ -1,0 +1,226 @@
+"""A simulated cluster: virtual nodes under one virtual agent, in virtual time. No task runs; its end is known when it starts.
+
+It sees what an agent sees (closings, job ends, failures in the log) and answers with what an agent reports, one batch an
+instant. True durations and demands are here; the scheduler is told estimates.
+"""
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from schemas import (
+    Grant,
+    JobAdmitted,
+    JobEnded,
+    JobRejected,
+    JobSpec,
+    Record,
+    RoundClosed,
+    Stage,
+    TaskEnd,
+    TaskFailed,
+    TaskFailure,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+)
+from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.tasks import Failure
+from services.simulator.metrics import Metrics
+from services.simulator.schedule import AttemptOutcome, ScheduleWriter
+
+AUTHOR = "simulator"
+_OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed", "lost": "lost", "revoked": "revoked"}
+
+
+@dataclass(slots=True)
+class Run:
+    """Attempts of one grant that end together. `failure`: why they will not succeed, None if they will."""
+
+    grant: Grant
+    first: int
+    count: int
+    start_ms: int
+    run_ms: int
+    number: int
+    failure: Failure | None = None
+    over: bool = False
+
+
+@dataclass(slots=True)
+class SimJob:
+    """A live job: its truth and how far it has come."""
+
+    spec: JobSpec
+    graph: Graph
+    progress: Progress
+    stretch: list[tuple[int, int]]
+    running: dict[int, Run] = field(default_factory=dict)
+
+
+class SimCluster:
+    """The agents' side of a simulated cell. `reports`: what is to be told to the sequencer now."""
+
+    def __init__(self, metrics: Metrics, schedule: ScheduleWriter | None = None) -> None:
+        self.metrics = metrics
+        self.schedule = schedule
+        self.reports: list[Any] = []
+        self.jobs: dict[str, SimJob] = {}
+        self._ends: list[tuple[int, int, Run]] = []
+        self._runs = 0
+        self._react = {
+            JobAdmitted: self._admitted,
+            JobRejected: self._rejected,
+            JobEnded: self._job_ended,
+            RoundClosed: self._closed,
+            TaskFailed: self._failed,
+        }
+
+    def next_end_ms(self) -> int | None:
+        """When the next attempts end by themselves."""
+        while self._ends and self._ends[0][2].over:
+            heappop(self._ends)
+        return self._ends[0][0] if self._ends else None
+
+    def observe(self, record: Record) -> None:
+        """Reacts to a record of the log, as an agent would."""
+        react = self._react.get(type(record.body))
+        if react is not None:
+            react(record)
+
+    def end_until(self, time: int) -> None:
+        """Attempts whose time has come end: one report of successes, one of failures."""
+        good: list[TaskEnd] = []
+        bad: list[TaskFailure] = []
+        while self._ends and self._ends[0][0] <= time:
+            run = heappop(self._ends)[2]
+            if run.over:
+                continue
+            grant = run.grant
+            if run.failure is None:
+                place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
+                good.append(TaskEnd(*place, [run.run_ms]))
+                self._finish(run, time, "succeeded")
+                self._progress(grant, run.count, time)
+            else:
+                bad.append(self._fail(run, time, run.failure))
+        if good:
+            self.reports.append(TaskFinished(good))
+        if bad:
+            self.reports.append(TaskFailed(bad))
+
+    # ------------------------------------------------------------ what the log says
+    def _admitted(self, record: Record) -> None:
+        body: JobAdmitted = record.body
+        spec = body.spec
+        graph = graph_of(spec)
+        job = SimJob(spec, graph, progress_of(graph), [_stretch(stage) for stage in spec.stages])
+        self.jobs[spec.job] = job
+        tasks = sum(stage.tasks for stage in spec.stages)
+        self.metrics.submitted(spec.job, spec.queue, body.job_class, tasks, record.time)
+        for at in runnable(job.progress):
+            stage = spec.stages[at]
+            self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.tasks, record.time)
+
+    def _rejected(self, record: Record) -> None:
+        body: JobRejected = record.body
+        tasks = sum(stage.tasks for stage in body.spec.stages)
+        self.metrics.rejected(body.spec.job, body.reason, tasks, record.time)
+
+    def _closed(self, record: Record) -> None:
+        body: RoundClosed = record.body
+        started = []
+        for grant in body.grants:
+            place = (grant.job, grant.stage, grant.first, grant.count, grant.attempt, grant.node, grant.epoch)
+            started.append(TaskRange(*place))
+            self._start(grant, record.time)
+        if started:
+            self.reports.append(TaskStarted(started))
+
+    def _start(self, grant: Grant, time: int) -> None:
+        job = self.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        stage = job.graph.stages[at]
+        durations, (true, told) = stage.durations_ms, job.stretch[at]
+        self.metrics.started(grant.job, grant.stage, grant.count, time)
+        first = grant.first
+        while first < grant.first + grant.count:  # Neighbours that last equally long end as one.
+            last = grant.first + grant.count
+            if len(durations) > 1:
+                last = first + 1
+                while last < grant.first + grant.count and durations[last] == durations[first]:
+                    last += 1
+            lasts_ms = durations[first] if len(durations) > 1 else durations[0] if durations else stage.estimate_ms
+            lasts_ms = -(-lasts_ms * true // told)
+            failure: Failure | None = None
+            if stage.timeout_ms is not None and lasts_ms > stage.timeout_ms:
+                lasts_ms, failure = stage.timeout_ms, "timeout"
+            self._runs += 1
+            run = Run(grant, first, last - first, time, lasts_ms, self._runs, failure)
+            job.running[self._runs] = run
+            heappush(self._ends, (time + lasts_ms, self._runs, run))
+            first = last
+
+    def _failed(self, record: Record) -> None:
+        """Tasks that will be tried again could run again; what still runs of a broken gang is stopped."""
+        bad: list[TaskFailure] = []
+        for item in record.body.items:
+            job = self.jobs.get(item.job)
+            if job is None:
+                continue
+            at = job.graph.position[item.stage]
+            stage = job.graph.stages[at]
+            back = item.count
+            if stage.gang and item.reason != "gang":
+                back += stage.tasks - job.progress.left[at]
+                job.progress.left[at] = stage.tasks
+                for run in [r for r in job.running.values() if r.grant.stage == item.stage]:
+                    bad.append(self._fail(run, record.time, "gang"))
+            self.metrics.runnable(item.job, item.stage, stage.demand, back, record.time)
+        if bad:
+            self.reports.append(TaskFailed(bad))
+
+    def _job_ended(self, record: Record) -> None:
+        bad: list[TaskFailure] = []
+        for end in record.body.jobs:
+            job = self.jobs[end.job]
+            if job.running:
+                bad += [self._fail(run, record.time, "killed") for run in list(job.running.values())]
+            del self.jobs[end.job]
+            self.metrics.job_ended(end.job, record.time, end.outcome)
+        if bad:
+            self.reports.append(TaskFailed(bad))
+
+    # ------------------------------------------------------------ ends
+    def _progress(self, grant: Grant, count: int, time: int) -> None:
+        job = self.jobs[grant.job]
+        for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], count):
+            stage = job.graph.stages[at]
+            self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, time)
+
+    def _fail(self, run: Run, time: int, reason: Failure) -> TaskFailure:
+        grant = run.grant
+        self._finish(run, time, _OUTCOMES.get(reason, "failed"))
+        place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
+        return TaskFailure(*place, reason, run_ms=[time - run.start_ms])
+
+    def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> None:
+        grant = run.grant
+        run.over = True
+        del self.jobs[grant.job].running[run.number]
+        self.metrics.ended(grant.job, grant.stage, run.count, time)
+        if self.schedule is not None:
+            for index in range(run.first, run.first + run.count):
+                self.schedule.attempt(
+                    grant.job, grant.stage, index, grant.attempt, grant.node, run.start_ms, time, outcome, grant.why
+                )
+
+
+def _stretch(stage: Stage) -> tuple[int, int]:
+    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
+    worst = (1, 1)
+    for resource, true in stage.true_demand.items():
+        told = stage.demand.get(resource, 0)
+        if told and true * worst[1] > worst[0] * told:
+            worst = (true, told)
+    return worst
