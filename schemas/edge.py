@@ -7,19 +7,20 @@ change or a file may say; the cell's own reasons (no such queue, too large for a
 from collections.abc import Callable
 from typing import Any
 
-from schemas.edge_base import Malformed
-from schemas.edge_cluster import Cluster, ClusterNode, cluster_warnings, read_cluster
-from schemas.edge_config import ConfigPatch, knob_of_text, read_config
-from schemas.edge_jobs import job_warnings, read_job, read_workload_line
-from schemas.edge_nodes import read_node
-from schemas.edge_reservations import read_reservation
-from schemas.edge_tasks import read_task
+from schemas.edge_base import Input, Malformed
+from schemas.edge_cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
+from schemas.edge_config import ConfigInput, ConfigPatch, knob_of_text, read_config
+from schemas.edge_jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
+from schemas.edge_nodes import NodeInput, read_node
+from schemas.edge_reservations import ReservationInput, read_reservation
+from schemas.edge_tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
 from schemas.nodes import NodeDrained, NodeRegistered, NodeReported
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
 
 __all__ = [
+    "FORMS",
     "Cluster",
     "ClusterNode",
     "ConfigPatch",
@@ -46,6 +47,21 @@ InputBody = (
     | ReservationUpdated
     | ReservationDeleted
 )
+
+FORMS: dict[str, tuple[type[Input], int]] = {
+    model.__name__: (model, 1)
+    for model in (
+        JobSubmission,
+        JobCancellation,
+        NodeInput,
+        TaskInput,
+        ConfigInput,
+        ReservationInput,
+        WorkloadLine,
+        ClusterFile,
+    )
+}
+"""What people and agents write, by name: its model and version. Published beside the bodies."""
 
 _READERS: dict[str, Callable[[Any, str], InputBody]] = {
     "jobs": read_job,

@@ -45,6 +45,7 @@ _PATTERN_WORDS = {
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=NAME_PATTERN)]
 Text = Annotated[str, Field(max_length=NAME_MAX, pattern=TEXT_PATTERN)]
+Epoch = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 Whole = Annotated[int, Field(ge=0, le=QUANTITY_MAX)]
 DurationMs = Annotated[int, Field(ge=0, le=DURATION_MS_MAX)]
 Tasks = Annotated[int, Field(ge=1, le=TASKS_MAX)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, Name, shown, sorted_map, validated
-from schemas.edge_config import QueueInput, knobs_of, tree_of
+from schemas.edge_config import Knobs, QueueInput, knobs_of, tree_of
 from schemas.edge_jobs import bare_warnings
 from schemas.edge_nodes import DevicesInput, offered
 from schemas.nodes import Device
@@ -31,7 +31,7 @@ class ClusterFile(Input):
 
     nodes: Annotated[list[NodeEntry], Field(min_length=1, max_length=NODES_MAX)]
     queues: QueueInput | None = None
-    policy: dict[str, Any] = {}
+    policy: Knobs = {}
 
 
 @dataclass(slots=True)

@@ -39,6 +39,11 @@ _RANGES = {
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 
 
+def _range_of(knob: str) -> tuple[int, int]:
+    by_unit = (span for unit, span in _RANGES_BY_UNIT.items() if unit in knob)
+    return _RANGES.get(knob) or next(by_unit, (0, QUANTITY_MAX))
+
+
 def weight_millionths(weight: Any) -> int:
     """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text.
 
@@ -69,14 +74,32 @@ class QueueInput(Input):
     """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs."""
 
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=TEXT_PATTERN)]
-    weight: Weight = MILLIONTHS
+    weight: Annotated[Weight, Field(validate_default=True)] = 1
     children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
+
+
+def _knob_schemas() -> dict[str, Any]:
+    """What each knob may be, as JSON Schema."""
+    knobs: dict[str, Any] = {}
+    for name, hint in get_type_hints(Policy).items():
+        if get_origin(hint) is Literal:
+            knobs[name] = {"enum": list(get_args(hint))}
+        elif hint is bool:
+            knobs[name] = {"type": "boolean"}
+        else:
+            low, high = _range_of(name)
+            knobs[name] = {"type": "integer", "minimum": low, "maximum": high}
+    return {"type": "object", "properties": knobs, "additionalProperties": False}
+
+
+Knobs = Annotated[dict[str, Any], WithJsonSchema(_knob_schemas())]
+"""Knob -> value. Read by `knobs_of`, which suggests the nearest name."""
 
 
 class ConfigInput(Input):
     """A message of the config topic: knobs to set, a tree to put in force, or both."""
 
-    set: dict[str, Any] | None = None
+    set: Knobs | None = None
     queues: QueueInput | None = None
 
 
@@ -163,9 +186,5 @@ def _knob_fault(name: str, hint: Any, value: Any) -> str | None:
         return None if type(value) is bool else "has to be true or false"
     if type(value) is not int:
         return "has to be a whole number"
-    low, high = _RANGES.get(name) or _range_by_unit(name)
+    low, high = _range_of(name)
     return None if low <= value <= high else f"has to be from {low} to {high}"
-
-
-def _range_by_unit(name: str) -> tuple[int, int]:
-    return next((span for unit, span in _RANGES_BY_UNIT.items() if unit in name), (0, QUANTITY_MAX))

@@ -14,6 +14,7 @@ from schemas.edge_base import (
     TASKS_MAX,
     Amounts,
     DurationMs,
+    Epoch,
     Input,
     Labels,
     Malformed,
@@ -76,7 +77,7 @@ class NodeReport(Input):
     """What a node has. Listed devices say what `capacity.gpu` is; without them it counts as whole devices."""
 
     node: Name
-    epoch: Name
+    epoch: Epoch
     capacity: Amounts
     labels: Labels = {}
     devices: DevicesInput = DevicesInput()

@@ -7,6 +7,7 @@ from pydantic import Field
 from schemas.edge_base import (
     BATCH_MAX,
     Amounts,
+    Epoch,
     Input,
     Name,
     author_of,
@@ -36,7 +37,7 @@ class StartedItem(Input):
     count: Count
     attempt: Attempt
     node: Name
-    epoch: Name
+    epoch: Epoch
 
 
 class FinishedItem(StartedItem):
