@@ -4,6 +4,7 @@ A core is a module with these names (mypy checks the protocol). `fold` alone cha
 `decide` works out may stay in a `Cache` field, which changes cost and never bytes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,6 +12,10 @@ from schemas.envelope import Record
 
 RULES = 1
 """Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
+
+
+Folds = dict[type, Callable[[Any, Record], None]]
+"""Body type -> what learns a record of it."""
 
 
 @dataclass(slots=True)
@@ -28,14 +33,14 @@ class OpenRound:
 
 class Core(Protocol):
     """NAME names the service, TOPIC its decisions. UPSTREAM: decision topics that `decide` waits for. READS: decision
-    topics whose winners it folds at a closing. FOLDS: the body types that `fold` does anything with; others are not
-    handed over. LAYOUT is raised by every change in what `fold` keeps."""
+    topics whose winners it folds at a closing. FOLDS: the body types that `fold` does anything with, each with the
+    function that does it; others are not handed over. LAYOUT is raised by every change in what `fold` keeps."""
 
     NAME: str
     TOPIC: str
     UPSTREAM: tuple[str, ...]
     READS: tuple[str, ...]
-    FOLDS: tuple[type, ...]
+    FOLDS: Folds
     LAYOUT: int
 
     @staticmethod

@@ -19,6 +19,7 @@ from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.rounds import (
     Asks,
+    ClassWait,
     DecisionHash,
     Grant,
     Grants,
@@ -41,7 +42,6 @@ from schemas.rounds import (
     StageRelease,
     Struck,
     TimeReached,
-    Unplaced,
 )
 from schemas.tasks import DeviceShare, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 

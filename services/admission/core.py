@@ -4,6 +4,7 @@ Folds   every log record that tells of nodes, jobs, tasks, config, forecasts, pl
 Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is due and what a round comes to (core_rounds.py).
 """
 
+from largesse.core import Folds
 from schemas import (
     ConfigChanged,
     JobAdmitted,
@@ -58,7 +59,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 def fold(state: State, record: Record) -> None:
     """Learns one log record. Raises AssertionError where the record contradicts the log before it."""
-    _FOLD[type(record.body)](state, record)
+    FOLDS[type(record.body)](state, record)
 
 
 def _config(state: State, record: Record) -> None:
@@ -302,7 +303,7 @@ def _time(state: State, record: Record) -> None:
     state.stirred = True
 
 
-_FOLD = {
+FOLDS: Folds = {
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _reported,
@@ -321,4 +322,3 @@ _FOLD = {
     Plans: _told,
     TimeReached: _time,
 }
-FOLDS = tuple(_FOLD)

@@ -26,7 +26,7 @@ from schemas.rounds import Strike
 from services.admission.core_state import JobState, NodeState, State
 
 
-def due(state: State, time: int, prefix: str) -> Any | None:
+def due(state: State, time: int, prefix: bytes) -> Any | None:
     """The next body that the sequencer appends of its own accord at log time `time`, or None. Ask again after folding it."""
     if state.over:
         return JobEnded(list(state.over))
@@ -36,7 +36,7 @@ def due(state: State, time: int, prefix: str) -> Any | None:
     if wake_ms is not None and wake_ms <= time:
         return TimeReached(wake_ms)
     if state.stirred and time >= earliest_opening_ms(state):
-        return RoundOpened(RULES, prefix, state.policy.altruism_shards)
+        return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards)
     return None
 
 

@@ -6,7 +6,7 @@ Decides Asks for the jobs of its shard that changed. The whole share is asked fo
 
 from dataclasses import dataclass, field
 
-from largesse.core import OpenRound
+from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
 from schemas import (
     Asks,
@@ -88,7 +88,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 def fold(state: State, record: Record) -> None:
     """Learns one record."""
-    _FOLD[type(record.body)](state, record)
+    FOLDS[type(record.body)](state, record)
 
 
 def decide(state: State, opened: OpenRound) -> list[Asks]:
@@ -305,7 +305,7 @@ def _abandoned(state: State, record: Record) -> None:
 
 
 
-_FOLD = {
+FOLDS: Folds = {
     ConfigChanged: _config,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
@@ -318,4 +318,3 @@ _FOLD = {
     RoundClosed: _closed,
     RoundAbandoned: _abandoned,
 }
-FOLDS = tuple(_FOLD)

@@ -6,14 +6,13 @@ Decides Releases. Until phases are followed the forecast is empty: it is said on
 
 from dataclasses import dataclass
 
-from largesse.core import OpenRound
+from largesse.core import Folds, OpenRound
 from schemas import Record, Releases
 
 NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-FOLDS = (Releases,)
 LAYOUT = 1
 
 
@@ -39,3 +38,6 @@ def decide(state: State, opened: OpenRound) -> list[Releases]:
     if state.told_seq:
         return []
     return [Releases(after=0, at_ms=opened.time)]
+
+
+FOLDS: Folds = {Releases: fold}

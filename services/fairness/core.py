@@ -7,7 +7,7 @@ Decides Shares: the levels of the queues that moved. Presets: `drf` (leaves side
 from dataclasses import dataclass, field
 from math import gcd
 
-from largesse.core import OpenRound
+from largesse.core import Folds, OpenRound
 from schemas import (
     Cache,
     ConfigChanged,
@@ -56,17 +56,19 @@ class Job:
 @dataclass(slots=True)
 class Filled:
     """The last filling, and for each leaf what of its demand the filling depends on: its direction and whether it was
-    satisfied. `moved`: leaves whose demand has changed since."""
+    satisfied. `moved`: leaves whose demand has changed since. `all_fits`: nobody was held back."""
 
     levels: dict[str, int]
     direction: dict[str, tuple[tuple[str, int], ...]]
     satisfied: dict[str, bool]
     moved: dict[str, bool] = field(default_factory=dict)
+    all_fits: bool = False
 
 
 @dataclass(slots=True)
 class State:
-    """One cell. `demand`: by leaf queue, all that its jobs run or could start, in base units. `told`: levels in force.
+    """One cell. `demand`: by leaf queue, all that its jobs run or could start, in base units; `total` its sum over the
+    leaves. `told`: levels in force.
     `full_round`: the last round in which everything was written."""
 
     policy: Policy = field(default_factory=Policy)
@@ -75,6 +77,7 @@ class State:
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
+    total: Vector = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
     full_round: int = 0
     filled: Cache = None
@@ -87,7 +90,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 def fold(state: State, record: Record) -> None:
     """Learns one record."""
-    _FOLD[type(record.body)](state, record)
+    FOLDS[type(record.body)](state, record)
 
 
 def decide(state: State, opened: OpenRound) -> list[Shares]:
@@ -110,10 +113,31 @@ def _levels(state: State) -> dict[str, int]:
     if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
         return {}
     filled: Filled | None = state.filled
-    if filled is None or any(_matters(state, filled, leaf) for leaf in filled.moved):
+    if _all_fits(state):
+        state.filled = filled = _satisfied(state, filled)
+    elif filled is None or filled.all_fits or any(_matters(state, filled, leaf) for leaf in filled.moved):
         state.filled = filled = _fill(state)
     filled.moved = {}
     return filled.levels
+
+
+def _all_fits(state: State) -> bool:
+    """Whether everybody can have all that they ask for."""
+    return all(amount <= state.capacity.get(resource, 0) for resource, amount in state.total.items())
+
+
+def _satisfied(state: State, before: Filled | None) -> Filled:
+    """Nobody is held back, so every leaf's level is its own demand, and only leaves that moved have another level."""
+    if before is None or not before.all_fits:
+        levels = {leaf: _dominant(demand, state.capacity) for leaf, demand in state.demand.items() if demand}
+        return Filled(levels, {}, {}, all_fits=True)
+    for leaf in before.moved:
+        demand = state.demand.get(leaf)
+        if demand:
+            before.levels[leaf] = _dominant(demand, state.capacity)
+        else:
+            before.levels.pop(leaf, None)
+    return before
 
 
 def _matters(state: State, filled: Filled, leaf: str) -> bool:
@@ -186,7 +210,7 @@ def _config(state: State, record: Record) -> None:
 
 def _count_again(state: State) -> None:
     """Demand by leaf, from nothing: jobs fall into other leaves under another tree."""
-    state.demand = {}
+    state.demand, state.total = {}, {}
     for job in state.jobs.values():
         for at in range(len(job.graph.stages)):
             if job.progress.parents[at] == 0:
@@ -235,9 +259,10 @@ def _add(state: State, job: Job, at: int, tasks: int) -> None:
     if leaf is None:
         leaf = state.demand[job.queue] = {}
     for resource, amount in job.graph.stages[at].demand.items():
-        total = leaf.get(resource, 0) + amount * tasks
-        if total:
-            leaf[resource] = total
+        state.total[resource] = state.total.get(resource, 0) + amount * tasks
+        asked = leaf.get(resource, 0) + amount * tasks
+        if asked:
+            leaf[resource] = asked
         else:
             leaf.pop(resource, None)
     if state.filled is not None:
@@ -314,7 +339,7 @@ def _told(state: State, record: Record) -> None:
         state.full_round = record.round
 
 
-_FOLD = {
+FOLDS: Folds = {
     ConfigChanged: _config,
     NodeRegistered: _capacity,
     NodeReported: _capacity,
@@ -326,4 +351,3 @@ _FOLD = {
     TaskFailed: _failed,
     Shares: _told,
 }
-FOLDS = tuple(_FOLD)

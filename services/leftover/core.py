@@ -6,7 +6,7 @@ Decides Grants: tasks with their nodes, and the task classes whose reason to wai
 
 from dataclasses import dataclass, field, replace
 
-from largesse.core import OpenRound
+from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
 from schemas import (
     Asks,
@@ -116,7 +116,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 def fold(state: State, record: Record) -> None:
     """Learns one record."""
-    _FOLD[type(record.body)](state, record)
+    FOLDS[type(record.body)](state, record)
 
 
 def decide(state: State, opened: OpenRound) -> list[Grants]:
@@ -409,7 +409,7 @@ def _abandoned(state: State, record: Record) -> None:
     _forget_board(state)
 
 
-_FOLD = {
+FOLDS: Folds = {
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _reported,
@@ -426,4 +426,3 @@ _FOLD = {
     RoundClosed: _closed,
     RoundAbandoned: _abandoned,
 }
-FOLDS = tuple(_FOLD)

@@ -6,14 +6,13 @@ Decides Plans. While no reservation is accepted the plan is empty: it is said on
 
 from dataclasses import dataclass
 
-from largesse.core import OpenRound
+from largesse.core import Folds, OpenRound
 from schemas import Plans, Record
 
 NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-FOLDS = (Plans,)
 LAYOUT = 1
 
 
@@ -39,3 +38,6 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     if state.told_seq:
         return []
     return [Plans(after=0)]
+
+
+FOLDS: Folds = {Plans: fold}

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from largesse.codec import encode, record_of
+from largesse.codec import encode
 from largesse.core import RULES, OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
 from schemas import DecisionHash, Header, Record, RoundOpened
+from schemas.registry import VERSION_OF
 from services.admission import core as admission
 from services.admission.core_judge import judge
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
@@ -64,7 +65,7 @@ class Cell:
         ]
         for core, state in hosted:
             for kind in core.FOLDS:
-                self._folds.setdefault(kind, []).append((core.fold, state))
+                self._folds.setdefault(kind, []).append((core.FOLDS[kind], state))
 
     def take(self, body: Any, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
@@ -73,17 +74,21 @@ class Cell:
 
     def put(self, body: Any, header: Header = _OWN, cause: str = "") -> Record:
         """Appends one record and folds it everywhere."""
+        kind = type(body)
         self.seq += 1
-        opening = type(body) is RoundOpened
-        number = self.rounds + 1 if opening else self.rounds
-        id_ = opening_id(self.name, self.seq, number, body.prefix) if opening else log_id(self.name, self.seq)
-        record = record_of(body, cell=self.name, seq=self.seq, round_number=number, time=self.time, id_=id_, cause=cause)
+        if kind is RoundOpened:
+            self.rounds += 1
+            id_ = opening_id(self.name, self.seq, self.rounds, body.prefix)
+        else:
+            id_ = log_id(self.name, self.seq)
+        record = Record(
+            kind.__name__, VERSION_OF[kind], self.name, self.seq, self.rounds, self.time, id_, cause, body
+        )
         content = encode(record)
         self.prefix = chain(self.prefix, content)
-        self.rounds = number
         if self.listener is not None:
             self.listener("cluster.log", header, content)
-        for fold, state in self._folds.get(type(body), ()):
+        for fold, state in self._folds.get(kind, ()):
             fold(state, record)
         if self.observer is not None:
             self.observer(record)
@@ -96,7 +101,7 @@ class Cell:
 
     def settle(self) -> Record | None:
         """Appends what is due at the present time, up to and including one round: its closing, or None if none opened."""
-        while (body := due(self.admission, self.time, self.prefix.hex())) is not None:
+        while (body := due(self.admission, self.time, self.prefix)) is not None:
             record = self.put(body, cause=cause_of_due(self.admission))
             if type(body) is RoundOpened:
                 return self._round(record)
@@ -143,14 +148,10 @@ class Cell:
         """A core's decision records for the open round, encoded and hashed."""
         records = []
         for body in core.decide(state, OpenRound(opening, upstream)):
-            record = record_of(
-                body,
-                cell=self.name,
-                seq=opening.seq,
-                round_number=opening.round,
-                time=opening.time,
-                id_=decision_id(core.TOPIC, shard, of, opening.id),
-                cause=opening.id,
+            id_ = decision_id(core.TOPIC, shard, of, opening.id)
+            kind = type(body)
+            record = Record(
+                kind.__name__, VERSION_OF[kind], self.name, opening.seq, opening.round, opening.time, id_, opening.id, body
             )
             content = encode(record)
             if hashes is not None:

@@ -1,7 +1,9 @@
 """A workload on a cluster in virtual time, to the end: all cores in sequence, then the measures and a digest."""
 
+import gc
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -42,7 +44,8 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     cell.observer = agents.observe
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
-    _Drive(cell, agents, waiting, options.progress).run()
+    with uncollected():
+        _Drive(cell, agents, waiting, options.progress).run()
     wall_s = time.perf_counter() - started
     if agents.jobs:
         raise Stuck(f"{len(agents.jobs)} jobs wait and nothing can start any more, the first is {next(iter(agents.jobs))!r}")
@@ -59,6 +62,18 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
     }
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cycles: records and states have none, and the search would walk every live job again and again."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def total_capacity(cluster: Cluster) -> Vector:
