@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from schemas.quantities import QUANTITY_MAX, RESOURCE_NAME, Vector, parse_quantity
+from schemas.quantities import QUANTITY_MAX, QUANTITY_TEXT, RESOURCE_NAME, Vector, parse_quantity
 from schemas.spelling import nearest
 
 FIELD_MAX = 200  # Characters of a field path in an error.
@@ -22,7 +22,6 @@ NAME_MAX = 253
 LABELS_MAX = 64
 LABEL_VALUE_MAX = 253
 RESOURCES_MAX = 32  # Kinds in one vector.
-QUANTITY_TEXT_MAX = 40
 TASKS_MAX = 200_000  # Tasks of one stage.
 BATCH_MAX = 10_000  # Items of one report.
 DURATION_MS_MAX = 10 * 365 * 24 * 3_600 * 1_000  # Ten years: a million tasks of them still add up in 64 bits.
@@ -64,7 +63,7 @@ Amounts = Annotated[
             "additionalProperties": {
                 "anyOf": [
                     {"type": "integer", "minimum": 0, "maximum": QUANTITY_MAX},
-                    {"type": "string", "maxLength": QUANTITY_TEXT_MAX},
+                    {"type": "string", "pattern": f"^{QUANTITY_TEXT.pattern}$"},
                 ]
             },
         }
@@ -82,7 +81,8 @@ class Malformed(ValueError):
 
     def __init__(self, field: str, reason: str) -> None:
         self.field = field if len(field) <= FIELD_MAX else field[: FIELD_MAX - 3] + "..."
-        self.reason = reason if len(reason) <= REASON_MAX else reason[: REASON_MAX - 3] + "..."
+        told = "".join(c if c.isprintable() else "?" for c in reason[: REASON_MAX + 1])
+        self.reason = told if len(told) <= REASON_MAX else told[: REASON_MAX - 3] + "..."
         super().__init__(f"{self.field}: {self.reason}" if field else self.reason)
 
     def under(self, parent: str) -> "Malformed":

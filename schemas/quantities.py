@@ -31,7 +31,7 @@ _UNIT = {  # Natural units of a string without suffix -> base units.
     "network": Fraction(1, 10**6),
     "disk_io": Fraction(1, 10**6),
 }
-_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)?")
+QUANTITY_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)?")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
 
@@ -48,9 +48,10 @@ def parse_quantity(resource: str, value: int | str, *, round_up: bool) -> int:
 
 
 def _parse_text(resource: str, text: str) -> Fraction:
-    match = _TEXT.fullmatch(text.strip())
+    match = QUANTITY_TEXT.fullmatch(text)
     if match is None:
-        raise ValueError(f'"{text[:40]}" is no quantity: write a number with an optional suffix, like "500m", "2" or "2Gi"')
+        told = 'write a number with an optional suffix, like "500m", "2" or "2Gi"'
+        raise ValueError(f'"{text[:40]}" is no quantity: {told}')
     number, suffix = Fraction(match[1]), match[2] or ""
     if suffix == "m":
         scaled = number / 1000

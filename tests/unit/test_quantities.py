@@ -1,0 +1,171 @@
+"""Quantities as people write them become whole base units; vectors and devices are compared without rounding."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import strategies as st
+
+from schemas.quantities import (
+    QUANTITY_MAX,
+    SHARE_UNITS,
+    dominant_share,
+    fits_in,
+    on_devices,
+    parse_quantity,
+)
+from tests.strategies import for_all
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "up", "down"),
+    [
+        pytest.param("cpu", "2", 2000, 2000, id="cores"),
+        pytest.param("cpu", "500m", 500, 500, id="millicores"),
+        pytest.param("cpu", "0.1", 100, 100, id="a tenth of a core, exactly"),
+        pytest.param("cpu", "0.0001", 1, 0, id="less than a millicore"),
+        pytest.param("cpu", 2, 2, 2, id="a bare number is base units already"),
+        pytest.param("gpu", "0.5", 500, 500, id="half a GPU"),
+        pytest.param("memory", "2Gi", 2048, 2048, id="binary bytes"),
+        pytest.param("memory", "1G", 954, 953, id="decimal bytes are not whole MiB"),
+        pytest.param("memory", "1048576", 1, 1, id="bytes"),
+        pytest.param("memory", "500m", 1, 0, id="half a byte"),
+        pytest.param("memory", 131072, 131072, 131072, id="bare memory is MiB"),
+        pytest.param("disk", "1Ti", 1 << 20, 1 << 20, id="disk as memory"),
+        pytest.param("network", "10G", 10_000, 10_000, id="bits a second"),
+        pytest.param("network", "10Gi", 10_738, 10_737, id="binary bits a second"),
+        pytest.param("disk_io", "64M", 64, 64, id="disk speed as network"),
+        pytest.param("disk_io", "1k", 1, 0, id="a thousandth of a Mbit"),
+        pytest.param("licence", "3", 3, 3, id="a custom resource is counted"),
+        pytest.param("licence", "2.5", 3, 2, id="parts of a custom resource"),
+        pytest.param("licence", "5k", 5000, 5000, id="thousands of it"),
+        pytest.param("cpu", 0, 0, 0, id="nothing"),
+        pytest.param("cpu", QUANTITY_MAX, QUANTITY_MAX, QUANTITY_MAX, id="the most there is"),
+    ],
+)
+def test_a_quantity_in_base_units(resource, value, up, down):
+    assert parse_quantity(resource, value, round_up=True) == up
+    assert parse_quantity(resource, value, round_up=False) == down
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " 1",
+        "1 ",
+        "two",
+        "1e3",
+        "+1",
+        "-1",
+        "1.",
+        ".5",
+        "1,5",
+        "2ki",
+        "2mi",
+        "2K",
+        "2kB",
+        "1.0000000001",
+        "٣",
+        "1" * 19,
+    ],
+)
+def test_what_is_no_quantity_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match='write a number with an optional suffix, like "500m"'):
+        parse_quantity("memory", text, round_up=True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "value"), [("cpu", -1), ("cpu", QUANTITY_MAX + 1), ("cpu", "9007199254741"), ("licence", "10P")]
+)
+def test_a_quantity_beyond_the_limits_is_refused(resource, value):
+    with pytest.raises(ValueError, match=f"between 0 and {QUANTITY_MAX} base units"):
+        parse_quantity(resource, value, round_up=True)
+
+
+def test_the_largest_quantities_are_taken():
+    assert parse_quantity("licence", "9P", round_up=True) == 9 * 10**15
+    assert parse_quantity("licence", str(QUANTITY_MAX), round_up=True) == QUANTITY_MAX
+
+
+@for_all(
+    st.sampled_from(["cpu", "memory", "network", "licence"]),
+    st.integers(0, 10**6),
+    st.integers(0, 999),
+    st.sampled_from(["", "m", "k", "Ki", "M", "Mi", "G"]),
+)
+def test_demands_round_up_and_capacities_down_to_the_next_unit(resource, whole, thousandths, suffix):
+    text = f"{whole}.{thousandths:03}{suffix}"
+
+    demand = parse_quantity(resource, text, round_up=True)
+    capacity = parse_quantity(resource, text, round_up=False)
+
+    assert capacity <= demand <= capacity + 1
+
+
+@for_all(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 5)),
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 5)),
+)
+def test_a_demand_fits_in_room_that_holds_it_in_every_resource(demand, room):
+    assert fits_in(demand, room) == all(room.get(r, 0) - amount >= 0 for r, amount in demand.items())
+
+
+def test_what_a_node_does_not_have_fits_only_as_nothing():
+    assert fits_in({"gpu": 0}, {"cpu": 1})
+    assert not fits_in({"gpu": 1}, {"cpu": 1})
+
+
+@pytest.mark.parametrize(
+    ("use", "capacity", "share"),
+    [
+        pytest.param({"cpu": 1, "memory": 1}, {"cpu": 2, "memory": 4}, SHARE_UNITS // 2, id="the larger of two"),
+        pytest.param({"cpu": 1}, {"cpu": 3}, SHARE_UNITS // 3, id="rounded down"),
+        pytest.param({"gpu": 5}, {"cpu": 2, "gpu": 0}, 0, id="a resource that nobody has never counts"),
+        pytest.param({"licence": 5}, {"cpu": 2}, 0, id="nor one that the cell does not know"),
+        pytest.param({}, {"cpu": 2}, 0, id="no use, no share"),
+    ],
+)
+def test_dominant_share(use, capacity, share):
+    assert dominant_share(use, capacity) == share
+
+
+@pytest.mark.parametrize(
+    ("milli", "free", "taken"),
+    [
+        pytest.param(0, [1000], [], id="nothing"),
+        pytest.param(1000, [500, 1000, 1000], [(1, 1000)], id="a whole device is an untouched one, the first"),
+        pytest.param(500, [1000, 600, 500], [(2, 500)], id="a fraction lies where it fits most tightly"),
+        pytest.param(500, [600, 600], [(0, 500)], id="the first of two alike"),
+        pytest.param(1500, [1000, 700, 1000], [(0, 1000), (1, 500)], id="one and a half"),
+        pytest.param(2000, [1000, 999, 1000], [(0, 1000), (2, 1000)], id="two whole ones"),
+        pytest.param(600, [500, 500], None, id="a fraction does not lie on two devices"),
+        pytest.param(1500, [1000, 400], None, id="nor is the rest of a whole one used twice"),
+        pytest.param(2000, [1000, 999], None, id="an almost free device is no whole one"),
+    ],
+)
+def test_devices_for_a_demand(milli, free, taken):
+    before = list(free)
+
+    assert on_devices(milli, free) == taken
+    assert free == before
+
+
+@for_all(st.integers(0, 4000), st.lists(st.integers(0, 1000), max_size=6))
+def test_devices_that_are_given_hold_what_is_taken_of_them(milli, free):
+    taken = on_devices(milli, free)
+
+    if taken is not None:
+        assert sum(amount for _, amount in taken) == milli
+        assert len({position for position, _ in taken}) == len(taken)
+        assert all(free[position] >= amount for position, amount in taken)
+    else:
+        # Exactly what cannot be done: too few whole ones, or none left for the fraction.
+        whole, part = divmod(milli, 1000)
+        untouched = sum(room >= 1000 for room in free)
+        rest = sorted(free, reverse=True)[whole:]
+        assert untouched < whole or (part and max(rest, default=0) < part)
+
+
+def test_an_exact_value_is_kept_exactly():
+    for thousandths in range(1000):
+        assert parse_quantity("cpu", f"0.{thousandths:03}", round_up=True) == Fraction(thousandths)
