@@ -1,0 +1,40 @@
+"""The importers by name, and the form in which their lines are written: what `largesse import` needs to know."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from services.simulator.workloads import alibaba_dag, facebook, openb, swf, tpch, wfcommons
+from services.simulator.workloads.source import Line, Option
+
+
+class Importer(Protocol):
+    """A module that reads one public trace format."""
+
+    @property
+    def OPTIONS(self) -> tuple[Option, ...]:  # noqa: N802 - as a module's constant is named
+        """What a user may set, in the order of a help page."""
+
+    @property
+    def convert(self) -> Callable[..., Iterator[Line]]:
+        """From a path, and options by name, to workload lines. Raises ValueError (Damaged) and OSError."""
+
+
+IMPORTERS: dict[str, Importer] = {
+    "tpch": tpch,
+    "facebook": facebook,
+    "swf": swf,
+    "alibaba-dag": alibaba_dag,
+    "openb": openb,
+    "wfcommons": wfcommons,
+}
+
+
+def summary_of(name: str) -> str:
+    """What an importer reads, in a sentence."""
+    return (IMPORTERS[name].__doc__ or "").splitlines()[0]
+
+
+def encode_line(line: dict[str, Any]) -> str:
+    """A workload line as it is written, without the line's end: the same line always gives the same text."""
+    return json.dumps(line, separators=(",", ":"))
