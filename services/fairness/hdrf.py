@@ -13,10 +13,10 @@ leaves ties to chance).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop
+from heapq import heappop
 
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
-from services.fairness.water import Inner, Leaf, first_due
+from services.fairness.water import Inner, Leaf
 
 
 @dataclass(slots=True)
@@ -58,24 +58,26 @@ class _Flow:
     def __init__(self, root: Node, capacity: Sequence[int]) -> None:
         self.capacity = capacity
         self.kinds = [j for j, have in enumerate(capacity) if have > 0]
-        self.full = sum([1 << j for j, have in enumerate(capacity) if have <= 0])  # Of nothing, everything is used up.
+        self.full = 0  # A bit for each kind that is used up.
         fair = any(node.order == "fair" for node in walk(root))
-        self.width = len(capacity) + fair  # One more place counts tasks for the order `fair`; it is never full.
+        self.width = len(capacity) + fair  # One more place counts tasks for the order `fair`.
         self.inners: list[Inner] = []
-        self.top = self.plant(Node("", children=[root]))
-        self.rebuild(self.top)
+        self.top = self.plant(root)
+        if fair:
+            self.top.used[-1] = _NEVER_FULL
+        self.shut([j for j, have in enumerate(capacity) if have <= 0])  # Of nothing, everything is used up.
 
     def plant(self, node: Node) -> Inner:
-        """The working copy of a subtree, empty."""
-        inner = Inner(node.name, node.order, len(self.inners), self.width)
+        """The working copy of a subtree, empty. A leaf gets an inner node around it."""
+        inner = Inner(node.name if node.children else None, node.order, len(self.inners), self.width)
         self.inners.append(inner)
-        ranked = node.order in RANK_ORDERS
-        heaviest = max([child.weight for child in node.children])
-        for child in in_rank(node.children) if ranked else node.children:
+        children = in_rank(node.children) if node.order in RANK_ORDERS else node.children or [node]
+        heaviest = max([child.weight for child in children])
+        for child in children:
             up = child.weight.numerator * heaviest.denominator
             down = child.weight.denominator * heaviest.numerator
-            if child.children or ranked:  # Under a rank order a leaf goes its own pace, like an inner node.
-                below = self.plant(child if child.children else Node("", children=[child]))
+            if child.children or (node.order in RANK_ORDERS and child is not node):
+                below = self.plant(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
             else:
@@ -85,46 +87,45 @@ class _Flow:
 
     def plant_leaf(self, order: str, node: Node, up: int, down: int) -> Leaf:
         """A leaf whose weight among its siblings is `up / down`."""
-        shares = [
-            (need << ONE_BITS) // have if have > 0 else 0 for need, have in zip(node.demand, self.capacity, strict=True)
-        ]
-        dominant = max(shares)
         leaf = Leaf(node.name)
-        if node.tasks == 0 or not any(node.demand):
-            leaf.satisfied = True
+        if node.tasks != 0:
+            for j, need in enumerate(node.demand):
+                if need:
+                    leaf.mask |= 1 << j
+        shares = [(node.demand[j] << ONE_BITS) // self.capacity[j] for j in self.kinds]
+        dominant = max(shares, default=0)
+        if not leaf.mask or not dominant:
+            leaf.satisfied = not leaf.mask  # Otherwise it asks for what the cell has not got.
             return leaf
-        for j, need in enumerate(node.demand):
-            if need:
-                leaf.mask |= 1 << j
-        if leaf.mask & self.full:
-            return leaf  # It asks for what the cell has not got.
-        height = dominant  # What a task adds to its share / weight, before the weight.
-        if self.width > len(shares):
-            shares.append(ONE)
-            height = ONE if order == "fair" else dominant
         weight = (up << ONE_BITS) // down
-        leaf.speed = [share * weight // height for share in shares]
+        height = ONE if order == "fair" else dominant  # What a task adds to its share / weight, before the weight.
         leaf.rise = dominant * weight // height
+        leaf.speed = [0] * self.width
+        if self.width > len(self.capacity):
+            leaf.speed[-1] = (weight << ONE_BITS) // height
+        for j, share in zip(self.kinds, shares, strict=True):
+            leaf.speed[j] = share * weight // height
         if node.tasks is not None:
             leaf.level_max = node.tasks * height * down // up
             leaf.share_max = node.tasks * dominant
         return leaf
 
     def step(self) -> None:
-        """Move on to the next event."""
+        """Move on to the next event. Where a kind is full at that very moment, the event comes first."""
         top = self.top
-        if top.due is None or self.overflows(top.due - top.clock):
+        if top.due is None:
             self.flow_until_full()
-        else:
-            self.happen(top)
-            full = [j for j in self.kinds if top.used[j] >= ONE - NEAR and not self.full >> j & 1]
-            if full:
-                self.shut(full)
-
-    def overflows(self, ahead: int) -> bool:
-        """Whether a kind is full before `ahead` has passed. Where both come at once, the event comes first."""
-        used, speed = self.top.used, self.top.speed
-        return any(used[j] + (speed[j] * ahead >> ONE_BITS) > ONE + NEAR for j in self.kinds)
+            return
+        ahead = top.due - top.clock
+        used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(top.used, top.speed, strict=True)]
+        most = max(used)
+        if most > ONE + NEAR:
+            self.flow_until_full()
+            return
+        top.arrive(top.due, used)
+        self.happen(top)
+        if most >= ONE - NEAR:
+            self.shut([j for j in self.kinds if used[j] >= ONE - NEAR])
 
     def flow_until_full(self) -> None:
         """Move on to where the next kind is used up."""
@@ -132,20 +133,20 @@ class _Flow:
         ahead = {j: (ONE - top.used[j] << ONE_BITS) // top.speed[j] for j in self.kinds if top.speed[j] > 0}
         first = min(ahead.values())
         top.advance(top.clock + first)
-        self.shut([j for j in ahead if ahead[j] == first or top.used[j] >= ONE - NEAR])
+        self.shut([j for j in self.kinds if ahead.get(j) == first or top.used[j] >= ONE - NEAR])
 
     def happen(self, inner: Inner) -> None:
-        """Everything that is due in a node now, from its children up."""
+        """Everything that is due at the present of a node, from its children up."""
         lagging = inner.lagging
-        assert inner.due is not None, "only what is due happens"
-        inner.advance(inner.due)
-        heap, now = (inner.lags, inner.lag) if lagging else (inner.rises, inner.level)
-        while (due := first_due(heap)) is not None and due <= now:
-            child = heappop(heap)[3]
-            inner.detach(child)
+        heap = inner.lags if lagging else inner.rises
+        now = inner.lag if lagging else inner.level
+        while heap and heap[0][0] <= now:
+            child = heappop(heap)[1]
+            still, given = child.still, child.given
+            assert child.due is not None, "only what is due happens"
+            child.advance(child.due)
             self.happen(child)
-            if not child.blocked:
-                inner.attach(child)
+            inner.changed(child, still, given)
         if not lagging:
             inner.satisfy()
             inner.join()
@@ -156,6 +157,7 @@ class _Flow:
         self.catch_up(self.top)
         for j in kinds:
             self.full |= 1 << j
+            self.top.used[j] = _NEVER_FULL
         self.rebuild(self.top)
 
     def catch_up(self, inner: Inner) -> None:
@@ -175,14 +177,13 @@ class _Flow:
         counted = self.counted(inner.order)
         for child in inner.inner:
             child.counted = counted
-            if not child.blocked:
-                self.rebuild(child)
+            self.rebuild(child)
         inner.inner = [child for child in inner.inner if not child.blocked]
         inner.start_over(self.full)
         if inner.order in RANK_ORDERS:
             inner.line = inner.inner[::-1]
         else:
-            self.line_up(inner)
+            inner.line_up()
         inner.settle()
 
     def counted(self, order: str) -> Sequence[int]:
@@ -193,43 +194,28 @@ class _Flow:
             return self.kinds
         return [len(self.capacity)] if order == "fair" else []
 
-    def line_up(self, inner: Inner) -> None:
-        """The water falls to the lowest child; it and its equals take, the others wait ahead."""
-        for child in inner.inner:
-            child.measure()
-        heights = [child.height for child in inner.inner]
-        if inner.front_alive:
-            heights.append(inner.front)
-        inner.level = min(heights, default=0)
-        if inner.front_alive and inner.front <= inner.level + NEAR:
-            inner.level = inner.front
-            inner.front_starts()
-        elif inner.front_alive:
-            inner.waiting.append((inner.front, -1, None))
-        for child in inner.inner:
-            if child.height <= inner.level + NEAR:
-                inner.attach(child)
-            else:
-                inner.waiting.append((child.height, child.number, child))
-        heapify(inner.waiting)
-
     def result(self, root: Node) -> Fill:
         found = Fill({}, {}, [self.full >> j & 1 == 1 for j in range(len(self.capacity))])
         for inner in self.inners:
             for leaf in inner.leaves:
                 share = leaf.share_max if leaf.satisfied else inner.ends[leaf.mask] * leaf.rise >> ONE_BITS
                 found.leaves[leaf.name] = Reached(share, leaf.satisfied)
-            if inner.name:
+            if inner.name is not None:
                 found.nodes[inner.name] = Reached(max([inner.used[j] for j in self.kinds], default=0), True)
+        if root.children and any(self.full >> j & 1 for j in self.kinds):
+            found.nodes[root.name].share = ONE
         _hold_back(root, found)
         return found
 
 
+_NEVER_FULL = -1 << 4 * ONE_BITS
+"""What the top seems to hold of a kind that is not to fill up (again): far below anything that flows in."""
+
+
 def _hold_back(node: Node, found: Fill) -> bool:
-    """Mark the inner nodes with a leaf below that is not satisfied."""
+    """Mark the inner nodes with a leaf below that is not satisfied. Returns whether all are satisfied."""
     if not node.children:
         return found.leaves[node.name].satisfied
     below = [_hold_back(child, found) for child in node.children]
-    satisfied = all(below)
-    found.nodes[node.name].satisfied = satisfied
-    return satisfied
+    found.nodes[node.name].satisfied = all(below)
+    return all(below)

@@ -4,7 +4,7 @@ Everything is a share or a level (share / weight) in units of `ONE`; a speed is 
 """
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from services.fairness.tree import NEAR, ONE_BITS
 
@@ -36,12 +36,12 @@ class Inner:
     __slots__ = (
         "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_alive",
         "front_speed", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
-        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed", "stamp",
+        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed",
         "still", "used", "waiting", "weight_down", "weight_up",
     )  # fmt: skip
 
-    def __init__(self, name: str, order: str, number: int, width: int) -> None:
-        self.name = name  # Empty: it stands for a single leaf, or above the root.
+    def __init__(self, name: str | None, order: str, number: int, width: int) -> None:
+        self.name = name  # None: it stands around a single leaf.
         self.order = order
         self.number = number  # Breaks ties in heaps: the place in the tree. 0: the top.
         self.weight_up = self.weight_down = (
@@ -53,13 +53,16 @@ class Inner:
         self.groups: dict[int, int] = {}  # Set of kinds asked for -> how many leaves can still take.
         self.ends: dict[int, int] = {}  # Set of kinds asked for -> the level where such leaves were blocked.
         self.front = self.front_alive = 0
-        self.level = self.lag = self.clock = self.height = self.mark = self.stamp = 0
-        self.blocked = self.still = self.attached = False
+        self.level = self.lag = self.clock = self.height = self.mark = 0
+        self.blocked = self.still = self.attached = self.front_active = False
         self.used = [0] * width
         self.counted: Sequence[int] = ()  # The kinds that its parent compares it by.
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
         self.due: int | None = None  # Its clock at its next event.
+
+    def __lt__(self, other: "Inner") -> bool:
+        return self.number < other.number
 
     def open_leaves(self) -> None:
         """Take stock of the leaves that ask for something."""
@@ -73,6 +76,8 @@ class Inner:
 
     def start_over(self, full: int) -> None:
         """Block the leaves that need a full kind, and forget who moves how fast."""
+        while self.queue and self.queue[-1][0] <= self.front + NEAR:
+            self.leave(self.leaves[self.queue.pop()[1]])  # Satisfied at the very moment at which a kind is full.
         for mask in [mask for mask in self.groups if mask & full]:
             self.ends[mask] = self.front
             self.front_alive -= self.groups.pop(mask)
@@ -82,25 +87,44 @@ class Inner:
         self.front_active = False
         self.rising = self.lagging = 0  # Inner children that take.
         self.speed = self.rise_speed = self.lag_speed = nothing  # Of the cell, per unit of its clock.
-        self.rises: list[
-            tuple[int, int, int, Inner]
-        ] = []  # Level at a rising child's next event, number, stamp, child.
-        self.lags: list[tuple[int, int, int, Inner]] = []  # Likewise in `lag`.
-        self.waiting: list[
-            tuple[int, int, Inner | None]
-        ] = []  # Height of a child ahead of the water; None: the leaves.
+        self.rises: list[tuple[int, Inner]] = []  # Level at a rising child's next event.
+        self.lags: list[tuple[int, Inner]] = []  # Likewise in `lag`.
+        self.waiting: list[tuple[int, Inner]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
         self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
+
+    def line_up(self) -> None:
+        """The water falls to the lowest child: it and its equals take, the others wait ahead."""
+        for child in self.inner:
+            child.height = max([child.used[j] for j in child.counted]) * child.weight_down // child.weight_up
+        heights = [child.height for child in self.inner]
+        if self.front_alive:
+            heights.append(self.front)
+        self.level = min(heights, default=0)
+        if self.front_alive and self.front <= self.level + NEAR:
+            self.level = self.front
+            self.front_starts()
+        for child in self.inner:
+            if child.height <= self.level + NEAR:
+                self.attach(child)
+            else:
+                child.attached = False
+                self.waiting.append((child.height, child))
+        heapify(self.waiting)
 
     def advance(self, clock: int) -> None:
         """Move on a straight line; no event lies between."""
         ahead = clock - self.clock
         if ahead > 0:
-            self.used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(self.used, self.speed, strict=True)]
-            self.clock = clock
-            if self.lagging:
-                self.lag = clock
-            else:
-                self.level = clock
+            used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(self.used, self.speed, strict=True)]
+            self.arrive(clock, used)
+
+    def arrive(self, clock: int, used: list[int]) -> None:
+        self.used = used
+        self.clock = clock
+        if self.lagging:
+            self.lag = clock
+        else:
+            self.level = clock
 
     def attach(self, child: "Inner") -> None:
         """Let a child take part that the water has reached."""
@@ -108,40 +132,51 @@ class Inner:
         if child.still:
             self.lagging += 1
             self.lag_speed = [a + b for a, b in zip(self.lag_speed, child.given, strict=True)]
-            child.mark, heap = self.lag, self.lags
         else:
             self.rising += 1
             self.rise_speed = [a + b for a, b in zip(self.rise_speed, child.given, strict=True)]
-            child.mark, heap = self.level, self.rises
-        if child.due is not None:
-            due = child.mark + (child.pace * (child.due - child.clock) >> ONE_BITS)
-            heappush(heap, (due, child.number, child.stamp, child))
+        self.expect(child)
 
-    def detach(self, child: "Inner") -> None:
-        """Take a child out: it is about to change, or can take no more."""
+    def expect(self, child: "Inner") -> None:
+        """Note when a child that takes part has its next event."""
+        child.mark = self.lag if child.still else self.level
+        if child.due is not None:
+            heap = self.lags if child.still else self.rises
+            due = child.mark + (child.pace * (child.due - child.clock) >> ONE_BITS)
+            heappush(heap, (due, child))
+
+    def detach(self, child: "Inner", still: bool, given: list[int]) -> None:
+        """Take a child out that can take no more or moves differently now; `still` and `given` are what it did."""
         child.attached = False
-        child.stamp += 1  # What the heaps say of it is past.
-        if child.still:
+        if still:
             self.lagging -= 1
-            self.lag_speed = [a - b for a, b in zip(self.lag_speed, child.given, strict=True)]
+            self.lag_speed = [a - b for a, b in zip(self.lag_speed, given, strict=True)]
         else:
             self.rising -= 1
-            self.rise_speed = [a - b for a, b in zip(self.rise_speed, child.given, strict=True)]
+            self.rise_speed = [a - b for a, b in zip(self.rise_speed, given, strict=True)]
 
-    def measure(self) -> None:
-        """Its height among its siblings, from what it holds."""
-        self.height = max([self.used[j] for j in self.counted]) * self.weight_down // self.weight_up
+    def changed(self, child: "Inner", still: bool, given: list[int]) -> None:
+        """A child that took part has had an event; `still` and `given` are how it moved before."""
+        if still or child.still or child.blocked:
+            self.detach(child, still, given)
+            if not child.blocked:
+                self.attach(child)
+        else:
+            self.rise_speed = [a - b + c for a, b, c in zip(self.rise_speed, given, child.given, strict=True)]
+            self.expect(child)
 
     def settle(self) -> None:
         """Work out who takes now, how fast, and when the next event comes. Blocked if nobody can take."""
         while not self.lagging and self.line:
             self.attach(self.line.pop())
-        while not (self.lagging or self.rising or self.front_active) and self.waiting:
-            self.level = self.waiting[0][0]
-            self.join()
+        if not (self.lagging or self.rising or self.front_active):
+            ahead = self.next_ahead()
+            if ahead is not None:
+                self.level = ahead
+                self.join()
         if self.lagging:
             self.clock, self.speed = self.lag, self.lag_speed
-            self.due = first_due(self.lags)
+            self.due = self.lags[0][0] if self.lags else None
         elif self.rising or self.front_active:
             self.clock, self.speed = self.level, self.rise_speed
             self.due = self.next_rise()
@@ -151,11 +186,17 @@ class Inner:
         if self.number:
             self.find_pace()
 
+    def next_ahead(self) -> int | None:
+        """Where the next child stands that the water has still to reach."""
+        if self.front_active or not self.front_alive:
+            return self.waiting[0][0] if self.waiting else None
+        return min(self.front, self.waiting[0][0]) if self.waiting else self.front
+
     def next_rise(self) -> int | None:
         """Level at which a leaf is satisfied, a rising child has an event or a child ahead is reached."""
-        due = first_due(self.rises)
-        if self.waiting and (due is None or self.waiting[0][0] < due):
-            due = self.waiting[0][0]
+        due = self.next_ahead()
+        if self.rises and (due is None or self.rises[0][0] < due):
+            due = self.rises[0][0]
         if self.front_active:
             while self.queue and self.leaves[self.queue[-1][1]].mask not in self.groups:
                 self.queue.pop()  # Blocked before it was satisfied.
@@ -180,11 +221,9 @@ class Inner:
     def join(self) -> None:
         """Let those take part that the water has reached."""
         while self.waiting and self.waiting[0][0] <= self.level:
-            _, _, child = heappop(self.waiting)
-            if child is None:
-                self.front_starts()
-            else:
-                self.attach(child)
+            self.attach(heappop(self.waiting)[1])
+        if self.front_alive and not self.front_active and self.front <= self.level:
+            self.front_starts()
 
     def front_starts(self) -> None:
         """The water has reached the leaves."""
@@ -195,20 +234,18 @@ class Inner:
         """Take out the leaves whose limit the water has reached."""
         while self.front_active and self.queue and self.queue[-1][0] <= self.level:
             leaf = self.leaves[self.queue.pop()[1]]
-            if leaf.mask not in self.groups:
-                continue  # Blocked before.
-            leaf.satisfied = True
-            self.front_speed = [a - b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
-            self.rise_speed = [a - b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
-            self.front_alive -= 1
-            self.front_active = self.front_alive > 0
-            self.groups[leaf.mask] -= 1
-            if not self.groups[leaf.mask]:
-                del self.groups[leaf.mask]
+            if self.leave(leaf):
+                self.front_speed = [a - b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
+                self.rise_speed = [a - b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
+                self.front_active = self.front_alive > 0
 
-
-def first_due(heap: list[tuple[int, int, int, Inner]]) -> int | None:
-    """When the next event comes that is not yet past."""
-    while heap and heap[0][2] != heap[0][3].stamp:
-        heappop(heap)
-    return heap[0][0] if heap else None
+    def leave(self, leaf: Leaf) -> bool:
+        """Count a satisfied leaf out, unless it was blocked before."""
+        if leaf.mask not in self.groups:
+            return False
+        leaf.satisfied = True
+        self.front_alive -= 1
+        self.groups[leaf.mask] -= 1
+        if not self.groups[leaf.mask]:
+            del self.groups[leaf.mask]
+        return True

@@ -1,0 +1,147 @@
+"""Static H-DRF once more, from the definition, in fractions: slow, without heaps, everything worked out anew at every event.
+
+Shares nothing with `services.fairness` but the tree's node. At each event it asks who takes at this very instant, how fast,
+and what of all that can happen happens first.
+"""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from services.fairness.tree import Node
+
+
+@dataclass
+class Motion:
+    """How a node moves per unit of its own clock: what it takes, how fast its share / weight rises, who below takes."""
+
+    speed: list[Fraction]
+    rise: Fraction
+    parts: list[tuple[Node, Fraction]]  # Child, and its clock per unit of this clock.
+
+
+@dataclass
+class Oracle:
+    root: Node
+    capacity: list[int]
+    counts_full: bool = False  # Naive: what is full counts in inner shares, as Algorithm 1 is printed.
+    tasks: dict[str, Fraction] = field(default_factory=dict)
+    full: set[int] = field(default_factory=set)
+    motions: dict[str, Motion] = field(default_factory=dict)
+    saturated_foreign: bool = False  # A kind filled up that was not dominant in an inner node then holding it.
+
+    def __post_init__(self):
+        self.kinds = [j for j, have in enumerate(self.capacity) if have]
+        self.tasks = {leaf.name: Fraction(0) for leaf in self.leaves(self.root)}
+
+    def leaves(self, node):
+        return [leaf for child in node.children for leaf in self.leaves(child)] if node.children else [node]
+
+    def usage(self, node):
+        if node.children:
+            return [sum(column) for column in zip(*(self.usage(child) for child in node.children), strict=True)]
+        return [
+            Fraction(need, have) * self.tasks[node.name] if have else Fraction(0)
+            for need, have in zip(node.demand, self.capacity, strict=True)
+        ]
+
+    def can_take(self, node):
+        if node.children:
+            return any(self.can_take(child) for child in node.children)
+        asks = [j for j, need in enumerate(node.demand) if need]
+        if not asks or any(j in self.full or not self.capacity[j] for j in asks):
+            return False
+        return node.tasks is None or self.tasks[node.name] < node.tasks
+
+    def counted(self, node):
+        if node.children and not self.counts_full:
+            return [j for j in self.kinds if j not in self.full]
+        return self.kinds
+
+    def height(self, node):
+        usage = self.usage(node)
+        return max((usage[j] for j in self.counted(node)), default=Fraction(0)) / node.weight
+
+    def move(self, node):
+        """The motion of a node that can take."""
+        if not node.children:
+            each = [Fraction(need, have) if have else Fraction(0) for need, have in zip(node.demand, self.capacity, strict=True)]
+            speed = [share / max(each) * node.weight for share in each]
+            motion = Motion(speed, Fraction(1), [])
+        else:
+            takers = [child for child in node.children if self.can_take(child)]
+            least = min(self.height(child) for child in takers)
+            lowest = [child for child in takers if self.height(child) == least]
+            moves = {child.name: self.move(child) for child in lowest}
+            still = [child for child in lowest if moves[child.name].rise == 0]
+            parts = [
+                (child, 1 / (moves[child.name].rise or max(moves[child.name].speed) / child.weight)) for child in still or lowest
+            ]
+            speed = [sum(moves[child.name].speed[j] * clock for child, clock in parts) for j in range(len(self.capacity))]
+            usage = self.usage(node)
+            counted = self.counted(node)
+            top = max(usage[j] for j in counted)
+            rise = max(speed[j] for j in counted if usage[j] == top) / node.weight
+            motion = Motion(speed, rise, parts)
+        self.motions[node.name] = motion
+        return motion
+
+    def times(self, node, clock):
+        """Root clock until each thing that can happen below `node`, which moves `clock` per unit of the root's."""
+        motion = self.motions[node.name]
+        if not node.children:
+            if node.tasks is not None:
+                each = max(Fraction(need, have) for need, have in zip(node.demand, self.capacity, strict=True) if have)
+                yield (node.tasks - self.tasks[node.name]) * each / max(motion.speed) / clock
+            return
+        usage, counted = self.usage(node), self.counted(node)
+        top = max(usage[j] for j in counted)
+        for j in counted:
+            if motion.speed[j] > motion.rise * node.weight and usage[j] < top:
+                yield (top - usage[j]) / (motion.speed[j] - motion.rise * node.weight) / clock
+        moving = {child.name for child, _ in motion.parts}
+        least = min(self.height(child) for child in node.children if child.name in moving)
+        if any(self.motions[name].rise for name in moving):
+            for child in node.children:
+                if child.name not in moving and self.can_take(child) and self.height(child) > least:
+                    yield (self.height(child) - least) / clock
+        for child, child_clock in motion.parts:
+            yield from self.times(child, clock * child_clock)
+
+    def advance(self, node, clock, time):
+        motion = self.motions[node.name]
+        if not node.children:
+            each = max(Fraction(need, have) for need, have in zip(node.demand, self.capacity, strict=True) if have)
+            self.tasks[node.name] += max(motion.speed) * clock * time / each
+        for child, child_clock in motion.parts:
+            self.advance(child, clock * child_clock, time)
+
+    def run(self):
+        while self.can_take(self.root):
+            motion = self.move(self.root)
+            usage = self.usage(self.root)
+            times = list(self.times(self.root, Fraction(1)))
+            times += [(1 - usage[j]) / motion.speed[j] for j in self.kinds if motion.speed[j]]
+            self.advance(self.root, Fraction(1), min(times))
+            usage = self.usage(self.root)
+            full = {j for j in self.kinds if usage[j] == 1} - self.full
+            for j in sorted(full):
+                self.note_foreign(self.root, j)
+            self.full |= full
+        return self
+
+    def note_foreign(self, node, j):
+        """Remember when a kind fills up in whose measure an inner node below the root does not stand."""
+        for child in node.children:
+            if child.children:
+                usage = self.usage(child)
+                if usage[j] and usage[j] < max(usage[k] for k in self.counted(child)):
+                    self.saturated_foreign = True
+                self.note_foreign(child, j)
+
+    def share(self, node):
+        return max((self.usage(node)[j] for j in self.kinds), default=Fraction(0))
+
+
+def oracle(root, capacity, **options):
+    """The static allocation, exact. Shares by `.share(node)`."""
+    return Oracle(root, list(capacity), **options).run()
