@@ -134,7 +134,12 @@ class FileBus(LocalBus):
         messages: list[Message] = []
         if offset < found.cached:
             on_disk = min(end, found.cached)
-            messages = read_back(self.directory, found.stretches, found.opening, offset, on_disk, FETCH_BYTES_MAX)
+            try:
+                messages = read_back(self.directory, found.stretches, found.opening, offset, on_disk, FETCH_BYTES_MAX)
+            except JournalDamaged:
+                # A failed sync takes back what was written and not durable: that is the news, not what is missing.
+                self._commit.refuse_if_failed()
+                raise
         if offset + len(messages) >= found.cached:
             messages += [found.recent[at] for at in range(offset + len(messages), end)]
         return messages
@@ -220,7 +225,7 @@ class FileWriter:
 def read_journal(directory: Path | str) -> Iterator[Message]:
     """Every message of a journal in the order of sending, verified, whether or not a process holds the directory.
 
-    Ends before a torn last line, which it reports in the log. Raises JournalDamaged, FileNotFoundError.
+    Ends before a torn last line, which it reports in the log. Raises JournalDamaged; OSError if it cannot be read.
     """
     scan = Scan(Path(directory))
     for line in scan:

@@ -98,6 +98,7 @@ class GroupCommit:
     async def close(self) -> None:
         """Puts everything queued on disk and ends the thread. Raises BusFull if that did not come about."""
         loop = asyncio.get_running_loop()
+        self._write(loop)
         try:
             while self._writing or self._queue:
                 self._idle = loop.create_future()

@@ -92,11 +92,12 @@ class Scan:
         self.repair: Repair | None = None
 
     def __iter__(self) -> Iterator[Line]:
+        before = 1
         for first in self.segments:
             if first != self.line + 1:
-                path = segment_path(self.directory, self.line + 1)
-                self._damaged(path, 1, f"this file is missing, and lines {self.line + 1} to {first - 1} with it")
+                self._out_of_place(before, first)
             yield from self._segment(first)
+            before = first
         self._check_head()
 
     def _segment(self, first: int) -> Iterator[Line]:
@@ -139,6 +140,15 @@ class Scan:
         whole = _is_whole(raw)
         self.repair = Repair(path, line, len(raw), whole)
         return whole
+
+    def _out_of_place(self, before: int, first: int) -> NoReturn:
+        expected = self.line + 1
+        if first < expected:
+            reason = f"by its name this file begins with line {first}, where line {expected} belongs"
+            self._damaged(segment_path(self.directory, first), 1, reason)
+        missing = segment_path(self.directory, expected).name
+        reason = f"lines {expected} to {first - 1} are missing: they end this file, or a file {missing} is missing"
+        self._damaged(segment_path(self.directory, before), expected - before + 1, reason)
 
     def _check_head(self) -> None:
         newest = self.segments[-1] if self.segments else 1
@@ -327,6 +337,6 @@ def _is_whole(raw: bytes) -> bool:
 
 def _full(path: Path, error: OSError) -> BusFull:
     return BusFull(
-        f"{path}: {error.strerror}: nothing more is written, and nothing that was acknowledged is lost. "
+        f"{path}: {error.strerror or error}: nothing more is written, and nothing that was acknowledged is lost. "
         f"Make room on this file system (or raise the limit, or replace the disk) and start again."
     )

@@ -1,0 +1,82 @@
+"""A killed process loses nothing that it acknowledged, and leaves no lock behind."""
+
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from largesse.file_bus import DirectoryHeld, FileBus, read_journal
+from tests.conftest import ROOT
+from tests.unit.file_bus_folders import everything, out, with_bus
+
+ROUNDS = 20
+
+
+def process(*arguments):
+    command = [sys.executable, "-m", "tests.unit.file_bus_process", *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def killed_while_writing(folder, name, after) -> dict[int, str]:
+    """What a writing process had acknowledged when it was killed: all it said, which is at least `after` messages."""
+    with process("write", folder, name) as writing:
+        said = [writing.stdout.readline() for _ in range(after)]
+        writing.kill()
+        said += writing.stdout.readlines()
+        assert writing.wait() == -signal.SIGKILL
+    # The kill may have torn what it was saying, too.
+    whole = [line.split(" ", 1) for line in said if line.endswith("\n")]
+    return {int(offset): value.rstrip("\n") for offset, value in whole}
+
+
+def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(tmp_path):
+    chance = random.Random(20_140_811)
+    acknowledged: dict[int, str] = {}
+    log: list[str] = []
+    for number in range(ROUNDS):
+        acknowledged |= killed_while_writing(tmp_path, number, after=chance.randrange(1, 120))
+        log = [message.value.decode() for message in read_journal(tmp_path) if message.topic == "cluster.log"]
+        assert {offset: log[offset] for offset in acknowledged} == acknowledged
+
+    assert len(acknowledged) >= ROUNDS
+    seen = with_bus(tmp_path, lambda bus: everything(bus, "cluster.log"))
+    assert [message.value.decode() for message in seen] == log
+
+
+def test_a_directory_that_another_process_holds_is_refused_with_its_pid(tmp_path):
+    with process("hold", tmp_path) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryHeld, match=str(holder.pid)) as held:
+            FileBus(tmp_path)
+        assert held.value.pid == holder.pid
+        assert list(read_journal(tmp_path)) == []
+        holder.stdin.close()
+        assert holder.wait() == 0
+
+    assert with_bus(tmp_path, lambda bus: bus.writer().send([out("mine now")])) == [0]
+
+
+def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
+    with process("hold", tmp_path) as holder:
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+        holder.wait()
+
+    assert with_bus(tmp_path, lambda bus: bus.writer().send([out("mine now")])) == [0]
+
+
+def test_a_process_that_the_holder_started_does_not_hold_on(tmp_path):
+    """As a task's shim does, which outlives the agent that started it."""
+
+    async def story(bus):
+        return started()
+
+    def started():
+        return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+
+    with with_bus(tmp_path, story) as child:
+        assert child.poll() is None
+        assert with_bus(tmp_path, lambda bus: bus.writer().send([out("next")])) == [0]
+        child.stdin.close()
