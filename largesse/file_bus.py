@@ -17,7 +17,17 @@ import structlog
 
 from largesse.bus import BusError, Message, Outgoing
 from largesse.file_commit import Append, GroupCommit
-from largesse.file_journal import Disk, Head, JournalDamaged, Repair, Scan, segment_path, settle, write_head
+from largesse.file_journal import (
+    Disk,
+    Head,
+    JournalDamaged,
+    Repair,
+    Scan,
+    make_directory,
+    segment_path,
+    settle,
+    write_head,
+)
 from largesse.file_lines import encode_item, item_opening, message_of
 from largesse.file_lock import DirectoryHeld, DirectoryLock
 from largesse.file_reading import Stretches, read_back
@@ -72,7 +82,7 @@ class FileBus(LocalBus):
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
         self._written_line = 0
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self.directory)
         self._lock = DirectoryLock(self.directory)
         try:
             head, position = self._open()

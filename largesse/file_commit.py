@@ -108,6 +108,9 @@ class GroupCommit:
         finally:
             self._thread.shutdown()
             self._appender.abandon()
+            if self._queue:
+                # Cancelled before its turn came: nobody may wait for a thread that is gone.
+                self._fail([], BusError("the bus was closed before this was written"))
         self.refuse_if_failed()
 
     def refuse_if_failed(self) -> None:
@@ -138,7 +141,8 @@ class GroupCommit:
         self._writing = False
         error = written.exception()
         if error is not None:
-            self._fail(group, error)
+            stopped = error if isinstance(error, BusFull) else BusError(f"the journal's writer stopped: {error!r}")
+            self._fail(group, stopped)
         else:
             self.queued_bytes -= sum(append.size for append in group)
             self._on_written(group)
@@ -149,8 +153,7 @@ class GroupCommit:
         if self._idle is not None and not self._writing and not self._idle.done():
             self._idle.set_result(None)
 
-    def _fail(self, group: list[Append], error: BaseException) -> None:
-        failure = error if isinstance(error, BusFull) else BusError(f"the journal's writer stopped: {error!r}")
+    def _fail(self, group: list[Append], failure: BusError) -> None:
         self.failure = failure
         for append in group + self._queue:
             if append.done is not None and not append.done.done():

@@ -282,6 +282,14 @@ def write_head(directory: Path, head: Head) -> None:
     sync_directory(directory)
 
 
+def make_directory(directory: Path) -> None:
+    """Makes it and what is missing above it, so that a power cut does not take it away with all it holds. OSError."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_directory(each.parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Returns when the names in it are on disk. Raises OSError."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

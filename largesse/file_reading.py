@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from largesse.bus import Message
+from largesse.bus import BusError, Message
 from largesse.file_journal import JournalDamaged, segment_path
 from largesse.file_lines import LineWrong, cut, message_of, self_checked
 
@@ -31,10 +31,11 @@ class Stretches:
             self._segments.append(segment)
             self._positions.append(position)
 
-    def places(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Segment and byte of the stretch that holds the message, and of those after it."""
+    def places(self, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The stretches from the one that holds `offset`: segment, byte, and the offset before which each ends."""
         for at in range(bisect_right(self._offsets, offset) - 1, len(self._offsets)):
-            yield self._segments[at], self._positions[at]
+            until = self._offsets[at + 1] if at + 1 < len(self._offsets) else end
+            yield self._segments[at], self._positions[at], min(until, end)
 
 
 def read_back(
@@ -47,7 +48,7 @@ def read_back(
     """
     found: list[Message] = []
     size = 0
-    for segment, start in stretches.places(offset):
+    for segment, start, until in stretches.places(offset, end):
         path = segment_path(directory, segment)
         for position, raw in _lines(path, start):
             # Most lines of a stretch are about other partitions: a search is cheaper than a hash.
@@ -60,17 +61,23 @@ def read_back(
                     offset += 1
                     if offset == end or size >= bytes_max:
                         return found
-    raise JournalDamaged(directory, 1, f"offset {offset} was there before and is not any more")
+        if offset < until:
+            reason = f"offset {offset} was here when this process opened or wrote the file"
+            raise JournalDamaged(path, _number_of(path, start), reason)
+    raise AssertionError(f"{directory}: nobody wrote offset {offset}")
 
 
 def _lines(path: Path, position: int) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in the stretch from `position`, each with its place."""
     end = position + STRETCH_BYTES
-    with path.open("rb", buffering=STRETCH_BYTES) as file:
-        file.seek(position)
-        while position < end and (raw := file.readline()):
-            yield position, raw
-            position += len(raw)
+    try:
+        with path.open("rb", buffering=STRETCH_BYTES) as file:
+            file.seek(position)
+            while position < end and (raw := file.readline()):
+                yield position, raw
+                position += len(raw)
+    except OSError as error:
+        raise BusError(f"{path}: {error.strerror}: it could be read when this process opened or wrote it") from error
 
 
 def _messages(path: Path, position: int, raw: bytes, opening: bytes) -> Iterator[Message]:
@@ -81,6 +88,11 @@ def _messages(path: Path, position: int, raw: bytes, opening: bytes) -> Iterator
             if line.startswith(opening, item.start()):
                 yield message_of(topic, partition, offset, item)
     except LineWrong as wrong:
-        with path.open("rb") as file:
-            number = file.read(position).count(b"\n") + 1
-        raise JournalDamaged(path, number, f"{wrong}; it was as written when this process opened it") from wrong
+        reason = f"{wrong}; it was as written when this process opened or wrote it"
+        raise JournalDamaged(path, _number_of(path, position), reason) from wrong
+
+
+def _number_of(path: Path, position: int) -> int:
+    """The number of the line that begins at this byte of the file."""
+    with path.open("rb") as file:
+        return file.read(position).count(b"\n") + 1

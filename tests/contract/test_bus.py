@@ -486,6 +486,75 @@ def test_a_dropped_writer_sends_nothing_more_and_others_do(tell):
     tell(story)
 
 
+def test_dropping_a_writer_in_mid_send_leaves_each_message_there_once_or_not_at_all(tell):
+    async def story(rig):
+        topic = await rig.topic(1)
+        dropped, other = rig.bus.writer(), rig.bus.writer()
+        sends = [asyncio.create_task(dropped.send([out(topic, str(number))])) for number in range(5)]
+        await asyncio.sleep(0)
+        await dropped.drop()
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        await other.send([out(topic, "other")])
+
+        found = await values(rig.bus, topic)
+        assert b"other" in found
+        assert len(set(found)) == len(found)
+        for number, outcome in enumerate(outcomes):
+            if isinstance(outcome, BaseException):
+                assert isinstance(outcome, BusError)
+            else:
+                assert [found[offset] for offset in outcome] == [str(number).encode()]
+
+    tell(story)
+
+
+def test_a_cancelled_sender_leaves_a_bus_that_serves_everybody_else(tell):
+    async def story(rig):
+        topic = await rig.topic(1)
+        given_up = asyncio.create_task(rig.bus.writer().send([out(topic, "given up")]))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        await rig.bus.writer().send([out(topic, "kept")])
+
+        found = await values(rig.bus, topic)
+        assert found.count(b"kept") == 1
+        assert found.count(b"given up") <= 1
+
+    tell(story)
+
+
+def test_readers_that_follow_writers_meet_every_message_once_and_in_order(tell):
+    async def story(rig):
+        topic = await rig.topic(2)
+        each = 25
+
+        async def write(name: str) -> None:
+            writer = rig.bus.writer()
+            for number in range(each):
+                batch = [out(topic, f"{name}/{number}", partition) for partition in (0, 1)]
+                await writer.send(batch, durable=number % 3 == 0 or number == each - 1)
+
+        async def follow() -> dict[int, list[bytes]]:
+            met: dict[int, list[bytes]] = {0: [], 1: []}
+            while any(len(found) < 3 * each for found in met.values()):
+                await rig.bus.wait_any({(topic, partition): len(found) for partition, found in met.items()}, LONG_MS)
+                for partition, found in met.items():
+                    messages = await rig.bus.fetch(topic, partition, len(found), most=7)
+                    assert [m.offset for m in messages] == list(range(len(found), len(found) + len(messages)))
+                    found += [message.value for message in messages]
+            return met
+
+        first, second, *_ = await asyncio.gather(follow(), follow(), write("a"), write("b"), write("c"))
+        assert first == second
+        for found in first.values():
+            for name in "abc":
+                own = [value for value in found if value.startswith(name.encode())]
+                assert own == [f"{name}/{number}".encode() for number in range(each)]
+
+    tell(story)
+
+
 # Closing
 
 

@@ -387,6 +387,29 @@ def test_closing_waits_for_what_was_sent(tmp_path):
     assert values(tmp_path) == [b"1"]
 
 
+def test_a_close_that_is_cancelled_leaves_nobody_waiting_and_lets_the_directory_go(tmp_path):
+    disk = GatedDisk()
+
+    async def main():
+        bus = FileBus(tmp_path, disk=disk)
+        first = asyncio.create_task(bus.writer().send([out("1")]))
+        assert await asyncio.to_thread(disk.begun.wait, 60)
+        second = asyncio.create_task(bus.writer().send([out("2")]))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(bus.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        disk.gate.set()
+        await asyncio.wait([closing])
+        assert await first == [0]
+        with pytest.raises(BusError, match="closed"):
+            await second
+
+    asyncio.run(main())
+    assert values(tmp_path) == [b"1"]
+    assert with_bus(tmp_path, lambda bus: bus.writer().send([out("next")])) == [1]
+
+
 def test_a_second_bus_in_one_directory_is_refused_and_may_come_after_the_first(tmp_path):
     async def story(bus):
         with pytest.raises(DirectoryHeld) as held:

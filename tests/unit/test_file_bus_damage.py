@@ -6,6 +6,7 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
+from largesse.bus import BusError
 from largesse.file_bus import FileBus, JournalDamaged, read_journal
 from largesse.file_lines import encode_line
 from tests.unit.file_bus_folders import crashed, everything, out, segments, values, with_bus, written
@@ -295,6 +296,23 @@ def test_a_torn_only_line_leaves_an_empty_journal(tmp_path):
 
 
 # While it is open
+
+
+@pytest.mark.parametrize("harm", ["removed", "emptied"])
+def test_a_segment_that_is_taken_from_an_open_journal_is_an_error_of_the_bus(tmp_path, harm):
+    async def story(bus):
+        for number in range(LINES):
+            await bus.writer().send([out(f'{{"n":{number}}}')])
+        path = segments(tmp_path)[1]
+        if harm == "removed":
+            path.unlink()
+        else:
+            path.write_bytes(b"")
+        with pytest.raises(BusError, match=path.name):
+            await bus.fetch("jobs", 0, 5, most=1)
+        assert [message.offset for message in await bus.fetch("jobs", 0, 1, most=1)] == [1]
+
+    with_bus(tmp_path, story, segment_bytes=SEGMENT_BYTES, cache_bytes=0)
 
 
 def test_damage_done_to_an_open_journal_is_noticed_when_the_line_is_read(tmp_path):

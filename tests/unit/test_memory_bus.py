@@ -126,6 +126,20 @@ def test_a_reader_that_waits_beyond_a_lost_tail_is_told():
     asyncio.run(story())
 
 
+def test_a_wait_that_is_over_leaves_nothing_behind():
+    async def story():
+        bus = MemoryBus()
+        cancelled = asyncio.create_task(bus.wait_any({("log", 0): 0, ("grants", 1): 0}, 60_000))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        await bus.fetch("log", 0, 0, wait_ms=1)
+        assert bus._wakeups._waiting == {}
+
+    asyncio.run(story())
+
+
 def test_a_senders_headers_are_its_own():
     async def story():
         bus = MemoryBus()
