@@ -1,0 +1,64 @@
+"""How a command ends: exit codes, and what goes to which stream.
+
+0 done, 1 the answer is no, 2 wrong usage or invalid input, 3 an internal error. Results go to stdout and nothing else
+does; all that is said about them goes to stderr.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+READER_GONE = 141  # What a shell shows of a filter whose reader has gone: 128 + SIGPIPE.
+
+
+class Ending(Exception):
+    """Ends the command with `code`, and says why on stderr."""
+
+    code = 3
+
+
+class Refused(Ending):
+    """The answer is no."""
+
+    code = 1
+
+
+class Wrong(Ending):
+    """Wrong usage or invalid input; the message names the option, the file and line, or the field."""
+
+    code = 2
+
+
+class Broken(Ending):
+    """Something that should not happen, in words; a traceback is shown with LARGESSE_DEBUG only."""
+
+
+def out(text: str) -> None:
+    """Writes to stdout, whole lines."""
+    with pipe():
+        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+        sys.stdout.flush()
+
+
+def out_json(document: Any) -> None:
+    """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it."""
+    out(json.dumps(document))
+
+
+def note(text: str) -> None:
+    """One line for a person, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def pipe() -> Iterator[None]:
+    """Around writes to stdout: ends the command quietly where its reader has gone."""
+    try:
+        yield
+    except BrokenPipeError:
+        # What is still buffered would fail once more when the interpreter flushes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(READER_GONE)

@@ -1,0 +1,72 @@
+"""`largesse import FORMAT FILE`: one command a public trace format, its options made from the importer's own list."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.ending import Wrong, pipe
+from services.simulator.workloads.files import Damaged
+from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
+from services.simulator.workloads.source import Option
+
+import_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Make a workload file from a public trace; it goes to standard output.",
+)
+
+
+def _fraction(text: str) -> Fraction:
+    try:
+        return Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise typer.BadParameter(f"{text!r} is no number") from None
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    flag = "--" + option.name.replace("_", "-")
+    told = f"{option.help} ({' | '.join(option.choices)})" if option.choices else option.help
+    if option.parse is bool:
+        declared = typer.Option(f"{flag}/--no-{flag[2:]}", help=told)
+    elif option.parse is Fraction:
+        declared = typer.Option(flag, help=told, parser=_fraction, metavar="NUMBER")
+    else:
+        declared = typer.Option(flag, help=told)
+    default = str(option.default) if option.parse is Fraction else option.default
+    annotated: Any = Annotated  # Its arguments are known at run time only.
+    kind = annotated[option.parse, declared]
+    return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _command(name: str) -> Callable[..., None]:
+    def convert(file: str, **options: Any) -> None:
+        try:
+            with pipe():
+                for line in IMPORTERS[name].convert(file, **options):
+                    sys.stdout.write(encode_line(line) + "\n")
+                sys.stdout.flush()
+        except Damaged as fault:
+            raise Wrong(str(fault)) from None
+        except ValueError as fault:  # Of an option: begins with its name.
+            raise Wrong(f"--{fault}") from None
+        except OSError as error:
+            raise Wrong(f"{error.filename}: {error.strerror}") from None
+
+    file = inspect.Parameter(
+        "file",
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        annotation=Annotated[str, typer.Argument(help="the trace", metavar="FILE")],
+    )
+    parameters = [file, *(_parameter(option) for option in IMPORTERS[name].OPTIONS)]
+    convert.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    convert.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return convert
+
+
+for _name, _importer in IMPORTERS.items():
+    _told = (_importer.__doc__ or "").strip()
+    import_app.command(_name, help=_told, short_help=summary_of(_name))(_command(_name))

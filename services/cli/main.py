@@ -1,0 +1,105 @@
+"""The `largesse` command. Every command imports what it needs itself, so that none waits for what another needs."""
+
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.ending import Ending, Wrong, note, out, out_json
+from services.cli.importing import import_app
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Largesse schedules a shared cluster. All it decides follows from one ordered log.",
+)
+app.add_typer(import_app, name="import")
+
+
+def _option(*names: str, told: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=told, metavar=metavar)
+
+
+Json = Annotated[bool, _option("--json", told="print one JSON document and nothing else")]
+Workload = Annotated[str, _option("--workload", told="jobs, one a line; - is standard input", metavar="FILE")]
+ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy", metavar="FILE")]
+Preset = Annotated[str | None, _option("--preset", told="the policy; else the cluster file's", metavar="NAME")]
+Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
+Settings = Annotated[list[str] | None, _option("--set", told="a knob of the policy; repeatable", metavar="KEY=VALUE")]
+Seed = Annotated[int | None, _option("--seed", told="names every draw  [default: 0]")]
+Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
+
+
+@app.command()
+def simulate(
+    workload: Workload,
+    cluster: ClusterPath,
+    preset: Preset = None,
+    settings: Settings = None,
+    seed: Seed = None,
+    schedule: Schedule = None,
+    json: Json = False,
+) -> None:
+    """Run a workload on a cluster in virtual time."""
+    from services.cli.simulating import Asked, inputs_of, run_one, summary, values_of
+
+    asked = Asked(workload, cluster, settings or [], seed)
+    values = values_of(asked, preset)
+    result = run_one(*inputs_of(asked), values, schedule)
+    if json:
+        out_json(result)
+    else:
+        out(summary(result))
+
+
+@app.command()
+def compare(
+    presets: Presets,
+    workload: Workload,
+    cluster: ClusterPath,
+    settings: Settings = None,
+    seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Run one workload under several policies, side by side."""
+    from services.cli.simulating import Asked, comparison, inputs_of, run_one, values_of
+
+    names = presets.split(",")
+    if len(names) != len(set(names)):
+        raise Wrong("--presets: names one twice")
+    asked = Asked(workload, cluster, settings or [], seed)
+    values = {name: values_of(asked, name) for name in names}
+    jobs, nodes = inputs_of(asked)
+    results = {name: run_one(jobs, nodes, values[name]) for name in names}
+    if json:
+        out_json({"presets": results})
+    else:
+        out(comparison(results))
+
+
+def main() -> None:
+    """Runs one command and ends the process with its exit code."""
+    try:
+        app()
+    except Ending as ending:
+        note(f"largesse: {ending}")
+        _trace()
+        sys.exit(ending.code)
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows where)")
+        _trace()
+        sys.exit(3)
+
+
+def _trace() -> None:
+    if os.environ.get("LARGESSE_DEBUG"):
+        traceback.print_exc()
+
+
+if __name__ == "__main__":
+    main()

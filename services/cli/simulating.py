@@ -1,0 +1,161 @@
+"""`largesse simulate` and `largesse compare`: a workload on a cluster in virtual time, under one policy or several."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from schemas import JobSpec
+from schemas.edge import Cluster, Malformed, knob_of_text
+from services.cli.ending import Wrong, note
+from services.cli.show import percent, rendered, span, table
+from services.simulator.run import Options, simulate
+from services.simulator.schedule import ScheduleWriter
+from services.simulator.workloads.files import Damaged
+from services.simulator.workloads.workload_file import read_cluster_file, read_workload
+
+Jobs = list[tuple[int, JobSpec]]
+
+REJECTED_SHOWN_MAX = 10
+QUIET_S = 1.0
+"""A run shorter than this shows no progress."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What the command line says of a run. `settings`: texts like `round_gap_ms=1000`."""
+
+    workload: str
+    cluster: str
+    settings: list[str]
+    seed: int | None = None
+
+
+def inputs_of(asked: Asked) -> tuple[Jobs, Cluster]:
+    """Jobs and cluster, read whole before anything starts. Raises Wrong, which names file and line, and the field."""
+    if asked.workload == asked.cluster == "-":
+        raise Wrong("--cluster: standard input is the workload already")
+    try:
+        cluster = read_cluster_file(asked.cluster, note)
+        return list(read_workload(asked.workload, note)), cluster
+    except Damaged as fault:
+        raise Wrong(str(fault)) from None
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+
+
+def values_of(asked: Asked, preset: str | None) -> dict[str, int | str]:
+    """Knobs that override the cluster file's. Raises Wrong that names the option."""
+    told = [("--preset", f"preset={preset}")] if preset is not None else []
+    if asked.seed is not None:
+        told.append(("--seed", f"seed={asked.seed}"))
+    told += [("--set", setting) for setting in asked.settings]
+    values: dict[str, int | str] = {}
+    for option, setting in told:
+        try:
+            name, value = knob_of_text(setting)
+        except Malformed as fault:
+            raise Wrong(f"{option}: {fault}") from None
+        if name in values:
+            raise Wrong(f"{option}: {name} is given twice: leave one of them out")
+        values[name] = value
+    return values
+
+
+def run_one(
+    jobs: Jobs, cluster: Cluster, values: dict[str, int | str], schedule: str | None = None, log: str | None = None
+) -> dict[str, Any]:
+    """simulate's JSON result. Raises Wrong where a file cannot be written."""
+    with ExitStack() as files, _progress(str(values.get("preset", ""))) as progress:
+        options = Options(values, progress=progress)
+        try:
+            if schedule is not None:
+                options.schedule = files.enter_context(ScheduleWriter(schedule))
+        except OSError as error:
+            raise Wrong(f"--schedule: {error.filename}: {error.strerror}") from None
+        return simulate(jobs, cluster, options)
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Any]:
+    """A bar on stderr for runs that last, and only where a person looks at it."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(None),
+        MofNCompleteColumn(),
+        TextColumn("jobs"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task(what or "simulating", total=None)
+    started = monotonic()
+
+    def tell(done: int, total: int) -> None:
+        if not bar.live.is_started:
+            if monotonic() - started < QUIET_S:
+                return
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()
+
+
+_MEASURES: list[tuple[str, Any]] = [
+    ("makespan", lambda r: span(r["makespan_ms"])),
+    ("completion, mean", lambda r: span(r["jct_ms"]["mean"])),
+    ("  median", lambda r: span(r["jct_ms"]["p50"])),
+    ("  p95", lambda r: span(r["jct_ms"]["p95"])),
+    ("  p99", lambda r: span(r["jct_ms"]["p99"])),
+    ("waiting, mean", lambda r: span(r["waiting_ms"]["mean"])),
+    ("  p95", lambda r: span(r["waiting_ms"]["p95"])),
+    ("Jain's index, mean", lambda r: f"{r['jain']['mean']:.3f}"),
+    ("  lowest", lambda r: f"{r['jain']['min']:.3f}"),
+]
+
+
+def summary(result: dict[str, Any]) -> str:
+    """One run for a person."""
+    rows = [(name, measure(result)) for name, measure in _MEASURES]
+    used = "  ".join(f"{resource} {percent(share)}" for resource, share in result["utilisation"].items())
+    rows += [
+        ("utilisation", used),
+        ("rounds", f"{result['rounds']:,}"),
+        ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
+        ("digest", result["digest"][:16]),
+    ]
+    head = f"{result['preset']}: {result['jobs']:,} jobs, {result['tasks']:,} tasks, seed {result['seed']}\n\n"
+    return head + rendered(table(("", ""), rows)) + _rejections(result["rejected"])
+
+
+def _rejections(rejected: list[dict[str, str]]) -> str:
+    if not rejected:
+        return ""
+    rows = [(job["job"], job["reason"]) for job in rejected[:REJECTED_SHOWN_MAX]]
+    more = len(rejected) - len(rows)
+    text = f"\n{len(rejected):,} jobs refused:\n" + rendered(table(("", ""), rows))
+    return text + (f"and {more:,} more, all in --json\n" if more else "")
+
+
+def comparison(results: dict[str, dict[str, Any]]) -> str:
+    """Several runs side by side."""
+    first = next(iter(results.values()))
+    rows = [[name, *(measure(result) for result in results.values())] for name, measure in _MEASURES]
+    for resource in first["utilisation"]:
+        rows.append([f"{resource} in use", *(percent(r["utilisation"][resource]) for r in results.values())])
+    rows.append(["refused", *(f"{len(r['rejected']):,}" for r in results.values())])
+    rows.append(["rounds", *(f"{r['rounds']:,}" for r in results.values())])
+    rows.append(["placements a second", *(f"{r['placements_per_s']:,.0f}" for r in results.values())])
+    head = f"{first['jobs']:,} jobs, {first['tasks']:,} tasks, seed {first['seed']}\n\n"
+    return head + rendered(table(("", *results), rows, right="l" + "r" * len(results)))

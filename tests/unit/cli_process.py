@@ -1,0 +1,39 @@
+"""Runs the command line as a user does: a process of its own, its streams and its exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+WORKLOAD = "examples/workloads/small.jsonl"
+CLUSTER = "examples/clusters/small.json"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env: str) -> Said:
+    """One command to its end. Its stdin is what is given, and no terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "services.cli.main", *map(str, words)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": str(columns), "LARGESSE_DEBUG": "", **env},
+    )
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

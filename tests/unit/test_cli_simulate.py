@@ -1,0 +1,197 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
+
+SMALL = ("--workload", WORKLOAD, "--cluster", CLUSTER)
+JOB = {"job": "a", "submit_ms": 0, "stages": [{"stage": "s", "tasks": 2, "duration_ms": 5, "demand": {"cpu": "1"}}]}
+
+
+def a_job(**fields):
+    return json.dumps(JOB | fields) + "\n"
+
+
+def test_json_is_one_document_with_every_field_of_the_contract():
+    said = largesse("simulate", *SMALL, "--json")
+
+    assert (said.code, said.err) == (0, "")
+    assert set(said.json) >= {
+        *("preset", "version", "jobs", "tasks", "rejected", "makespan_ms", "jct_ms", "waiting_ms", "jain"),
+        *("utilisation", "rounds", "placements", "wall_s", "placements_per_s", "digest", "per_job", "seed"),
+    }
+    assert said.json["seed"] == 0
+
+
+def test_the_hash_seed_changes_no_digest():
+    digests = [largesse("simulate", *SMALL, "--json", PYTHONHASHSEED=seed).json["digest"] for seed in "12"]
+
+    assert digests[0] == digests[1]
+
+
+def test_the_summary_fits_sixty_columns():
+    said = largesse("simulate", *SMALL)
+
+    assert said.code == 0
+    assert "makespan" in said.out
+    assert max(map(len, said.out.splitlines())) <= 60
+
+
+def test_a_workload_comes_from_standard_input_too():
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=a_job())
+
+    assert said.json["tasks"] == 2
+
+
+def test_a_job_that_the_cluster_cannot_run_is_listed_and_the_run_goes_on():
+    huge = a_job(job="huge", stages=[JOB["stages"][0] | {"demand": {"cpu": "4000"}}])
+    lost = a_job(job="lost", queue="nowhere")
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=huge + lost + a_job())
+
+    assert said.code == 0
+    assert said.json["rejected"] == [
+        {"job": "huge", "reason": "exceeds_capacity"},
+        {"job": "lost", "reason": "unknown_queue"},
+    ]
+    assert [job["job"] for job in said.json["per_job"]] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        pytest.param('{"job": "b"', "-:2: is no JSON", id="half a line"),
+        pytest.param(a_job(job="b", submit_ms=-1), "-:2: submit_ms: has to be at least 0", id="a number out of range"),
+        pytest.param(a_job(), "-:2: job: is the name of the job in line 1", id="a name used twice"),
+        pytest.param(
+            a_job(job="b", stagse=[]), '-:2: stagse: unknown field; did you mean "stages"?', id="a slip of the pen"
+        ),
+    ],
+)
+def test_an_invalid_line_ends_with_its_place_and_field(line, told):
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=a_job() + line)
+
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["--preset", "best"], "--preset: preset: has to be one of fifo, drf, hdrf", id="a preset"),
+        pytest.param(["--set", "round_gap=5"], 'did you mean "round_gap_ms"?', id="a knob"),
+        pytest.param(["--set", "round_gap_ms=-5"], "round_gap_ms: has to be from 0", id="a knob's range"),
+        pytest.param(["--set", "round_gap_ms"], 'write "name=value"', id="a knob without a value"),
+        pytest.param(["--set", "preset=drf", "--preset", "drf"], "preset is given twice", id="a knob twice"),
+        pytest.param(["--seed", "x"], "--seed", id="a seed"),
+        pytest.param(["--seed", "-1"], "seed: has to be from 0", id="a seed below 0"),
+        pytest.param(["--schedule", "no/such/folder/x"], "--schedule: no/such/folder/x", id="an output"),
+        pytest.param(["--workload", "no-such-file"], "no-such-file: No such file", id="a file"),
+        pytest.param(["--cluster", WORKLOAD], f"{WORKLOAD}: is no JSON", id="another file's format"),
+        pytest.param(["--cluster", "-", "--workload", "-"], "--cluster: standard input", id="one input for two"),
+        pytest.param(["--jsno"], "--jsno", id="an option"),
+    ],
+)
+def test_wrong_usage_names_the_option(words, told):
+    said = largesse("simulate", *SMALL, *words)
+
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+    assert "Traceback" not in said.err
+
+
+def test_small_bare_numbers_are_warned_of_on_stderr():
+    bare = a_job(stages=[JOB["stages"][0] | {"demand": {"cpu": 2}}])
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=bare)
+
+    assert said.code == 0
+    assert '-:1: stages[0].demand.cpu: 2 means 2 thousandths; for 2 whole ones write "2"' in said.err
+
+
+def test_the_schedule_has_a_line_for_every_attempt(tmp_path):
+    said = largesse("simulate", *SMALL, "--schedule", tmp_path / "s.jsonl", "--json")
+    lines = [json.loads(line) for line in (tmp_path / "s.jsonl").read_text().splitlines()]
+
+    assert len(lines) == said.json["placements"]
+    assert set(lines[0]) == {"job", "stage", "index", "attempt", "node", "start_ms", "end_ms", "outcome", "why"}
+
+
+def test_compare_gives_each_preset_what_simulate_gives_it():
+    said = largesse("compare", "--presets", "fifo,hdrf", *SMALL, "--json")
+
+    assert list(said.json["presets"]) == ["fifo", "hdrf"]
+    for preset, result in said.json["presets"].items():
+        assert result["digest"] == largesse("simulate", *SMALL, "--preset", preset, "--json").json["digest"]
+
+
+def test_four_presets_fit_sixty_columns():
+    said = largesse("compare", "--presets", "fifo,drf,hdrf,largesse", *SMALL)
+
+    assert max(map(len, said.out.splitlines())) <= 60
+    assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
+
+
+@pytest.mark.parametrize(
+    ("presets", "told"), [("drf,drf", "one twice"), ("drf,", "has to be one of"), ("x", "--preset")]
+)
+def test_compare_refuses_presets_that_are_none(presets, told):
+    said = largesse("compare", "--presets", presets, *SMALL)
+
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+
+
+SWF = "; a comment\n" + "1 0 -1 10 4 -1 -1 4 20 -1 1 3 1 -1 1 -1 -1 -1\n"
+
+
+def test_an_import_is_a_workload(tmp_path):
+    (tmp_path / "log.swf").write_text(SWF)
+    said = largesse("import", "swf", tmp_path / "log.swf", "--no-gang", "--compress", "1/2")
+
+    assert said.code == 0
+    assert largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=said.out).json["tasks"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["log.swf", "--compress", "0"], "--compress: has to be above 0", id="an option's range"),
+        pytest.param(["log.swf", "--compress", "x"], "--compress", id="an option's form"),
+        pytest.param(["none.swf"], "none.swf: No such file", id="a file"),
+        pytest.param(["bad.swf"], "bad.swf:1: has to have 18 fields, has 2", id="a damaged line"),
+    ],
+)
+def test_an_import_that_fails_names_why(tmp_path, words, told):
+    (tmp_path / "log.swf").write_text(SWF)
+    (tmp_path / "bad.swf").write_text("1 2\n")
+    said = largesse("import", "swf", tmp_path / words[0], *words[1:])
+
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+
+
+def test_a_reader_that_goes_early_is_no_error(tmp_path):
+    lines = "".join(SWF.splitlines()[1].replace("1 ", f"{i} ", 1) + "\n" for i in range(1, 20_001))
+    (tmp_path / "log.swf").write_text(lines)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "services.cli.main", "import", "swf", tmp_path / "log.swf"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
+def test_a_traceback_is_shown_only_where_it_is_asked_for(tmp_path):
+    said = largesse("import", "swf", tmp_path)
+
+    assert said.code == 2
+    assert "Traceback" not in said.err
+    assert "Traceback" in largesse("import", "swf", tmp_path, LARGESSE_DEBUG="1").err
