@@ -287,4 +287,5 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     ),
     "union_tag_not_found": lambda context, value: 'needs its "op"',
     "recursion_loop": lambda context, value: "is nested too deep",
+    "recursion_depth_exceeded": lambda context, value: "is nested too deep",
 }

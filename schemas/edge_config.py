@@ -1,5 +1,6 @@
 """The config topic: knobs to set, and the queue tree. Knobs are the fields of `Policy`; those not named stay."""
 
+import re
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -140,7 +141,11 @@ def knob_of_text(setting: str) -> tuple[str, int | str]:
     name, equals, text = setting.partition("=")
     if not equals:
         raise Malformed("", f'{shown(setting)} is no setting: write "name=value"')
-    value: int | str = int(text) if text.removeprefix("-").isdecimal() and len(text) < len(str(QUANTITY_MAX)) else text
+    value: int | str = text
+    if re.fullmatch("-?[0-9]{1,16}", text):
+        value = int(text)
+    elif get_type_hints(Policy).get(name) is bool:
+        value = {"true": True, "false": False}.get(text, text)
     return name, knobs_of({name: value}, "")[name]
 
 

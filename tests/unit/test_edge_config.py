@@ -1,0 +1,305 @@
+"""The config topic and the cluster file: knobs, queue trees, weights to the millionth, nodes by the hundred."""
+
+from dataclasses import fields
+from decimal import Decimal
+from typing import get_args
+
+import pytest
+from hypothesis import strategies as st
+
+from largesse.strict import loads
+from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster, read_input
+from schemas.edge_base import NAME_MAX
+from schemas.edge_cluster import NODES_MAX
+from schemas.edge_config import QUEUES_MAX, SHARDS_MAX, WEIGHT_MAX, weight_millionths
+from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.nodes import Device
+from schemas.quantities import MILLIONTHS, QUANTITY_MAX
+from schemas.queues import Policy, Preset, Queue
+from tests.strategies import for_all
+
+
+def root(*children):
+    return {"name": "root", "children": list(children)}
+
+
+def refusal(document):
+    with pytest.raises(Malformed) as refused:
+        read_input("config", document, "ops")
+    return refused.value
+
+
+def patch(document):
+    read = read_input("config", document, "ops")
+    assert isinstance(read, ConfigPatch)
+    return read
+
+
+# Knobs
+
+
+def test_knobs_come_in_the_order_of_the_policy():
+    assert list(patch({"set": {"theta_permille": 0, "preset": "drf", "seed": 7}}).values.items()) == [
+        ("preset", "drf"),
+        ("seed", 7),
+        ("theta_permille", 0),
+    ]
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+def test_every_preset_that_is_built_can_be_set(preset):
+    assert patch({"set": {"preset": preset}}) == ConfigPatch({"preset": preset}, None, "ops")
+
+
+def test_the_defaults_of_the_policy_are_within_their_ranges():
+    defaults = {knob.name: getattr(Policy(), knob.name) for knob in fields(Policy)}
+
+    assert patch({"set": defaults}).values == defaults
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "told"),
+    [
+        pytest.param("presett", "drf", 'set.presett: unknown knob; did you mean "preset"?', id="a slip"),
+        pytest.param("colour", 1, "set.colour: unknown knob; known: altruism_shards, ", id="no knob at all"),
+        pytest.param("a\nb", 1, 'set["a?b"]: unknown knob', id="no name"),
+        pytest.param("preset", "best", f"set.preset: has to be one of {', '.join(get_args(Preset))}", id="no preset"),
+        pytest.param("preset", 1, "set.preset: has to be one of", id="a number for a name"),
+        pytest.param("preset", ["drf"], "set.preset: has to be one of", id="a list for a name"),
+        pytest.param("seed", "7", 'set.seed: has to be a whole number; is "7"', id="text for a number"),
+        pytest.param("seed", True, "set.seed: has to be a whole number; is true", id="a boolean"),
+        pytest.param("seed", Decimal("7.0"), "set.seed: has to be a whole number; is 7.0", id="a fraction"),
+        pytest.param("seed", -1, f"set.seed: has to be from 0 to {QUANTITY_MAX}; is -1", id="below"),
+        pytest.param("theta_permille", 1001, "set.theta_permille: has to be from 0 to 1000", id="above"),
+        pytest.param("altruism_shards", 0, f"set.altruism_shards: has to be from 1 to {SHARDS_MAX}", id="no shard"),
+        pytest.param("node_lease_ms", 0, "set.node_lease_ms: has to be from 100 to", id="no lease"),
+    ],
+)
+def test_what_is_refused_of_a_knob(knob, value, told):
+    assert str(refusal({"set": {knob: value}})).startswith(told)
+
+
+def test_a_message_without_anything_to_change():
+    assert refusal({}).reason == 'needs "set" (knobs) or "queues" (the whole tree), or both'
+    assert refusal({"set": None, "queues": None}).field == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "knob"),
+    [
+        pytest.param("preset=drf", ("preset", "drf"), id="a name"),
+        pytest.param("seed=42", ("seed", 42), id="a number"),
+        pytest.param("seed=0", ("seed", 0), id="nought"),
+        pytest.param(f"seed={QUANTITY_MAX}", ("seed", QUANTITY_MAX), id="the most"),
+    ],
+)
+def test_a_knob_of_a_command_line(text, knob):
+    assert knob_of_text(text) == knob
+
+
+@pytest.mark.parametrize(
+    "text", ["seed", "=7", "seed=-1", "seed=1.5", "seed=x", "preset=", "seed=" + "9" * 30, "seed=٣"]
+)
+def test_what_is_no_knob_of_a_command_line(text):
+    with pytest.raises(Malformed):
+        knob_of_text(text)
+
+
+# Queues
+
+
+def test_a_tree_with_weights():
+    document = {
+        "queues": root({"name": "ads", "weight": 60, "children": [{"name": "prod", "weight": 0.5}]}, {"name": "b"})
+    }
+
+    assert patch(document).queues == Queue(
+        "root", children=[Queue("ads", 60 * MILLIONTHS, [Queue("prod", 500_000)]), Queue("b", MILLIONTHS)]
+    )
+
+
+def test_a_tree_that_is_only_its_root():
+    assert patch({"queues": {"name": "root"}}).queues == Queue("root")
+
+
+@pytest.mark.parametrize(
+    ("weight", "millionths"),
+    [
+        pytest.param(1, 1_000_000, id="a whole number"),
+        pytest.param(Decimal("0.000001"), 1, id="the least"),
+        pytest.param(Decimal("1E+2"), 100_000_000, id="with an exponent"),
+        pytest.param(Decimal("0.100000000"), 100_000, id="noughts at the end"),
+        pytest.param(0.1, 100_000, id="a float counts by its text"),
+        pytest.param(WEIGHT_MAX, WEIGHT_MAX * MILLIONTHS, id="the most"),
+    ],
+)
+def test_a_weight_in_millionths(weight, millionths):
+    assert weight_millionths(weight) == millionths
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        *(0, -1, WEIGHT_MAX + 1, True, None, "1", [], float("nan"), float("inf")),
+        *(Decimal(text) for text in ("0.0000001", "1.0000001", "-0.5", "NaN", "Infinity")),
+    ],
+)
+def test_what_is_no_weight(weight):
+    told = refusal({"queues": root({"name": "a", "weight": weight})})
+
+    assert told.field == "queues.children[0].weight"
+    assert told.reason.startswith("has to be a number above 0 and at most 1000000, with at most 6 decimals")
+
+
+@for_all(st.integers(1, WEIGHT_MAX * MILLIONTHS))
+def test_a_weight_written_with_six_decimals_is_kept_exactly(millionths):
+    text = f"{millionths // MILLIONTHS}.{millionths % MILLIONTHS:06}"
+
+    assert weight_millionths(loads(text.encode())) == millionths
+
+
+def test_no_other_field_takes_a_fraction():
+    told = refusal(loads(b'{"set": {"seed": 1.0}}'))
+
+    assert told.field == "set.seed"
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        pytest.param({"name": "ads"}, 'queues.name: the top of the tree is "root"', id="another root"),
+        pytest.param(
+            root({"name": "a"}, {"name": "b"}, {"name": "a"}), 'queues.children[2].name: "a" is the', id="twins"
+        ),
+        pytest.param(root({"name": "a/b"}), 'queues.children[0].name: may hold no "/"', id="a path"),
+        pytest.param(root({"name": "root"}), 'queues.children[0].name: "root" is the top', id="a second root"),
+        pytest.param(root({"name": ""}), "queues.children[0].name: may not be empty", id="no name"),
+        pytest.param(root({"name": "a\n"}), "queues.children[0].name: may hold no control", id="a line break"),
+        pytest.param(root({"name": "q" * (SEGMENT_MAX + 1)}), "queues.children[0].name: is too long", id="a long name"),
+        pytest.param(
+            root({"name": "a", "wieght": 1}),
+            'queues.children[0].wieght: unknown field; did you mean "weight"',
+            id="slip",
+        ),
+        pytest.param(root({"weight": 1}), "queues.children[0].name: is missing", id="a name missing"),
+        pytest.param(
+            root({"name": "a", "children": {}}), "queues.children[0].children: has to be a list", id="no list"
+        ),
+        pytest.param([], "queues: has to be an object, is a list", id="no tree"),
+    ],
+)
+def test_what_is_refused_of_a_tree(tree, told):
+    assert str(refusal({"queues": tree})).startswith(told)
+
+
+def deep(levels):
+    tree: dict[str, object] = {"name": "leaf"}
+    for _ in range(levels - 1):
+        tree = {"name": "q", "children": [tree]}
+    return {"queues": root(tree)}
+
+
+def test_a_tree_as_deep_as_it_may_be():
+    patch(deep(QUEUE_DEPTH_MAX))
+
+    assert f"is too deep: at most {QUEUE_DEPTH_MAX} levels below root" in refusal(deep(QUEUE_DEPTH_MAX + 1)).reason
+
+
+def test_a_tree_so_deep_that_nothing_could_walk_it_is_still_only_refused():
+    assert "deep" in refusal(deep(5_000)).reason
+
+
+def test_a_tree_as_wide_as_it_may_be():
+    queues = [{"name": f"q{i}"} for i in range(QUEUES_MAX - 1)]
+    patch({"queues": root(*queues)})
+
+    told = refusal({"queues": root(*queues, {"name": "more"})})
+
+    assert f"a tree has at most {QUEUES_MAX} queues" in told.reason
+
+
+# The cluster file
+
+
+def cluster(*nodes, **rest):
+    return {"nodes": list(nodes) or [{"name": "n", "capacity": {"cpu": "4"}}], **rest}
+
+
+def cluster_refusal(document):
+    with pytest.raises(Malformed) as refused:
+        read_cluster(document)
+    return refused.value
+
+
+def test_an_entry_with_a_count_is_so_many_nodes():
+    read = read_cluster(
+        cluster(
+            {"name": "n", "count": 2, "capacity": {"cpu": "20", "memory": "128Gi"}, "labels": {"zone": "a"}},
+            {"name": "g", "capacity": {"cpu": "4"}, "devices": {"gpu": [{"index": 0, "model": "T4"}]}},
+            queues=root({"name": "a", "weight": 2}),
+            policy={"preset": "drf", "seed": 3},
+        )
+    )
+
+    capacity = {"cpu": 20_000, "memory": 131_072}
+    assert read == Cluster(
+        nodes=[
+            ClusterNode("n-0", capacity, {"zone": "a"}),
+            ClusterNode("n-1", capacity, {"zone": "a"}),
+            ClusterNode("g", {"cpu": 4000, "gpu": 1000}, {}, [Device(0, 1000, "T4")]),
+        ],
+        queues=Queue("root", children=[Queue("a", 2 * MILLIONTHS)]),
+        values={"preset": "drf", "seed": 3},
+    )
+    read.nodes[0].capacity["cpu"] = 0
+    assert read.nodes[1].capacity["cpu"] == 20_000
+
+
+def test_a_cluster_of_nodes_alone():
+    assert read_cluster(cluster()) == Cluster([ClusterNode("n", {"cpu": 4000})])
+
+
+def test_a_count_of_one_is_numbered_all_the_same():
+    assert read_cluster(cluster({"name": "n", "count": 1, "capacity": {"cpu": 1}})).nodes[0].name == "n-0"
+
+
+def test_as_many_nodes_as_a_cell_may_have():
+    most = [{"name": "a", "count": NODES_MAX - 1, "capacity": {"cpu": 1}}, {"name": "b", "capacity": {"cpu": 1}}]
+    assert len(read_cluster(cluster(*most)).nodes) == NODES_MAX
+
+    told = cluster_refusal(cluster(*most, {"name": "c", "capacity": {"cpu": 1}}))
+
+    assert told.field == "nodes"
+    assert f"more than {NODES_MAX} nodes" in told.reason
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        pytest.param({"nodes": []}, "nodes: may not be empty", id="no nodes"),
+        pytest.param({}, "nodes: is missing", id="no word of nodes"),
+        pytest.param(cluster(colour=1), "colour: unknown field", id="an unknown field"),
+        pytest.param(cluster({"name": "n", "capacity": {}}), "nodes[0].capacity: has to offer something", id="nothing"),
+        pytest.param(cluster({"name": "n", "capacity": {"cpu": "x"}}), "nodes[0].capacity.cpu: ", id="no quantity"),
+        pytest.param(
+            cluster({"name": "n", "count": 0, "capacity": {"cpu": 1}}), "nodes[0].count: has to be", id="none"
+        ),
+        pytest.param(
+            cluster({"name": "n", "count": True, "capacity": {"cpu": 1}}), "nodes[0].count: has to", id="true"
+        ),
+        pytest.param(cluster(policy={"sed": 1}), 'policy.sed: unknown knob; did you mean "seed"?', id="no knob"),
+        pytest.param(cluster(queues={"name": "r"}), "queues.name: the top of the tree", id="no root"),
+        pytest.param(
+            cluster({"name": "n", "count": 2, "capacity": {"cpu": 1}}, {"name": "n-1", "capacity": {"cpu": 1}}),
+            'nodes[1].name: "n-1" is the name of a node of nodes[0] already',
+            id="a name that a count has made",
+        ),
+        pytest.param(
+            cluster({"name": "x" * NAME_MAX, "count": 2, "capacity": {"cpu": 1}}),
+            "nodes[0].name: is too long: with its number",
+            id="a name with no room for its number",
+        ),
+    ],
+)
+def test_what_is_refused_of_a_cluster(document, told):
+    assert str(cluster_refusal(document)).startswith(told)
