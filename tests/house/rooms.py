@@ -88,6 +88,12 @@ ROOMS = (
         never=_PROCESSES,
     ),
     Room(
+        "the comparison of presets",  # Plots: only the command line asks for them.
+        ("services/simulator/report.py",),
+        ours=("schemas", "largesse"),
+        others=STDLIB | {"leather"},
+    ),
+    Room(
         "a host of cores",
         ("services/simulator/*", "services/replay/*"),
         ours=("schemas", "largesse", "services"),
