@@ -158,6 +158,9 @@ def _shared(node: Any) -> Any:
             schema[group] = {name: _shared(value) for name, value in node[group].items()}
     if "properties" not in schema:
         schema.pop("title", None)  # Made of the field's name: it says nothing new.
+    if "description" in schema:  # Where a docstring's lines break says nothing.
+        paragraphs = schema["description"].split("\n\n")
+        schema["description"] = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     if "oneOf" in schema:
         schema["anyOf"] = schema.pop("oneOf")
     if "patternProperties" in schema:  # Without more words it would let other keys pass.
@@ -202,7 +205,7 @@ def _message(name: str, schemas: dict[str, Document]) -> Document:
     described = schemas.get(name.removesuffix("Record"), BYTES)
     message = {
         "name": name,
-        "summary": str(described["description"]).partition("\n\n")[0].replace("\n", " "),
+        "summary": str(described["description"]).partition("\n\n")[0],
         "payload": {"$ref": f"#/components/schemas/{name}"},
     }
     return message if described is not BYTES else {**message, "contentType": "application/octet-stream"}
