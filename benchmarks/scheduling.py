@@ -1,7 +1,7 @@
 """What a placement costs: fill, steady, refill, growth, and whole simulated workloads, in CPU seconds of this process.
 
-Every record is made, encoded, hashed and folded by all cores; start-up and reading are outside. Medians of several runs.
-Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the small sizes.
+Every record is made, encoded, hashed and folded by all cores; start-up and reading are outside. Medians of several
+runs. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the small sizes.
 """
 
 import sys
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from schemas import JobSpec, Queue, Record, RoundClosed, Stage, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge import Cluster, ClusterNode, read_workload_line
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
-from services.simulator.run import EPOCH, Options, set_up, simulate, uncollected
+from services.simulator.run import Options, set_up, simulate, uncollected
 from services.simulator.workloads import tpch
 from services.simulator.workloads.draws import arrivals_ms
 
@@ -66,7 +67,11 @@ class Bench:
         made = []
         for i in range(self.jobs, self.jobs + count):
             cores = self.sizes[i // self.queues % len(self.sizes)]
-            made.append(JobSpec(f"job-{i}", f"q{i % self.queues}", [Stage("run", 1, {"cpu": cores * 1000}, estimate_ms=600_000)]))
+            made.append(
+                JobSpec(
+                    f"job-{i}", f"q{i % self.queues}", [Stage("run", 1, {"cpu": cores * 1000}, estimate_ms=600_000)]
+                )
+            )
         self.jobs += count
         return made
 
@@ -86,7 +91,9 @@ def cpu_s() -> float:
     return time.process_time()
 
 
-def fill(nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0) -> dict[str, float]:
+def fill(
+    nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
+) -> dict[str, float]:
     """First round, rounds on a full cluster, rounds that refill it."""
     bench = Bench(nodes, queues, sizes, gap_ms)
     specs = bench.specs(pending)
@@ -125,7 +132,14 @@ def one_core_jobs(count: int, queues: int = 10) -> list[tuple[int, JobSpec]]:
     """One-core jobs of 300 s + exponential(300 s), all submitted at 0."""
     lasts = arrivals_gaps(300_000, count)
     return [
-        (0, JobSpec(f"job-{i}", f"q{i % queues}", [Stage("run", 1, {"cpu": 1000}, estimate_ms=600_000, durations_ms=[300_000 + gap])]))
+        (
+            0,
+            JobSpec(
+                f"job-{i}",
+                f"q{i % queues}",
+                [Stage("run", 1, {"cpu": 1000}, estimate_ms=600_000, durations_ms=[300_000 + gap])],
+            ),
+        )
         for i, gap in enumerate(lasts)
     ]
 
@@ -156,7 +170,12 @@ def simulated(nodes: int, count: int, gap_ms: int) -> dict[str, float]:
 def tpch_load(shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> dict[str, float]:
     """TPC-H jobs (10 GB, stretched tenfold) arriving so that their dominant work is `load` of the cluster."""
     capacity = {"cpu": 20_000, "memory": 131_072, "disk_io": 4_000, "network": 10_000}
-    options = {"demands": str(shared / "traces/tpch/demands/tpch.demands.jsonl.gz"), "jobs": jobs, "stretch": Fraction(10), "seed": 1}
+    options: dict[str, Any] = {
+        "demands": str(shared / "traces/tpch/demands/tpch.demands.jsonl.gz"),
+        "jobs": jobs,
+        "stretch": Fraction(10),
+        "seed": 1,
+    }
     path = str(shared / "traces/tpch/tpch_10g.jsonl.gz")
     specs = [read_workload_line(line)[1] for line in tpch.convert(path, **options)]
     work_ms = sum(_dominant_ms(spec, capacity, nodes) for spec in specs) / len(specs)
@@ -194,7 +213,10 @@ def main(quick: bool = False, runs: int = 3) -> None:
             show(name, [fill(1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
     for nodes in (100, 1_000, 5_000):
         for pending in (10_000, 50_000, 200_000):
-            show(f"growth {nodes:,} nodes, {pending:,} pending", [fill(nodes, pending) for _ in range(1 if quick else runs)])
+            show(
+                f"growth {nodes:,} nodes, {pending:,} pending",
+                [fill(nodes, pending) for _ in range(1 if quick else runs)],
+            )
     for nodes, count in ((100, 10_000), (1_000, 50_000)):
         for gap_ms in (0, 100):
             name = f"simulate {nodes:,} nodes, {count:,} jobs, gap {gap_ms}"

@@ -1,4 +1,5 @@
-"""The Bus port: topics of ordered partitions that are appended to and read from any offset. Nothing else is asked of a bus.
+"""The Bus port: topics of ordered partitions that are appended to and read from any offset. Nothing else is asked of a
+bus.
 
 Adapters: memory (tests), file (embedded), Kafka. One contract suite runs over all of them (tests/contract/test_bus.py).
 Positions live in the log, so there are no consumer groups' offsets, and no transactions.
@@ -46,7 +47,8 @@ class Writer(Protocol):
     """An idempotent producer. Appends of one writer to one partition keep their order."""
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
-        """Appends all or, for one partition, a prefix; returns the offsets in batch order. Raises BusError where it does not know.
+        """Appends all or, for one partition, a prefix; returns the offsets in batch order. Raises BusError where it
+        does not know.
 
         `durable`: returns, and shows the messages to readers, only when they are on disk (or acknowledged by all
         replicas). Otherwise they may be shown at once and become durable before, or with, the next durable send.
@@ -62,8 +64,12 @@ class Bus(Protocol):
     def writer(self) -> Writer:
         """A new producer."""
 
-    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> list[Message]:
-        """Up to `most` messages from `offset` on, in order. Waits up to `wait_ms` for the first; then []. Raises PositionGap."""
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
+    ) -> list[Message]:
+        """Up to `most` messages from `offset` on, in order. Waits up to `wait_ms` for the first; then []. Raises
+        PositionGap.
+        """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset that exists and the one after the last."""

@@ -4,7 +4,7 @@ A stored log or decision message is `{"header":{...},"content":{...}}`. Hashes r
 they stand there, so they are cut out of the message and never encoded again.
 """
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import orjson
@@ -63,6 +63,6 @@ def decode(content: bytes) -> Record:
         raise Undecodable(f"content: {str(error)[:300]}") from error
 
 
-@lru_cache(maxsize=None)
+@cache
 def _adapter(model: type) -> TypeAdapter[Any]:
     return TypeAdapter(model)

@@ -1,4 +1,5 @@
-"""Which records of the log count: the fencing rule as a fold over the log's partition (architecture.md, "The sequencer", 3).
+"""Which records of the log count: the fencing rule as a fold over the log's partition (architecture.md, "The
+sequencer", 3).
 
 Each claim is accepted. Any other record counts only if its token is the latest claim's and its seq is the last accepted
 plus one; all else is void. A record in parts counts at its last part; a claim between them voids the parts so far.
@@ -99,7 +100,9 @@ def read_piece(message: bytes) -> Piece | None:
 
 
 def advance(order: LogOrder, offset: int, message: bytes) -> Accepted | None:
-    """Reads the message at `offset`; a record if one counts now, else None. Raises Undecodable: nobody else writes there."""
+    """Reads the message at `offset`; a record if one counts now, else None. Raises Undecodable: nobody else writes
+    there.
+    """
     assert offset >= order.offset, f"offset {offset} read after {order.offset - 1}"
     order.offset = offset + 1
     piece = read_piece(message)

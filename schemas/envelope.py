@@ -10,7 +10,9 @@ from typing import Any
 
 @dataclass(slots=True)
 class Record:
-    """One fact or decision. `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced records."""
+    """One fact or decision. `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced
+    records.
+    """
 
     type: str
     version: int
@@ -25,7 +27,9 @@ class Record:
 
 @dataclass(slots=True)
 class Header:
-    """Who wrote a log record, from which input, and which part of it this is. Empty `topic`: of the sequencer's own accord."""
+    """Who wrote a log record, from which input, and which part of it this is. Empty `topic`: of the sequencer's own
+    accord.
+    """
 
     token: str
     topic: str = ""

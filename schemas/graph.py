@@ -1,4 +1,5 @@
-"""A job's graph of stages and how far it has come: which stages may run. Shared words of every core that follows jobs."""
+"""A job's graph of stages and how far it has come: which stages may run. Shared words of every core that follows jobs.
+"""
 
 from dataclasses import dataclass
 
@@ -27,7 +28,8 @@ _last: list[tuple[JobSpec, Graph]] = []
 
 
 def graph_of(spec: JobSpec) -> Graph:
-    """The graph of an admitted job, whose stage names are unique and whose parents exist. Not to be changed by anyone."""
+    """The graph of an admitted job, whose stage names are unique and whose parents exist. Not to be changed by anyone.
+    """
     if _last and _last[0][0] is spec:
         return _last[0][1]
     graph = _graph_of(spec)
@@ -69,7 +71,9 @@ def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int
 
 
 def find_cycle(after: dict[str, list[str]]) -> list[str]:
-    """Names of one cycle in order, first name repeated at the end; empty where there is none. Iterative: depth is the input's."""
+    """Names of one cycle in order, first name repeated at the end; empty where there is none. Iterative: depth is the
+    input's.
+    """
     state: dict[str, int] = {}
     for root in after:
         if root in state:

@@ -8,7 +8,13 @@ from schemas.quantities import Vector
 JobClass = Literal["small", "large"]
 Outcome = Literal["succeeded", "failed", "cancelled"]
 Rejection = Literal[
-    "name_taken", "exceeds_capacity", "gang_too_wide", "unknown_resource", "unknown_queue", "too_many_jobs", "not_allowed"
+    "name_taken",
+    "exceeds_capacity",
+    "gang_too_wide",
+    "unknown_resource",
+    "unknown_queue",
+    "too_many_jobs",
+    "not_allowed",
 ]
 
 

@@ -14,7 +14,9 @@ Vector = dict[str, int]
 """Resource name -> whole base units. Keys in sorted order wherever a vector enters a record."""
 
 Cache = Annotated[Any, Field(exclude=True)]
-"""Marks a field of a core's state that can be rebuilt from the rest: it enters no snapshot and may change cost, never bytes."""
+"""Marks a field of a core's state that can be rebuilt from the rest: it enters no snapshot and may change cost, never
+bytes.
+"""
 
 MILLIONTHS = 1_000_000  # A weight of 1.
 SHARE_UNITS = 1_000_000_000  # A share of the whole cell.

@@ -1,4 +1,6 @@
-"""(type, version) -> body model. Decoding lifts old versions to the newest (history.py); every body here is at its newest."""
+"""(type, version) -> body model. Decoding lifts old versions to the newest (history.py); every body here is at its
+newest.
+"""
 
 from dataclasses import dataclass
 
@@ -22,8 +24,8 @@ NEWEST: dict[str, Released] = {
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
         rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
-        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases, rounds.Plans, rounds.PlanProposed,
-    )
+        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases, rounds.Plans,
+        rounds.PlanProposed, )
 }  # fmt: skip
 
 VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

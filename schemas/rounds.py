@@ -48,7 +48,9 @@ class TimeReached:
 
 @dataclass(slots=True)
 class RoundOpened:
-    """The question. `prefix` is the hash chain over all valid records before it; `rules` names the code that may answer."""
+    """The question. `prefix` is the hash chain over all valid records before it; `rules` names the code that may
+    answer.
+    """
 
     rules: int
     prefix: str
@@ -157,7 +159,9 @@ class StageAsk:
 
 @dataclass(slots=True)
 class JobAsk:
-    """All that a job asks for, in the order it wants it. Replaces what it asked before; later grants come off by themselves."""
+    """All that a job asks for, in the order it wants it. Replaces what it asked before; later grants come off by
+    themselves.
+    """
 
     job: str
     asks: list[StageAsk]
@@ -185,7 +189,9 @@ class HeldRoom:
 
 @dataclass(slots=True)
 class ClassWait:
-    """Tasks of one class (same demand and labels, same width of a gang) wait, and why; reason `none`: they wait no longer."""
+    """Tasks of one class (same demand and labels, same width of a gang) wait, and why; reason `none`: they wait no
+    longer.
+    """
 
     demand: Vector
     labels: dict[str, str]
@@ -196,7 +202,8 @@ class ClassWait:
 
 @dataclass(slots=True)
 class Grants:
-    """Tasks with their nodes; room held on purpose; attempts taken back; task classes whose reason to wait has changed."""
+    """Tasks with their nodes; room held on purpose; attempts taken back; task classes whose reason to wait has changed.
+    """
 
     grants: list[Grant]
     held: list[HeldRoom] = field(default_factory=list)

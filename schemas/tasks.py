@@ -34,7 +34,9 @@ class TaskRange:
 
 @dataclass(slots=True)
 class TaskEnd:
-    """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest use of any of them."""
+    """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
+    use of any of them.
+    """
 
     job: str
     stage: str
@@ -49,7 +51,9 @@ class TaskEnd:
 
 @dataclass(slots=True)
 class TaskFailure:
-    """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against `retries`."""
+    """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against
+    `retries`.
+    """
 
     job: str
     stage: str

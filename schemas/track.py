@@ -42,12 +42,14 @@ class Tries:
     broken: dict[str, int] = field(default_factory=dict)
 
 
-def is_broken(tries: Tries, at: int, attempt: int) -> bool:
+def is_broken(tries: Tries | None, at: int, attempt: int) -> bool:
     """Whether a gang's attempt has ended already, so that what its other tasks report counts for nothing."""
-    return attempt <= tries.broken.get(str(at), 0)
+    return tries is not None and attempt <= tries.broken.get(str(at), 0)
 
 
-def judge_failure(tries: Tries, graph: Graph, progress: Progress, at: int, index: int, attempt: int, reason: Failure) -> Verdict:
+def judge_failure(
+    tries: Tries, graph: Graph, progress: Progress, at: int, index: int, attempt: int, reason: Failure
+) -> Verdict:
     """Counts one ended attempt and says whether its task may be asked again.
 
     The first failure in a gang's attempt ends it for all: what had succeeded in it counts no more.
@@ -69,8 +71,10 @@ def judge_failure(tries: Tries, graph: Graph, progress: Progress, at: int, index
     return "again"
 
 
-def failures_of(tries: Tries, graph: Graph, at: int, index: int) -> int:
+def failures_of(tries: Tries | None, graph: Graph, at: int, index: int) -> int:
     """How many counted failures the task (or its gang) has behind it."""
+    if tries is None:
+        return 0
     return tries.failed.get(f"{at}/{0 if graph.stages[at].gang else index}", 0)
 
 

@@ -1,7 +1,8 @@
 """Admission: the sequencer's fold. What it learns here decides which inputs count, when rounds open and what is struck.
 
 Folds   every log record that tells of nodes, jobs, tasks, config, forecasts, plans, rounds and time.
-Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is due and what a round comes to (core_rounds.py).
+Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is due and what a round comes to
+(core_rounds.py).
 """
 
 from largesse.core import Folds
@@ -91,7 +92,9 @@ def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttem
         if known.state == "succeeded":
             _succeed(state, record, known.job, known.stage, index, 1, known.attempt)
         elif known.state == "failed":
-            _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code", known.detail)
+            _fail(
+                state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code", known.detail
+            )
 
 
 def _reported(state: State, record: Record) -> None:
@@ -114,7 +117,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
         node.draining = before.draining
         for hold in state.holds.values():
             if hold.node == body.node:
-                for index, milli in hold.devices.items():
+                for index, milli in (hold.devices or {}).items():
                     node.devices_free[index] = node.devices_free.get(index, 0) - milli
     state.nodes[body.node] = node
     _count_capacity(state, body.capacity, 1)
@@ -150,7 +153,7 @@ def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
     last = [[0] * stage.tasks for stage in body.spec.stages]
-    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), last, Tries())
+    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), last)
     state.ended.pop(body.spec.job, None)
     state.stirred = True
 
@@ -234,6 +237,8 @@ def _fail(
     if job is None or job.over:
         return
     at = job.graph.position[stage]
+    if job.tries is None:
+        job.tries = Tries()
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
         cause = f"{reason}: {detail}" if detail else reason
         tried = "" if reason in COUNTED else " (too many lost attempts)"
@@ -245,7 +250,7 @@ def _release(state: State, key: str) -> None:
     node = state.nodes[hold.node]
     for resource, amount in hold.demand.items():
         node.free[resource] += amount
-    for device, milli in hold.devices.items():
+    for device, milli in (hold.devices or {}).items():
         node.devices_free[device] = node.devices_free.get(device, 0) + milli
 
 

@@ -1,6 +1,7 @@
 """What becomes of one input: the log record it turns into, or none if it changes nothing.
 
-`judge` is a pure function of the running fold, the input as it was read at the edge, and log time. A refusal is a record.
+`judge` is a pure function of the running fold, the input as it was read at the edge, and log time. A refusal is a
+record.
 """
 
 from dataclasses import replace
@@ -67,7 +68,9 @@ def _job(state: State, spec: JobSpec, author: str) -> Any:
             return InputRepeated(spec.job, author)
         return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
     if len(state.jobs) >= LIVE_JOBS_MAX:
-        return _rejected(spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author)
+        return _rejected(
+            spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author
+        )
     if problem := _queue_problem(state, spec) or _size_problem(state, spec):
         reason, field, detail = problem
         return _rejected(spec, reason, field, detail, author)
@@ -98,7 +101,7 @@ def _distance(a: str, b: str) -> int:
 
 
 def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
-    """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may come back."""
+    """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may return."""
     if not state.nodes:
         return None  # Nobody has said yet what there is; the job waits.
     for i, stage in enumerate(spec.stages):
@@ -151,7 +154,9 @@ def _too_large(state: State, stage: Stage) -> str:
     if not fitting:
         return f"no node has the labels {_text_labels(stage.labels)}"
     name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
-    return f"one task asks for {wanted}; the largest node that could take it, {name}, has {_text(fitting[name].capacity)}"
+    return (
+        f"one task asks for {wanted}; the largest node that could take it, {name}, has {_text(fitting[name].capacity)}"
+    )
 
 
 def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
@@ -208,7 +213,9 @@ def _known_parts(state: State, node: str, known: KnownAttempt) -> list[KnownAtte
 def _report(state: State, body: NodeReported, author: str) -> Any:
     node = state.nodes.get(body.node)
     if node is None or node.lost or node.epoch != body.epoch:
-        return _refused("nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author)
+        return _refused(
+            "nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author
+        )
     same = node.capacity == body.capacity and node.labels == body.labels
     if same and (not body.devices or node.devices == body.devices):
         return None
@@ -249,7 +256,7 @@ def _tasks(state: State, body: TaskStarted | TaskFinished | TaskFailed, author: 
     if whole:
         return body if good else None
     if good:
-        return replace(body, items=good, refused=refused)
+        return type(body)(good, refused, body.author)
     if refused:
         r = refused[0]
         what = f"{r.job}/{r.stage}/{r.first} attempt {r.attempt} was never granted to {r.node} under epoch {r.epoch}"
@@ -282,7 +289,8 @@ def _single(item: Any, task: int) -> Any:
 
 # ---------------------------------------------------------------- config
 def _config(state: State, patch: ConfigPatch, author: str) -> Any:
-    policy: Policy | None = replace(state.policy, **patch.values) if patch.values else None
+    changes: dict[str, Any] = dict(patch.values)
+    policy: Policy | None = replace(state.policy, **changes) if changes else None
     if policy == state.policy:
         policy = None
     queues = patch.queues if patch.queues != state.queues else None

@@ -27,7 +27,9 @@ from services.admission.core_state import JobState, NodeState, State
 
 
 def due(state: State, time: int, prefix: bytes) -> Any | None:
-    """The next body that the sequencer appends of its own accord at log time `time`, or None. Ask again after folding it."""
+    """The next body that the sequencer appends of its own accord at log time `time`, or None. Ask again after folding
+    it.
+    """
     if state.over:
         return JobEnded(list(state.over))
     if state.open is not None:
@@ -81,7 +83,9 @@ def close(state: State, shares: Record, asks: list[Record], grants: Record, hash
     answer: Grants = grants.body
     wakes = [shares.body.wake_ms, answer.wake_ms, *(record.body.wake_ms for record in asks)]
     wake_ms = min((wake for wake in wakes if wake is not None), default=None)
-    assert wake_ms is None or wake_ms > state.open.time, f"{state.open.id}: a wake-up at {wake_ms} is not after the opening"
+    assert wake_ms is None or wake_ms > state.open.time, (
+        f"{state.open.id}: a wake-up at {wake_ms} is not after the opening"
+    )
     assert isinstance(shares.body, Shares) and all(isinstance(record.body, Asks) for record in asks)
     bound, struck = _strike(state, answer.grants)
     return RoundClosed(bound, struck, answer.revoked, wake_ms, hashes)
@@ -140,7 +144,7 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
 
 
 def _devices_free(node: NodeState, grant: Grant, here: dict[str, int]) -> bool:
-    """Checks and takes a grant's device shares; the keys in `here` are "device/<index>", which no resource is called."""
+    """Checks and takes a grant's device shares; keys in `here` are "device/<index>", which no resource is called."""
     wanted: dict[str, int] = {}
     for shares in grant.devices:
         for share in shares:

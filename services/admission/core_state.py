@@ -13,7 +13,9 @@ LIVE_JOBS_MAX = 1_000_000
 
 @dataclass(slots=True)
 class NodeState:
-    """A node as the log knows it. `free` can be negative after a capacity loss. `devices`: milli-units free by position."""
+    """A node as the log knows it. `free` can be negative after a capacity loss. `devices`: milli-units free by
+    position.
+    """
 
     epoch: str
     capacity: Vector
@@ -27,14 +29,14 @@ class NodeState:
 
 @dataclass(slots=True)
 class Hold:
-    """An attempt that holds room: where, under which agent epoch, how much."""
+    """An attempt that holds room: where, under which agent epoch, how much, which devices."""
 
     attempt: int
     node: str
     epoch: str
     demand: Vector
     started: bool = False
-    devices: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, int] | None = None
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class JobState:
     graph: Graph
     progress: Progress
     last: list[list[int]]
-    tries: Tries
+    tries: Tries | None = None
     over: bool = False
 
 
@@ -70,9 +72,9 @@ class Opening:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`: something
-    happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last closing's winners;
-    `wake_forecast_ms`: those of the latest Releases and Plans."""
+    """One cell. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
+    something happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last
+    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None

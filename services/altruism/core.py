@@ -1,7 +1,8 @@
 """Altruism: what each job asks for now, split into what must start and what could.
 
-Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings; ConfigChanged.
-Decides Asks for the jobs of its shard that changed. The whole share is asked for, breadth first: every runnable task is required.
+Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings;
+ConfigChanged. Decides Asks for the jobs of its shard that changed. The whole share is asked for, breadth first: every
+runnable task is required.
 """
 
 from dataclasses import dataclass, field
@@ -50,12 +51,12 @@ class Later:
 
 @dataclass(slots=True)
 class Job:
-    """A live job. `waits`: by stage position, what could start now. `running`: by stage position, attempts of a gang that
-    have not ended. `later`: what may be asked again, and when."""
+    """A live job. `waits`: by stage position, what could start now. `running`: by stage position, attempts of a gang
+    that have not ended. `later`: what may be asked again, and when."""
 
     graph: Graph
     progress: Progress
-    tries: Tries
+    tries: Tries | None = None
     waits: dict[int, list[Span]] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
@@ -63,9 +64,9 @@ class Job:
 
 @dataclass(slots=True)
 class State:
-    """One shard of a cell. `changed`: jobs to be asked for anew; `answering`: those of the open round. `later`: jobs with
-    tasks that wait out a back-off. `of`: shards at the last opening; `full`: everything is to be written in the open round.
-    `full_round`: the last round that wrote everything; `written`: jobs written since then."""
+    """One shard of a cell. `changed`: jobs to be asked for anew; `answering`: those of the open round. `later`: jobs
+    with tasks that wait out a back-off. `of`: shards at the last opening; `full`: everything is to be written in the
+    open round. `full_round`: the last round that wrote everything; `written`: jobs written since then."""
 
     shard: int = 0
     of: int = 0
@@ -130,7 +131,7 @@ def _config(state: State, record: Record) -> None:
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
-    job = Job(graph, progress_of(graph), Tries())
+    job = Job(graph, progress_of(graph))
     state.jobs[body.spec.job] = job
     _ready(job, runnable(job.progress), record.time)
     _change(state, body.spec.job)
@@ -194,17 +195,26 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     gang = job.graph.stages[at].gang
     if gang:
         job.running[at] -= 1
+    if job.tries is None:
+        job.tries = Tries()
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
         return  # The job is over; JobEnded follows.
     if gang:
         _regang(state, record, job, name, at)
         return
-    _again(state, job, name, Later(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1), record.time)
+    _again(
+        state,
+        job,
+        name,
+        Later(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1),
+        record.time,
+    )
 
 
 def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
     """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
     if job.running[at] == 0:
+        assert job.tries is not None, "no attempt of it has failed"
         attempt = job.tries.broken[str(at)]
         at_ms = _retry_ms(state, record, job, at, 0, "exit_code")
         _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
@@ -254,8 +264,8 @@ def _registered(state: State, record: Record) -> None:
 def _opened(state: State, record: Record) -> None:
     """What changed up to here is what this round answers; a back-off that has run out is over.
 
-    Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and as
-    many jobs were written since the last as there are, so that keyframes too cost what has changed.
+    Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and
+    as many jobs were written since the last as there are, so that keyframes too cost what has changed.
     """
     body: RoundOpened = record.body
     aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
@@ -302,7 +312,6 @@ def _abandoned(state: State, record: Record) -> None:
     """Nothing of the round binds: what it was asked waits for the next."""
     state.changed = {**state.answering, **state.changed}
     state.answering = {}
-
 
 
 FOLDS: Folds = {

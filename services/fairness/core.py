@@ -1,7 +1,8 @@
 """Fairness: what every queue of the tree is entitled to, from what its jobs could use now.
 
 Folds   facts of nodes and jobs, task ends, ConfigChanged; its own winning Shares.
-Decides Shares: the levels of the queues that moved. Presets: `drf` (leaves side by side), `hdrf` and `largesse` (the tree).
+Decides Shares: the levels of the queues that moved. Presets: `drf` (leaves side by side), `hdrf` and `largesse` (the
+tree).
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class Job:
     queue: str
     graph: Graph
     progress: Progress
-    tries: Tries
+    tries: Tries | None = None
 
 
 @dataclass(slots=True)
@@ -109,7 +110,9 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
 
 # ---------------------------------------------------------------- levels
 def _levels(state: State) -> dict[str, int]:
-    """Dominant share by leaf queue with demand, in 10^-9 of the cell. Fills anew only if a change can alter the outcome."""
+    """Dominant share by leaf queue with demand, in 10^-9 of the cell. Fills anew only if a change can alter the
+    outcome.
+    """
     if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
         return {}
     filled: Filled | None = state.filled
@@ -157,7 +160,9 @@ def _direction(demand: Vector) -> tuple[tuple[str, int], ...]:
 
 
 def _dominant(demand: Vector, capacity: Vector) -> int:
-    return max((amount * SHARE_UNITS // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0), default=0)
+    return max(
+        (amount * SHARE_UNITS // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0), default=0
+    )
 
 
 def _fill(state: State) -> Filled:
@@ -247,7 +252,7 @@ def _lost(state: State, record: Record) -> None:
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
-    job = Job(body.spec.queue, graph, progress_of(graph), Tries())
+    job = Job(body.spec.queue, graph, progress_of(graph))
     state.jobs[body.spec.job] = job
     for at in runnable(job.progress):
         _add(state, job, at, graph.stages[at].tasks)
@@ -324,6 +329,8 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
         return
     at = job.graph.position[stage]
     before = job.progress.left[at]
+    if job.tries is None:
+        job.tries = Tries()
     judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
     if back := job.progress.left[at] - before:
         _add(state, job, at, back)

@@ -95,8 +95,8 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `held` is keyed "job/stage/index"; `targets` are the levels in force; `reasons` what was last said of each
-    class that waits. `board` ranks all that and can be built from it; `decided` belongs to the board."""
+    """One cell. `held` is keyed "job/stage/index"; `targets` are the levels in force; `reasons` what was last said of
+    each class that waits. `board` ranks all that and can be built from it; `decided` belongs to the board."""
 
     policy: Policy = field(default_factory=Policy)
     has_queues: bool = False
@@ -145,9 +145,9 @@ def _show_asks(state: State, board: Board, asks: Asks) -> None:
             if job.asks and name not in named and _in_shard(name, asks):
                 board.wait(name, [])
     for ask in asks.jobs:
-        job = state.jobs.get(ask.job)
-        if job is not None:
-            board.wait(ask.job, _waiting(board, job, ask.asks))
+        asking = state.jobs.get(ask.job)
+        if asking is not None:
+            board.wait(ask.job, _waiting(board, asking, ask.asks))
 
 
 def _in_shard(name: str, asks: Asks) -> bool:
@@ -166,7 +166,9 @@ def _waiting(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
 
 def _grant(board: Board, placement: Placement) -> Grant:
     node = board.room.nodes[placement.node]
-    grant = Grant(placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch)
+    grant = Grant(
+        placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
+    )
     if placement.beyond:
         grant.why = "packed"
     if placement.devices:
@@ -243,7 +245,9 @@ def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
     draining = before is not None and before.draining
-    state.nodes[body.node] = Node(body.epoch, body.capacity, body.labels, devices_of(body.capacity, body.devices), draining)
+    state.nodes[body.node] = Node(
+        body.epoch, body.capacity, body.labels, devices_of(body.capacity, body.devices), draining
+    )
     _forget_board(state)
     _release_ranges(state, body.lost)
     for known in body.attempts:

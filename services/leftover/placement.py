@@ -1,9 +1,9 @@
 """Who gets the next task, and where: a board of jobs that wait, leaf by leaf and class by class.
 
-Across leaves the least held / target share goes first; inside a leaf higher priority, then the least dominant share (DRF),
-then the job that was admitted first. (policies.md breaks ties by job id; by that rule a job whose id sorts late could
-starve under arrivals, so the order of admission decides.) `fifo` is strict at the head. Work conserving: the round ends
-when nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
+Across leaves the least held / target share goes first; inside a leaf higher priority, then the least dominant share
+(DRF), then the job that was admitted first. (policies.md breaks ties by job id; by that rule a job whose id sorts
+late could starve under arrivals, so the order of admission decides.) `fifo` is strict at the head. Work conserving:
+the round ends when nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from services.leftover.keyed import Keyed
 from services.leftover.room import Room, TaskClass
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
+Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head"]
 _RATIO_BITS = 30
 _PRIORITY_MAX = 1 << 20
 
@@ -45,7 +46,7 @@ class Part:
 
 @dataclass(slots=True)
 class JobSeat:
-    """A job on the board. `held` by resource position, with what is placed in this round; `share` its dominant share."""
+    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share."""
 
     name: str
     order: int
@@ -71,7 +72,9 @@ class LeafSeat:
 
 @dataclass(slots=True)
 class Placement:
-    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by task."""
+    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by
+    task.
+    """
 
     job: str
     stage: str
@@ -85,7 +88,7 @@ class Placement:
 
 
 class Board:
-    """Everything that placement ranks. Built from a core's state; kept up to date with it; rebuilt whenever in doubt."""
+    """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
     def __init__(self, room: Room, discipline: Discipline) -> None:
         self.room = room
@@ -248,7 +251,7 @@ class Board:
 
     # ------------------------------------------------------------ a round
     def place(self) -> list[Placement]:
-        """Places what fits, best claim first. What is placed counts on the board as held until the core says otherwise."""
+        """Places what fits, best claim first. What is placed counts as held until the core says otherwise."""
         self._refresh()
         for task in list(self._blocked.values()):
             if self.discipline != "fair":
@@ -299,7 +302,9 @@ class Board:
         self._shrink(leaf, job, waiting, waiting.count)
         return True
 
-    def _note(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int, devices: list[tuple[int, int]]) -> None:
+    def _note(
+        self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int, devices: list[tuple[int, int]]
+    ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
         if not waiting.placed:
             self._touched.append((job.name, waiting))
@@ -319,7 +324,15 @@ class Board:
                 count = part.count
                 placements.append(
                     Placement(
-                        job, waiting.stage, waiting.first, count, waiting.attempt, number, beyond, waiting.task, part.devices
+                        job,
+                        waiting.stage,
+                        waiting.first,
+                        count,
+                        waiting.attempt,
+                        number,
+                        beyond,
+                        waiting.task,
+                        part.devices,
                     )
                 )
                 waiting.first += count
@@ -377,7 +390,7 @@ class Board:
         """Every class's reason is worth a look: the board is new."""
         self.stirred = {task.index: True for task in self.classes}
 
-    def reasons(self) -> list[tuple[TaskClass, str]]:
+    def reasons(self) -> list[tuple[TaskClass, Reason]]:
         """Why the tasks of each class wait, for the classes where that may have changed since the last call."""
         if self.discipline == "fair":
             tasks = [self.classes[index] for index in self.stirred]
@@ -386,7 +399,7 @@ class Board:
         self.stirred = {}
         return [(task, self._reason(task)) for task in tasks]
 
-    def _reason(self, task: TaskClass) -> str:
+    def _reason(self, task: TaskClass) -> Reason:
         if not task.waiting:
             return "none"
         if not task.blocked:
@@ -397,4 +410,6 @@ class Board:
 
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
-        return len(self.classes) > CLASSES_MAX and 2 * sum(task.waiting > 0 for task in self.classes) < len(self.classes)
+        return len(self.classes) > CLASSES_MAX and 2 * sum(task.waiting > 0 for task in self.classes) < len(
+            self.classes
+        )

@@ -1,8 +1,9 @@
 """Nodes and their free room, and for each class of tasks the node that suits it best.
 
-A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a class
-is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md, "CARBYNE");
-preferred labels come first, ties go to the node that registered first. Cost follows the nodes that changed.
+A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a
+class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md,
+"CARBYNE"); preferred labels come first, ties go to the node that registered first. Cost follows the nodes that
+changed.
 """
 
 from dataclasses import dataclass, field
@@ -30,9 +31,11 @@ class NodeRoom:
 
 @dataclass(slots=True)
 class TaskClass:
-    """Tasks that placement cannot tell apart. `pairs`: (resource position, amount), (resource position, weight) in `weights`.
+    """Tasks that placement cannot tell apart. `pairs`: (resource position, amount), (resource position, weight) in
+    `weights`.
 
-    `blocked`: no node had room at the last look. `parked`: leaves whose tasks of this class are out of the draw meanwhile.
+    `blocked`: no node had room at the last look. `parked`: leaves whose tasks of this class are out of the draw
+    meanwhile.
     """
 
     index: int
@@ -64,18 +67,32 @@ class Room:
         self.changed_base = 0
 
     def add(
-        self, name: str, epoch: str, capacity: Vector, labels: dict[str, str], devices: list[tuple[int, int]], open_: bool
+        self,
+        name: str,
+        epoch: str,
+        capacity: Vector,
+        labels: dict[str, str],
+        devices: list[tuple[int, int]],
+        open_: bool,
     ) -> None:
         """An empty node; devices as (index, milli)."""
         vector = [capacity.get(resource, 0) for resource in self.position]
         self.number[name] = len(self.nodes)
-        node = NodeRoom(name, epoch, vector, list(vector), labels, [milli for _, milli in devices], [i for i, _ in devices], open_)
+        node = NodeRoom(
+            name, epoch, vector, list(vector), labels, [milli for _, milli in devices], [i for i, _ in devices], open_
+        )
         self.nodes.append(node)
 
-    def task_class(self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
+    def task_class(
+        self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int
+    ) -> TaskClass:
         """A class with no tasks yet. A resource that no node has makes a class that never fits."""
         largest, pairs = self.largest, self.pairs(demand)
-        weights = [(p, max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p]))) for p, amount in pairs if p >= 0 and largest[p]]
+        weights = [
+            (p, max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p])))
+            for p, amount in pairs
+            if p >= 0 and largest[p]
+        ]
         return TaskClass(index, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0))
 
     def fits(self, task: TaskClass, node: NodeRoom) -> bool:

@@ -1,7 +1,8 @@
-"""A simulated cluster: virtual nodes under one virtual agent, in virtual time. No task runs; its end is known when it starts.
+"""A simulated cluster: virtual nodes under one virtual agent, in virtual time. No task runs; its end is known when it
+starts.
 
-It sees what an agent sees (closings, job ends, failures in the log) and answers with what an agent reports, one batch an
-instant. True durations and demands are here; the scheduler is told estimates.
+It sees what an agent sees (closings, job ends, failures in the log) and answers with what an agent reports, one batch
+an instant. True durations and demands are here; the scheduler is told estimates.
 """
 
 from dataclasses import dataclass, field
@@ -217,7 +218,8 @@ class SimCluster:
 
 
 def _stretch(stage: Stage) -> tuple[int, int]:
-    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
+    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one.
+    """
     worst = (1, 1)
     for resource, true in stage.true_demand.items():
         told = stage.demand.get(resource, 0)

@@ -30,7 +30,8 @@ _OWN = Header("simulation")
 
 @dataclass(slots=True)
 class Cell:
-    """One cell's cores and the end of its log. `digest` covers every log record and, by the closings, every decision."""
+    """One cell's cores and the end of its log. `digest` covers every log record and, by the closings, every decision.
+    """
 
     name: str = "default"
     shards: int = 1
@@ -81,9 +82,7 @@ class Cell:
             id_ = opening_id(self.name, self.seq, self.rounds, body.prefix)
         else:
             id_ = log_id(self.name, self.seq)
-        record = Record(
-            kind.__name__, VERSION_OF[kind], self.name, self.seq, self.rounds, self.time, id_, cause, body
-        )
+        record = Record(kind.__name__, VERSION_OF[kind], self.name, self.seq, self.rounds, self.time, id_, cause, body)
         content = encode(record)
         self.prefix = chain(self.prefix, content)
         if self.listener is not None:
@@ -100,7 +99,8 @@ class Cell:
         self.time = time
 
     def settle(self) -> Record | None:
-        """Appends what is due at the present time, up to and including one round: its closing, or None if none opened."""
+        """Appends what is due at the present time, up to and including one round: its closing, or None if none opened.
+        """
         while (body := due(self.admission, self.time, self.prefix)) is not None:
             record = self.put(body, cause=cause_of_due(self.admission))
             if type(body) is RoundOpened:
@@ -120,7 +120,9 @@ class Cell:
         shares = self._ask(fairness, self.fairness, opening, {}, hashes)[0]
         asks: list[Record] = []
         for shard in range(opening.body.shards):
-            asks += self._ask(altruism, self.altruism[shard], opening, {"shares": [shares]}, hashes, shard, opening.body.shards)
+            asks += self._ask(
+                altruism, self.altruism[shard], opening, {"shares": [shares]}, hashes, shard, opening.body.shards
+            )
         upstream = {"shares": [shares], "asks": asks}
         grants = self._ask(leftover, self.leftover, opening, upstream, hashes)[0]
         forecasts = [
@@ -151,7 +153,15 @@ class Cell:
             id_ = decision_id(core.TOPIC, shard, of, opening.id)
             kind = type(body)
             record = Record(
-                kind.__name__, VERSION_OF[kind], self.name, opening.seq, opening.round, opening.time, id_, opening.id, body
+                kind.__name__,
+                VERSION_OF[kind],
+                self.name,
+                opening.seq,
+                opening.round,
+                opening.time,
+                id_,
+                opening.id,
+                body,
             )
             content = encode(record)
             if hashes is not None:

@@ -46,6 +46,7 @@ class _Job:
     end_ms: int | None = None
     equal_to: int = 0
     touched: bool = True
+    steady: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Metrics:
         self._unit = lcm(*self._capacity.values()) << _SHARE_BITS
         self._jobs: dict[str, _Job] = {}
         self._touched: dict[str, _Job] = {}
-        self._holding: dict[str, _Job] = {}
+        self._steady: dict[tuple[int, int], int] = {}  # (got, could) of a window -> jobs that hold and do not change.
         self._rows: list[dict[str, Any]] = []
         self._rejected: list[dict[str, str]] = []
         self._tasks = self._placements = 0
@@ -204,6 +205,11 @@ class Metrics:
     def _touch(self, job: str, entry: _Job) -> None:
         entry.touched = True
         self._touched[job] = entry
+        if entry.steady is not None:
+            self._steady[entry.steady] -= 1
+            if not self._steady[entry.steady]:
+                del self._steady[entry.steady]
+            entry.steady = None
 
     def _equal_until(self, t: int) -> int:
         return self._equal + (t - self._equal_at) * self._unit // max(1, self._present)
@@ -226,7 +232,7 @@ class Metrics:
 
     def _settle(self) -> None:
         """Starts the integrals of the next window with what is held and runnable now; forgets what is over."""
-        for job, entry in self._touched.items():
+        for entry in self._touched.values():
             for stage, use in list(entry.uses.items()):
                 use.could_sum, use.held_sum = use.could * WINDOW_MS, use.held * WINDOW_MS
                 if use.could == 0:
@@ -234,9 +240,8 @@ class Metrics:
                     del entry.uses[stage]
             entry.touched = False
             if entry.held:
-                self._holding[job] = entry
-            else:
-                self._holding.pop(job, None)
+                entry.steady = _shares(entry)
+                self._steady[entry.steady] = self._steady.get(entry.steady, 0) + 1
         self._touched.clear()
 
     def _pay(self, spent: dict[str, int], use: _Use) -> None:
@@ -246,13 +251,17 @@ class Metrics:
     def _index(self) -> int | None:
         """Jain's index of the open window, in 10^-9; None where fewer than two jobs count.
 
-        Jobs that neither hold anything nor changed were present throughout and got nothing: their x is 0.
+        Jobs that did not change were present throughout; those that hold nothing got nothing, so their x is 0.
         """
         equal_close = self._equal_until(self._close)
-        active = self._holding | self._touched
-        jobs = self._present - sum(entry.end_ms is None for entry in active.values())
+        jobs = self._present - sum(entry.end_ms is None for entry in self._touched.values())
         total = squares = 0
-        for entry in active.values():
+        for (got, could), alike in self._steady.items():
+            entitled = min(equal_close - self._equal_open, could)
+            x = _X if got >= entitled > 0 else got * _X // max(1, entitled)
+            total += x * alike
+            squares += x * x * alike
+        for entry in self._touched.values():
             end_ms, equal_to = (self._close, equal_close) if entry.end_ms is None else (entry.end_ms, entry.equal_to)
             if 2 * (end_ms - max(entry.submit_ms, self._open)) < WINDOW_MS:
                 continue

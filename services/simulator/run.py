@@ -48,7 +48,9 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
         _Drive(cell, agents, waiting, options.progress).run()
     wall_s = time.perf_counter() - started
     if agents.jobs:
-        raise Stuck(f"{len(agents.jobs)} jobs wait and nothing can start any more, the first is {next(iter(agents.jobs))!r}")
+        raise Stuck(
+            f"{len(agents.jobs)} jobs wait and nothing can start any more, the first is {next(iter(agents.jobs))!r}"
+        )
     result = agents.metrics.result()
     placements = result["placements"]
     return {
