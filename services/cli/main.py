@@ -63,10 +63,11 @@ def compare(
     cluster: ClusterPath,
     settings: Settings = None,
     seed: Seed = None,
+    report: Annotated[str | None, _option("--report", told="write a page with plots here", metavar="DIR")] = None,
     json: Json = False,
 ) -> None:
     """Run one workload under several policies, side by side."""
-    from services.cli.simulating import Asked, comparison, inputs_of, run_one, values_of
+    from services.cli.simulating import Asked, comparison, inputs_of, run_one, values_of, write_report
 
     names = presets.split(",")
     if len(names) != len(set(names)):
@@ -75,6 +76,8 @@ def compare(
     values = {name: values_of(asked, name) for name in names}
     jobs, nodes = inputs_of(asked)
     results = {name: run_one(jobs, nodes, values[name]) for name in names}
+    if report is not None:
+        note(f"report in {write_report(results, report)}")
     if json:
         out_json({"presets": results})
     else:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -38,13 +38,12 @@ def rendered(what: Any) -> str:
     return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "", loose: Sequence[int] = ()) -> Table:
-    """Columns by their heads, an "r" at a column's place in `right` aligns it right. Columns in `loose` may be folded
-    where the terminal is narrow; the others keep their words whole as long as that is possible."""
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "") -> Table:
+    """Columns by their heads; an "r" at a column's place in `right` aligns it right. What does not fit is folded."""
     drawn = Table(box=None, padding=(0, 2, 0, 0), show_header=any(heads), header_style="bold", pad_edge=False)
     for i, head in enumerate(heads):
-        aligned = "right" if right[i : i + 1] == "r" else "left"
-        drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=False if i in loose else None)  # type: ignore[arg-type]
+        aligned: JustifyMethod = "right" if right[i : i + 1] == "r" else "left"
+        drawn.add_column(head, justify=aligned, overflow="fold")
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
     return drawn

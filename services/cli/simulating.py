@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -20,6 +21,7 @@ from services.simulator.workloads.workload_file import read_cluster_file, read_w
 
 Jobs = list[tuple[int, JobSpec]]
 
+REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
 QUIET_S = 1.0
 """A run shorter than this shows no progress."""
@@ -150,12 +152,22 @@ def _rejections(rejected: list[dict[str, str]]) -> str:
 
 def comparison(results: dict[str, dict[str, Any]]) -> str:
     """Several runs side by side."""
+    from services.simulator.report import comparison_table
+
     first = next(iter(results.values()))
-    rows = [[name, *(measure(result) for result in results.values())] for name, measure in _MEASURES]
-    for resource in first["utilisation"]:
-        rows.append([f"{resource} in use", *(percent(r["utilisation"][resource]) for r in results.values())])
-    rows.append(["refused", *(f"{len(r['rejected']):,}" for r in results.values())])
-    rows.append(["rounds", *(f"{r['rounds']:,}" for r in results.values())])
-    rows.append(["placements a second", *(f"{r['placements_per_s']:,.0f}" for r in results.values())])
+    drawn = comparison_table(results)
     head = f"{first['jobs']:,} jobs, {first['tasks']:,} tasks, seed {first['seed']}\n\n"
-    return head + rendered(table(("", *results), rows, right="l" + "r" * len(results)))
+    return head + rendered(table(("", *drawn.columns[1:]), drawn.rows, right="l" + "r" * len(results)))
+
+
+def write_report(results: dict[str, dict[str, Any]], folder: str) -> Path:
+    """The page of a comparison in `folder`, which is made. Raises Wrong where it cannot be written."""
+    from services.simulator.report import comparison_page
+
+    page = Path(folder, REPORT)
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(comparison_page(results), encoding="utf-8")
+    except OSError as error:
+        raise Wrong(f"--report: {error.filename}: {error.strerror}") from None
+    return page

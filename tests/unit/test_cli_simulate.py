@@ -7,7 +7,8 @@ import pytest
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
 
 SMALL = ("--workload", WORKLOAD, "--cluster", CLUSTER)
-JOB = {"job": "a", "submit_ms": 0, "stages": [{"stage": "s", "tasks": 2, "duration_ms": 5, "demand": {"cpu": "1"}}]}
+STAGE = {"stage": "s", "tasks": 2, "duration_ms": 5, "demand": {"cpu": "1"}}
+JOB = {"job": "a", "submit_ms": 0, "stages": [STAGE]}
 
 
 def a_job(**fields):
@@ -46,7 +47,7 @@ def test_a_workload_comes_from_standard_input_too():
 
 
 def test_a_job_that_the_cluster_cannot_run_is_listed_and_the_run_goes_on():
-    huge = a_job(job="huge", stages=[JOB["stages"][0] | {"demand": {"cpu": "4000"}}])
+    huge = a_job(job="huge", stages=[STAGE | {"demand": {"cpu": "4000"}}])
     lost = a_job(job="lost", queue="nowhere")
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=huge + lost + a_job())
 
@@ -102,7 +103,7 @@ def test_wrong_usage_names_the_option(words, told):
 
 
 def test_small_bare_numbers_are_warned_of_on_stderr():
-    bare = a_job(stages=[JOB["stages"][0] | {"demand": {"cpu": 2}}])
+    bare = a_job(stages=[STAGE | {"demand": {"cpu": 2}}])
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=bare)
 
     assert said.code == 0
@@ -130,6 +131,14 @@ def test_four_presets_fit_sixty_columns():
 
     assert max(map(len, said.out.splitlines())) <= 60
     assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
+
+
+def test_compare_writes_a_page(tmp_path):
+    said = largesse("compare", "--presets", "fifo,hdrf", *SMALL, "--json", "--report", tmp_path / "new")
+
+    assert said.code == 0
+    assert list(said.json) == ["presets"]
+    assert "</html>" in (tmp_path / "new" / "index.html").read_text()
 
 
 @pytest.mark.parametrize(
