@@ -4,18 +4,23 @@ Only records that count come out (order.py). A position that does not exist rais
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import orjson
 
 from largesse.bus import Bus, Outgoing, Writer
 from largesse.order import Accepted, LogOrder, advance, note
-from schemas import SequencerClaimed
+from schemas import RoundAbandoned, RoundClosed, SequencerClaimed
 from schemas.topics import INPUTS, LOG
 
 MESSAGES_MAX = 500
 """Messages that one read takes at most."""
+
+AHEAD_MAX = 10_000
+"""Records that are kept at most when a reader looks ahead of what it has taken."""
 
 
 class LogReader:
@@ -42,6 +47,66 @@ class LogReader:
         return [accepted for accepted in found if accepted is not None]
 
 
+class Lookahead:
+    """Takes the log's records one by one, and can look further without taking: whether a round is over, say.
+
+    `order` stands behind the last record taken.
+    """
+
+    def __init__(self, bus: Bus, partition: int = 0, order: LogOrder | None = None) -> None:
+        self.order = order if order is not None else LogOrder()
+        self._bus = bus
+        self._partition = partition
+        self._reader = LogReader(bus, partition, deepcopy(self.order))
+        self._scout: LogReader | None = None
+        self._kept: deque[Accepted] = deque()
+        self._over = 0
+
+    @property
+    def position(self) -> dict[tuple[str, int], int]:
+        """What to hand to `wait_any`: what nobody has looked at yet."""
+        furthest = self._reader
+        if self._scout is not None and self._scout.order.offset > furthest.order.offset:
+            furthest = self._scout
+        return furthest.position
+
+    @property
+    def void(self) -> int:
+        """Messages so far that did not count."""
+        return self._reader.order.void
+
+    async def take(self) -> Accepted | None:
+        """The next record, or None where there is none yet. Raises as LogReader does."""
+        while not self._kept:
+            if not await self._look(self._reader):
+                return None
+        accepted = self._kept.popleft()
+        follow(self.order, accepted)
+        return accepted
+
+    async def is_over(self, round_number: int) -> bool:
+        """Whether the log, read as far as it goes, closes or abandons the round. Waits for nothing."""
+        if self._scout is not None and self._scout.order.offset <= self._reader.order.offset:
+            self._scout = None
+        while self._over < round_number:
+            if self._scout is None and len(self._kept) >= AHEAD_MAX:
+                # From here on the records are looked at and read again later: memory has a limit, the log has not.
+                self._scout = LogReader(self._bus, self._partition, deepcopy(self._reader.order))
+            if not await self._look(self._scout or self._reader):
+                return False
+        return True
+
+    async def _look(self, reader: LogReader) -> bool:
+        before = reader.order.offset
+        found = await reader.read()
+        if reader is self._reader:
+            self._kept.extend(found)
+        for accepted in found:
+            if isinstance(accepted.record.body, RoundClosed | RoundAbandoned):
+                self._over = max(self._over, accepted.record.round)
+        return reader.order.offset > before
+
+
 def follow(order: LogOrder, accepted: Accepted) -> None:
     """Moves `order` on by a record that another order has accepted: for a reader that folds later than it reads."""
     order.offset = accepted.offset + 1
@@ -62,21 +127,17 @@ async def publish_input(writer: Writer, topic: str, document: Any, author: str, 
     return (await writer.send([Outgoing(topic, partition, value, headers={"author": author})]))[0]
 
 
-async def wait_for_more(
-    bus: Bus, positions: dict[tuple[str, int], int], wait_ms: int, stop: asyncio.Event | None = None
-) -> bool:
-    """Waits until one of the partitions has something at its position; False after `wait_ms`, or once `stop` is set."""
-    if stop is None:
-        return await bus.wait_any(positions, wait_ms)
-    if stop.is_set():
+async def wait_for_more(bus: Bus, positions: dict[tuple[str, int], int], wait_ms: int, *events: asyncio.Event) -> bool:
+    """Waits until a partition has something at its position; False after `wait_ms`, or once an event is set."""
+    if any(event.is_set() for event in events):
         return False
     more = asyncio.ensure_future(bus.wait_any(positions, wait_ms))
-    stopped = asyncio.ensure_future(stop.wait())
+    set_first = [asyncio.ensure_future(event.wait()) for event in events]
     try:
-        await asyncio.wait((more, stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((more, *set_first), return_when=asyncio.FIRST_COMPLETED)
         return more.done() and more.result()
     finally:
-        for task in (more, stopped):
+        for task in (more, *set_first):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task

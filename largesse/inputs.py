@@ -1,0 +1,70 @@
+"""The sequencer's reading of the input topics: each message once, in its partition's order, as a body or a fault."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from largesse.bus import Bus, Message
+from largesse.strict import loads
+from schemas import JobSpec, Position
+from schemas.edge import Malformed, read_input
+from schemas.edge_base import author_of
+from schemas.topics import INPUTS
+
+
+@dataclass(slots=True)
+class Input:
+    """One input message, read strictly: `body`, or the `fault` for which it is refused."""
+
+    topic: str
+    partition: int
+    offset: int
+    author: str
+    value: bytes
+    body: Any = None
+    fault: Malformed | None = None
+
+
+class InputReader:
+    """Follows a cell's partition of every input topic. `taken`: "topic/partition" -> the last offset in the log."""
+
+    def __init__(self, bus: Bus, partition: int, taken: dict[str, int]) -> None:
+        self._bus = bus
+        self._partition = partition
+        self._next = {topic: taken.get(f"{topic}/{partition}", -1) + 1 for topic in INPUTS}
+
+    async def read(self, most: int) -> list[Input]:
+        """Up to `most` messages of each topic, the topics in the order of INPUTS. Raises PositionGap, BusError."""
+        found = []
+        for topic in INPUTS:
+            for message in await self._bus.fetch(topic, self._partition, self._next[topic], most=most):
+                self._next[topic] = message.offset + 1
+                found.append(parse(message))
+        return found
+
+    @property
+    def waiting_for(self) -> dict[tuple[str, int], int]:
+        """What to hand to `wait_any`."""
+        return {(topic, self._partition): offset for topic, offset in self._next.items()}
+
+    def positions(self) -> list[Position]:
+        """The last offset read of every topic of which something was read."""
+        return [Position(topic, self._partition, offset - 1) for topic, offset in self._next.items() if offset]
+
+    async def is_drained(self, *topics: str) -> bool:
+        """Whether everything that lies in these topics has been read. Raises BusError."""
+        ends = [(await self._bus.bounds(topic, self._partition))[1] for topic in topics]
+        return all(self._next[topic] >= end for topic, end in zip(topics, ends, strict=True))
+
+
+def parse(message: Message) -> Input:
+    """What a message of an input topic says. A job that its submitter did not name is named after its place."""
+    author = author_of(message.headers.get("author", ""))
+    found = Input(message.topic, message.partition, message.offset, author, message.value)
+    try:
+        found.body = read_input(message.topic, loads(message.value), author)
+    except Malformed as fault:
+        found.fault = fault
+        return found
+    if isinstance(found.body, JobSpec) and not found.body.job:
+        found.body.job = f"{message.topic}-{message.partition}-{message.offset}"
+    return found

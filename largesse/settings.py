@@ -1,0 +1,71 @@
+"""Plumbing knobs from the environment, each `LARGESSE_<NAME>`: addresses, waits, batch sizes.
+
+None of them can change an answer: what can is a config record (house rule 1).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from largesse.bus import Bus
+from largesse.file_bus import FileBus
+
+PREFIX = "LARGESSE_"
+
+
+class SettingWrong(ValueError):
+    """A variable of the environment that cannot be used: names it, and says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one process is wired.
+
+    `bus`: `file:DIRECTORY`. `partition`: where the cell's log lies in every topic. `shard`: which altruism shard this
+    instance serves; without it, what the bus assigns to it. A snapshot is taken at the first closing after
+    `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic before what they came to is appended.
+    `gap_wait_ms`: how long a decision that a closing names may stay away before it counts as lost. `wait_ms`: the
+    longest a service sleeps without looking up. `metrics_port`: where counters are served (0: nowhere). `log_format`:
+    `console` or `json`.
+    """
+
+    bus: str = "file:largesse-data"
+    cell: str = "default"
+    partition: int = 0
+    shard: int | None = None
+    snapshot_rounds: int = 1_000
+    inputs_most: int = 256
+    gap_wait_ms: int = 5_000
+    wait_ms: int = 1_000
+    metrics_port: int = 0
+    log_format: str = "console"
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the bus admits one process only, so that nobody else can be writing the log."""
+        return self.bus.startswith("file:")
+
+
+def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment, by default this process's. Raises SettingWrong."""
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    for knob in fields(Settings):
+        name = PREFIX + knob.name.upper()
+        text = environment.get(name)
+        if text is None:
+            continue
+        whole = knob.type is not str
+        if whole and not text.isdecimal():
+            raise SettingWrong(f"{name}={text}: has to be a whole number")
+        values[knob.name] = int(text) if whole else text
+    return Settings(**values)
+
+
+def open_bus(settings: Settings) -> Bus:
+    """The bus that `settings.bus` names. Raises SettingWrong, and what opening that bus raises."""
+    kind, _, place = settings.bus.partition(":")
+    if kind == "file" and place:
+        return FileBus(place)
+    raise SettingWrong(f"{PREFIX}BUS={settings.bus}: write file:DIRECTORY")

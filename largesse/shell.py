@@ -1,0 +1,225 @@
+"""The loop that runs any core on any bus: fold the log, answer the open round, keep snapshots. Written once.
+
+Nothing after an opening is folded before it is answered; upstream answers may come late, and meanwhile the log, read
+ahead, says whether the round is over. An error ends the service at that record: recovery is the repair.
+"""
+
+import asyncio
+from typing import Any
+
+from largesse import failpoints
+from largesse.bus import Bus, Writer
+from largesse.core import RULES, Core, OpenRound
+from largesse.decisions import FORECASTS, SHARDED, DecisionReader, Wanted, answer, messages_of, wanted_of
+from largesse.log import Lookahead, wait_for_more
+from largesse.order import Accepted
+from largesse.settings import Settings
+from largesse.snapshots import SnapshotKeeper, dump
+from largesse.telemetry import ANSWERED, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
+from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
+
+
+class CoreStopped(Exception):
+    """A core raised: names the service and the record at which it stopped. The record is not skipped."""
+
+    def __init__(self, service: str, what: str, record: Record) -> None:
+        super().__init__(f"{service} stopped at seq {record.seq}, {what} {record.type} {record.id}")
+        self.record = record
+
+
+async def run(
+    core: Core,
+    bus: Bus,
+    settings: Settings,
+    *,
+    shard: int = 0,
+    of: int = 1,
+    stop: asyncio.Event,
+    name: str = "",
+    active: asyncio.Event | None = None,
+) -> None:
+    """Runs a core until `stop` is set. `active`: while it is not set, answers are held back (a hot standby).
+
+    Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for.
+    """
+    shell = Shell(core, bus, settings, shard=shard, of=of, stop=stop, name=name, active=active)
+    try:
+        await shell.restore()
+        while not stop.is_set():
+            if not await shell.step():
+                await wait_for_more(bus, shell.log.position, settings.wait_ms, stop)
+    finally:
+        await shell.close()
+
+
+class Shell:
+    """One instance of one service. `run` drives it; tests step it."""
+
+    def __init__(
+        self,
+        core: Core,
+        bus: Bus,
+        settings: Settings,
+        *,
+        shard: int = 0,
+        of: int = 1,
+        stop: asyncio.Event | None = None,
+        name: str = "",
+        active: asyncio.Event | None = None,
+    ) -> None:
+        self.core = core
+        self.state = core.start(shard, of)
+        self.shard, self.of = shard, of
+        self.name = name or (f"{core.NAME}-{shard}" if core.TOPIC in SHARDED else core.NAME)
+        self.log = Lookahead(bus, settings.partition)
+        self.decisions = DecisionReader(bus, settings.partition)
+        self._bus = bus
+        self._settings = settings
+        self._stop = stop or asyncio.Event()
+        self._active = active
+        self._writer: Writer | None = None
+        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
+        self._opening: Record | None = None
+        self._line: dict[str, Any] = {}
+        self._said = logger(service=self.name)
+
+    async def restore(self) -> None:
+        """Takes the newest snapshot that may be restored; without one the fold starts at the log's start."""
+        found = await self._snapshots.restore(type(self.state))
+        if found is not None:
+            self.state, snapshot = found
+            self.of = snapshot.of
+            self.log = Lookahead(self._bus, self._settings.partition, snapshot.order)
+            self.decisions = DecisionReader(self._bus, self._settings.partition, snapshot.decisions)
+
+    async def close(self) -> None:
+        """Gives the producer up."""
+        if self._writer is not None:
+            await self._writer.drop()
+
+    async def step(self) -> bool:
+        """Folds the next record and, if it opens a round, answers it. False where the log has none now."""
+        failpoints.hit(self.name, "before_consume")
+        accepted = await self.log.take()
+        if accepted is None:
+            return False
+        record = accepted.record
+        if isinstance(record.body, RoundClosed):
+            await self._feed_winners(record)
+        self._fold(record)
+        failpoints.hit(self.name, "after_consume")
+        if isinstance(record.body, RoundOpened):
+            self._opening = record
+            self.of = record.body.shards if self.core.TOPIC in SHARDED else 1
+            await self._answer(record)
+        elif isinstance(record.body, RoundClosed | RoundAbandoned):
+            await self._end_round(accepted)
+        return True
+
+    # ---------------------------------------------------------------- folding
+    def _fold(self, record: Record) -> None:
+        learn = self.core.FOLDS.get(type(record.body))
+        if learn is None:
+            return
+        try:
+            learn(self.state, record)
+        except Exception as error:
+            raise CoreStopped(self.name, "folding", record) from error
+        FOLDED.labels(self.name).inc()
+
+    async def _feed_winners(self, closing: Record) -> None:
+        """Gives the core the winning records that it reads, in the order of READS; of its own topic its own shard."""
+        named = [
+            each
+            for topic in self.core.READS
+            for each in closing.body.hashes
+            if each.topic == topic and (topic not in SHARDED or topic != self.core.TOPIC or each.shard == self.shard)
+        ]
+        for winner in await self.decisions.winners(closing, named, self._settings.gap_wait_ms):
+            self._fold(winner.record)
+
+    async def _end_round(self, accepted: Accepted) -> None:
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            self.decisions.forget(opening.seq)
+        record = accepted.record
+        SEQ.labels(self.name).set(record.seq)
+        VOID.labels(self.name).set(self.log.void)
+        if self._line:
+            self._said.info("round", round=record.round, seq=record.seq, end=record.type, **self._line)
+            self._line = {}
+        if self._snapshots.is_due(record.round):
+            state, positions = dump(self.state), self.decisions.positions()
+            await self._snapshots.take(self._producer(), state, self.log.order, positions, of=self.of, durable=False)
+
+    # ---------------------------------------------------------------- answering
+    async def _answer(self, opening: Record) -> None:
+        """Answers the round, if it is this instance's to answer and is still open."""
+        body: RoundOpened = opening.body
+        if body.rules != RULES or self.shard >= self.of or not self.core.TOPIC:
+            return
+        waited = stopwatch()
+        upstream = await self._gather(opening)
+        if upstream is None:
+            return
+        self._line["wait_ms"] = int(waited() * 1_000)
+        took = stopwatch()
+        failpoints.hit(self.name, "before_decide")
+        try:
+            bodies = self.core.decide(self.state, OpenRound(opening, upstream))
+        except Exception as error:
+            raise CoreStopped(self.name, "deciding", opening) from error
+        failpoints.hit(self.name, "after_decide")
+        DECIDE_SECONDS.labels(self.name).observe(took())
+        self._line["decide_ms"] = int(took() * 1_000)
+        if await self._is_held_back(opening):
+            return
+        await self._publish(opening, bodies)
+        ANSWERED.labels(self.name).inc()
+
+    async def _gather(self, opening: Record) -> dict[str, list[Record]] | None:
+        """Upstream answers to the opening, or None once the log, read ahead, shows the round over, or on `stop`."""
+        wanted = wanted_of(self.core.UPSTREAM, opening.body.shards)
+        while not self._stop.is_set():
+            # A closed round is never answered again: after a restart only the open one is.
+            if await self.log.is_over(opening.round):
+                return None
+            found = await self.decisions.gather(opening.id, wanted)
+            if found is not None:
+                upstream: dict[str, list[Record]] = {}
+                for want, decision in zip(wanted, found, strict=True):
+                    upstream.setdefault(want.topic, []).append(decision.record)
+                return upstream
+            positions = {**self.log.position, **self.decisions.waiting_for(wanted)}
+            await wait_for_more(self._bus, positions, self._settings.wait_ms, self._stop)
+        return None
+
+    async def _is_held_back(self, opening: Record) -> bool:
+        """Waits until this instance is active; True where the round was over before."""
+        if self._active is None:
+            return False
+        while not self._active.is_set():
+            if self._stop.is_set() or await self.log.is_over(opening.round):
+                return True
+            await wait_for_more(self._bus, self.log.position, self._settings.wait_ms, self._stop, self._active)
+        return False
+
+    async def _publish(self, opening: Record, bodies: list[Any]) -> None:
+        wanted = Wanted(self.core.TOPIC, self.shard, self.of)
+        silent = self.core.TOPIC in FORECASTS and not bodies
+        assert len(bodies) == 1 or silent, f"{self.name}: {len(bodies)} answers to {opening.id}"
+        size = 0
+        failpoints.hit(self.name, "before_publish")
+        for body in bodies:
+            assert body.wake_ms is None or body.wake_ms > opening.time, f"{self.name}: it wakes before {opening.id}"
+            record, content = answer(opening, wanted, body)
+            size += len(content)
+            messages = messages_of(record, content, wanted, self._settings.partition, self.name)
+            await self._producer().send(messages, durable=False)
+        failpoints.hit(self.name, "after_publish")
+        self._line["answer_bytes"] = size
+
+    def _producer(self) -> Writer:
+        if self._writer is None:
+            self._writer = self._bus.writer()
+        return self._writer

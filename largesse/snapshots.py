@@ -1,0 +1,241 @@
+"""Any state of any core as checksummed bytes, and back. A snapshot only shortens the fold: it is never the truth.
+
+One that is damaged, of another layout, that does not come back as it was, or that the log does not remember is refused
+by name; the one before it, or the whole fold, serves. State is plain data: slotted dataclasses, fields annotated
+`Cache` left out. Two slots a service and shard take turns, so compaction always leaves a whole one.
+"""
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from largesse import failpoints
+from largesse.bus import Bus, Message, Outgoing, Writer
+from largesse.order import LogOrder
+from largesse.settings import Settings
+from largesse.telemetry import SNAPSHOTS as TAKEN
+from largesse.telemetry import logger
+from schemas.topics import LOG, SNAPSHOTS
+
+PART_BYTES_MAX = 600 * 1024
+"""Compressed bytes in one message: as base64 they stay below RECORD_BYTES_MAX."""
+
+STEP_BACK = 16
+"""Messages that the search for the newest snapshot looks at in one go."""
+
+SLOTS = 2
+
+REFUSED_MAX = 8
+"""After so many refused ones the whole fold serves."""
+
+
+class SnapshotRefused(Exception):
+    """Why a snapshot may not be restored."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A core's state directly after a folded closing (or abandoned round).
+
+    `order`: where the log was then. `landmark`: hash of the log's message before `order.offset`. `decisions`: where the
+    decision topics were, as DecisionReader tells it. `of`: shards at that time. `number`: how many there were before.
+    `state`: the state's JSON.
+    """
+
+    service: str
+    shard: int
+    of: int
+    layout: int
+    number: int
+    order: LogOrder
+    landmark: str
+    decisions: dict[str, int]
+    state: bytes
+
+
+def dump(state: Any) -> bytes:
+    """A state's JSON. Equal states give equal bytes; caches are left out."""
+    kind: type = type(state)
+    return _adapter(kind).dump_json(state)
+
+
+def load(kind: type, data: bytes) -> Any:
+    """The state of type `kind` that `dump` wrote. Raises SnapshotRefused where it does not come back as it was."""
+    try:
+        state = _adapter(kind).validate_json(data)
+    except ValidationError as error:
+        raise SnapshotRefused(f"its state cannot be read: {error.errors()[0]}") from error
+    if dump(state) != data:
+        raise SnapshotRefused("its state does not come back as it was")
+    return state
+
+
+class SnapshotKeeper:
+    """One instance's snapshots: restores the newest, says when the next is due, takes it."""
+
+    def __init__(self, bus: Bus, settings: Settings, service: str, shard: int, layout: int, name: str) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._service = service
+        self._shard = shard
+        self._layout = layout
+        self._name = name
+        self._number = 0
+        self._round = 0
+
+    async def restore(self, kind: type) -> tuple[Any, Snapshot] | None:
+        """The newest snapshot that may be restored, and its state of type `kind`. Raises PositionGap, BusError."""
+        found = await newest(self._bus, self._settings.partition, self._service, self._shard, self._layout, kind)
+        self._number, self._round = 0, 0
+        if found is not None:
+            self._number, self._round = found[1].number + 1, found[1].order.round
+        return found
+
+    def is_due(self, round_number: int) -> bool:
+        """Whether one may be taken directly after this round's end."""
+        return round_number - self._round >= self._settings.snapshot_rounds
+
+    async def take(
+        self, writer: Writer, state: bytes, order: LogOrder, decisions: dict[str, int], *, of: int, durable: bool
+    ) -> None:
+        """Writes a snapshot of a state as `dump` gave it directly after the record before `order.offset`."""
+        partition = self._settings.partition
+        landmark = await landmark_of(self._bus, partition, order.offset)
+        snapshot = Snapshot(
+            self._service, self._shard, of, self._layout, self._number, order, landmark, decisions, state
+        )
+        failpoints.hit(self._name, "before_snapshot")
+        await writer.send(messages_of(snapshot, self._settings.cell, partition), durable=durable)
+        failpoints.hit(self._name, "after_snapshot")
+        self._number, self._round = self._number + 1, order.round
+        TAKEN.labels(self._service, "taken").inc()
+        log = logger(service=self._name)
+        log.info("snapshot", seq=order.seq, round=order.round, state_bytes=len(state))
+
+
+async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
+    """Hash of the log's message before `offset`. Raises PositionGap where there is none any more."""
+    messages = await bus.fetch(LOG, partition, offset - 1, most=1)
+    return sha256(messages[0].value).hexdigest() if messages else ""
+
+
+def messages_of(snapshot: Snapshot, cell: str, partition: int) -> list[Outgoing]:
+    """What to send. Keys name service, shard, slot and part."""
+    head = orjson.dumps({**asdict(snapshot), "state": None})
+    document = head + b"\n" + snapshot.state
+    packed = zlib.compress(document, 1)
+    pieces = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
+    slot = snapshot.number % SLOTS
+    messages = []
+    for part, piece in enumerate(pieces):
+        about = {
+            "service": snapshot.service,
+            "shard": snapshot.shard,
+            "seq": snapshot.order.seq,
+            "part": part,
+            "parts": len(pieces),
+            "sum": sha256(document).hexdigest(),
+        }
+        value = orjson.dumps({"snapshot": about, "data": b64encode(piece).decode()})
+        key = f"{cell}/{snapshot.service}/{snapshot.shard}/{slot}/{part}"
+        messages.append(Outgoing(SNAPSHOTS, partition, value, key))
+    return messages
+
+
+async def newest(
+    bus: Bus, partition: int, service: str, shard: int, layout: int, kind: type
+) -> tuple[Any, Snapshot] | None:
+    """The newest snapshot that may be restored and its state, or None. Refused ones are named in the log.
+
+    Raises PositionGap where the log does not reach up to a snapshot, or does not go back to it.
+    """
+    log = logger(service=service, shard=shard)
+    gathered: dict[str, dict[int, str]] = {}
+    refusals = 0
+    async for message in _backwards(bus, partition):
+        found = _piece_of(message, service, shard)
+        if found is None:
+            continue
+        about, data = found
+        pieces = gathered.setdefault(f"{about['seq']}/{about['sum']}", {})
+        pieces.setdefault(about["part"], data)
+        if len(pieces) < about["parts"]:
+            continue
+        try:
+            snapshot = _unpack(about, [pieces[part] for part in sorted(pieces)])
+            state = await _judge(bus, partition, snapshot, layout, kind)
+        except SnapshotRefused as refused:
+            log.warning("snapshot_refused", seq=about["seq"], offset=message.offset, reason=str(refused))
+            TAKEN.labels(service, "refused").inc()
+            refusals += 1
+            if refusals == REFUSED_MAX:
+                return None
+            continue
+        log.info("snapshot_restored", seq=snapshot.order.seq, round=snapshot.order.round)
+        TAKEN.labels(service, "restored").inc()
+        return state, snapshot
+    return None
+
+
+async def _backwards(bus: Bus, partition: int) -> AsyncIterator[Message]:
+    """Every message of the snapshots topic, the last one first."""
+    first, end = await bus.bounds(SNAPSHOTS, partition)
+    while end > first:
+        start = max(first, end - STEP_BACK)
+        messages: list[Message] = []
+        at = start
+        while at < end and (more := await bus.fetch(SNAPSHOTS, partition, at, most=end - at)):
+            messages += more
+            at = more[-1].offset + 1
+        for message in reversed(messages):
+            yield message
+        end = start
+
+
+def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any], str] | None:
+    """What a message says of itself and its data; None where it is about another service or cannot be read."""
+    if not message.value.startswith(b'{"snapshot":{"service":"%b","shard":%d,' % (service.encode(), shard)):
+        return None
+    try:
+        document = orjson.loads(message.value)
+        about: dict[str, Any] = document["snapshot"]
+        whole = all(type(about[name]) is int for name in ("seq", "part", "parts")) and type(about["sum"]) is str
+        return (about, document["data"]) if whole and type(document["data"]) is str else None
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        logger(service=service, shard=shard).warning("snapshot_unreadable", offset=message.offset)
+        return None
+
+
+def _unpack(about: dict[str, Any], pieces: list[str]) -> Snapshot:
+    try:
+        document = zlib.decompress(b"".join(b64decode(piece, validate=True) for piece in pieces))
+    except (ValueError, zlib.error) as error:
+        raise SnapshotRefused(f"it is damaged: {error}") from error
+    if sha256(document).hexdigest() != about["sum"]:
+        raise SnapshotRefused("it is damaged: its bytes do not give its checksum")
+    head, _, state = document.partition(b"\n")
+    try:
+        told = orjson.loads(head)
+        return Snapshot(**{**told, "order": LogOrder(**told["order"]), "state": state})
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise SnapshotRefused(f"its head cannot be read: {error}") from error
+
+
+async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type) -> Any:
+    if snapshot.layout != layout:
+        raise SnapshotRefused(f"it has layout {snapshot.layout}, this core has {layout}")
+    if await landmark_of(bus, partition, snapshot.order.offset) != snapshot.landmark:
+        raise SnapshotRefused(f"the log has another message before offset {snapshot.order.offset}")
+    return load(kind, snapshot.state)
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

@@ -1,0 +1,58 @@
+"""What a service says of itself: structured lines on stderr, counters for Prometheus. Nothing here decides anything.
+
+One canonical line a round, with everything about it, instead of many small ones.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from prometheus_client import Counter, Gauge, Histogram, start_http_server
+
+FOLDED = Counter("largesse_records_folded", "Log records folded", ["service"])
+VOID = Gauge("largesse_log_void", "Log messages that did not count, as of the last record", ["service"])
+SEQ = Gauge("largesse_log_seq", "Seq of the last record folded", ["service"])
+ANSWERED = Counter("largesse_rounds_answered", "Rounds that this instance answered", ["service"])
+DECIDE_SECONDS = Histogram("largesse_decide_seconds", "Time to decide one round", ["service"])
+SNAPSHOTS = Counter("largesse_snapshots", "Snapshots by what became of them", ["service", "outcome"])
+INPUTS = Counter("largesse_inputs", "Input messages by topic and what became of them", ["topic", "outcome"])
+CLAIMS = Counter("largesse_sequencer_claims", "Claims of the log by this instance")
+STANDBYS = Counter("largesse_sequencer_standbys", "Times this instance gave the log up")
+ROUND_SECONDS = Histogram("largesse_round_seconds", "Log time from opening to closing")
+GRANTS = Counter("largesse_granted_tasks", "Tasks granted in closings")
+STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
+
+
+def configure(log_format: str = "console") -> None:
+    """Lines to stderr, `console` for people or `json` for machines."""
+    last: Any = structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            last,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(20),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def logger(**bound: Any) -> Any:
+    """A logger whose lines all carry `bound`."""
+    return structlog.get_logger(**bound)
+
+
+def serve_metrics(port: int) -> None:
+    """Serves the counters over HTTP on `port`; 0: not at all. Raises OSError."""
+    if port:
+        start_http_server(port)
+
+
+def stopwatch() -> Callable[[], float]:
+    """Starts now; each call tells the seconds since. For figures only."""
+    begun = time.perf_counter()
+    return lambda: time.perf_counter() - begun

@@ -1,0 +1,42 @@
+"""When each node was last heard of. Lives beside the fold, in the sequencer alone: only NodeLost is a fact.
+
+Times are the sequencer's clock in milliseconds. A sequencer that took over, or was away itself, believes every node for
+a full lease more: it cannot know who reported meanwhile.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+
+class Leases:
+    """Nodes in the order in which they were last heard of."""
+
+    def __init__(self) -> None:
+        self._heard: OrderedDict[str, int] = OrderedDict()
+
+    def renew(self, node: str, now_ms: int) -> None:
+        """The node was heard of."""
+        self._heard[node] = now_ms
+        self._heard.move_to_end(node)
+
+    def renew_all(self, nodes: Iterable[str], now_ms: int) -> None:
+        """From now on these nodes are watched, each with a full lease."""
+        self._heard = OrderedDict((node, now_ms) for node in nodes)
+
+    def forget(self, node: str) -> None:
+        """The node is watched no longer."""
+        self._heard.pop(node, None)
+
+    def silent(self, now_ms: int, lease_ms: int) -> list[str]:
+        """Nodes whose lease has run out, the longest silent first."""
+        nodes = []
+        for node, heard_ms in self._heard.items():
+            if now_ms - heard_ms < lease_ms:
+                break
+            nodes.append(node)
+        return nodes
+
+    def next_ms(self, lease_ms: int) -> int | None:
+        """When the next lease runs out if nobody is heard of."""
+        heard_ms = next(iter(self._heard.values()), None)
+        return None if heard_ms is None else heard_ms + lease_ms
