@@ -11,7 +11,7 @@ leaves ties to chance).
 `fill(root, capacity)` is pure. A leaf is served in fractions of its tasks; `whole.py` gives whole ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop
 
@@ -46,17 +46,36 @@ def fill(root: Node, capacity: Sequence[int]) -> Fill:
 
     The answer is within 2^-60 of the cell and the same everywhere: all in integers, and what lies that close is a tie.
     """
-    flow = _Flow(root, capacity)
+    flow = _Flow(root, capacity, {})
     while not flow.top.blocked:
         flow.step()
     return flow.result(root)
 
 
+def pour(
+    root: Node, capacity: Sequence[int], tasks: Mapping[str, int], full: int, spare: Sequence[int]
+) -> dict[str, int]:
+    """Go on from where leaves hold `tasks`, until only `spare` base units of a kind are left that is not `full`.
+
+    Returns the whole tasks that each leaf then holds. `full`: the kinds to leave out from the start, a bit each.
+    """
+    flow = _Flow(root, capacity, tasks)
+    for j in flow.kinds:
+        # Where less is left from the start, it goes on until somebody asks for that kind.
+        flow.top.used[j] = min(flow.top.used[j] + (spare[j] << ONE_BITS) // capacity[j], ONE - 2 * NEAR)
+    flow.shut([j for j in flow.kinds if full >> j & 1])
+    shut = flow.full
+    while not flow.top.blocked and flow.full == shut:
+        flow.step()
+    return flow.whole_tasks()
+
+
 class _Flow:
     """One filling of one tree: the events in their order."""
 
-    def __init__(self, root: Node, capacity: Sequence[int]) -> None:
+    def __init__(self, root: Node, capacity: Sequence[int], tasks: Mapping[str, int]) -> None:
         self.capacity = capacity
+        self.tasks = tasks  # What leaves hold at first.
         self.kinds = [j for j, have in enumerate(capacity) if have > 0]
         self.full = 0  # A bit for each kind that is used up.
         fair = any(node.order == "fair" for node in walk(root))
@@ -80,6 +99,7 @@ class _Flow:
                 below = self.plant(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
+                inner.used = [a + b for a, b in zip(inner.used, below.used, strict=True)]
             else:
                 inner.leaves.append(self.plant_leaf(node.order, child, up, down))
         inner.open_leaves()
@@ -88,26 +108,31 @@ class _Flow:
     def plant_leaf(self, order: str, node: Node, up: int, down: int) -> Leaf:
         """A leaf whose weight among its siblings is `up / down`."""
         leaf = Leaf(node.name)
-        if node.tasks != 0:
+        held = self.tasks.get(node.name, 0)
+        if node.tasks is None or node.tasks > held:
             for j, need in enumerate(node.demand):
                 if need:
                     leaf.mask |= 1 << j
-        shares = [(node.demand[j] << ONE_BITS) // self.capacity[j] for j in self.kinds]
+        shares = [
+            (need << ONE_BITS) // have if have > 0 else 0 for need, have in zip(node.demand, self.capacity, strict=True)
+        ]
         dominant = max(shares, default=0)
-        if not leaf.mask or not dominant:
-            leaf.satisfied = not leaf.mask  # Otherwise it asks for what the cell has not got.
-            return leaf
+        leaf.satisfied = not leaf.mask
+        leaf.share_max = max(node.tasks or 0, held) * dominant
+        if not dominant:
+            return leaf  # It asks for nothing, or for what the cell has not got.
+        leaf.each = ONE if order == "fair" else dominant
+        if self.width > len(shares):
+            shares.append(ONE)
         weight = (up << ONE_BITS) // down
-        height = ONE if order == "fair" else dominant  # What a task adds to its share / weight, before the weight.
-        leaf.rise = dominant * weight // height
-        leaf.speed = [0] * self.width
-        if self.width > len(self.capacity):
-            leaf.speed[-1] = (weight << ONE_BITS) // height
-        for j, share in zip(self.kinds, shares, strict=True):
-            leaf.speed[j] = share * weight // height
+        leaf.speed = [share * weight // leaf.each for share in shares]
+        leaf.rise = dominant * weight // leaf.each
+        leaf.each = leaf.each * down // up
+        if held:
+            leaf.held = [share * held for share in shares]
+            leaf.level_min = leaf.each * held
         if node.tasks is not None:
-            leaf.level_max = node.tasks * height * down // up
-            leaf.share_max = node.tasks * dominant
+            leaf.level_max = leaf.each * node.tasks
         return leaf
 
     def step(self) -> None:
@@ -194,11 +219,26 @@ class _Flow:
             return self.kinds
         return [len(self.capacity)] if order == "fair" else []
 
+    def whole_tasks(self) -> dict[str, int]:
+        """The whole tasks in what each leaf holds, at the moment at which a kind became full."""
+        found = dict(self.tasks)
+        for inner in self.inners:
+            for leaf in inner.leaves:
+                if leaf.each:
+                    level = (
+                        leaf.level_max
+                        if leaf.satisfied
+                        else max(leaf.level_min, inner.ends.get(leaf.mask, inner.front))
+                    )
+                    found[leaf.name] = max(self.tasks.get(leaf.name, 0), ((level or 0) + NEAR) // leaf.each)
+        return found
+
     def result(self, root: Node) -> Fill:
         found = Fill({}, {}, [self.full >> j & 1 == 1 for j in range(len(self.capacity))])
         for inner in self.inners:
             for leaf in inner.leaves:
-                share = leaf.share_max if leaf.satisfied else inner.ends[leaf.mask] * leaf.rise >> ONE_BITS
+                level = 0 if leaf.satisfied else max(leaf.level_min, inner.ends[leaf.mask])
+                share = leaf.share_max if leaf.satisfied else level * leaf.rise >> ONE_BITS
                 found.leaves[leaf.name] = Reached(share, leaf.satisfied)
             if inner.name is not None:
                 found.nodes[inner.name] = Reached(max([inner.used[j] for j in self.kinds], default=0), True)

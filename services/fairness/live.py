@@ -303,7 +303,7 @@ class LiveTree:
             if isinstance(child, Branch):
                 found = self._least(child)
             else:
-                short = self._short_of(child)
+                short = self.short_of(child)
                 if short is None:
                     found = child
                 elif child.name not in branch.strays:
@@ -315,7 +315,7 @@ class LiveTree:
             insort(self.short.setdefault(short, []), (place.demand[short], place.name, place))
         return found
 
-    def _short_of(self, place: Place) -> int | None:
+    def short_of(self, place: Place) -> int | None:
         """A kind of which less is free than a task of it needs."""
         for j, need in enumerate(place.demand):
             if need > self.free[j]:

@@ -12,31 +12,48 @@ from services.fairness.tree import NEAR, ONE_BITS
 class Leaf:
     """One leaf while it is filled. A level of `ONE` makes its usage `speed` and its dominant share `rise`."""
 
-    __slots__ = ("level_max", "mask", "name", "rise", "satisfied", "share_max", "speed")
+    __slots__ = (
+        "each",
+        "held",
+        "level_max",
+        "level_min",
+        "mask",
+        "name",
+        "rise",
+        "satisfied",
+        "share_max",
+        "speed",
+        "started",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.mask = 0  # Kinds it asks for, a bit each.
         self.speed: list[int] = []
         self.rise = 0
+        self.each = 0  # What a task adds to its level.
+        self.held: list[int] = []  # What it holds at first, and where it then stands.
+        self.level_min = 0
         self.level_max: int | None = None  # Where it has all it asks for. None: never.
         self.share_max = 0
         self.satisfied = False
+        self.started = False  # The water has reached it.
 
 
 class Inner:
     """One inner node while it is filled.
 
-    Its water stands at `level`, the least share / weight among children that can still take. All its leaves that can
-    stand at `front`; an inner child stands at its own `height`. Children at the water's level are rising with it, or
-    lagging: they take without rising, and while there are any only they are filled, and `lag` counts instead of
-    `level`. Whichever counts is the node's clock. Everything is as of its last event; an event moves only its path.
+    Its water stands at `level`, the least share / weight among children that can still take. Its leaves that take
+    stand at `front`, the others ahead of it; an inner child stands at its own `height`. Children at the water's level
+    are rising with it, or lagging: they take without rising, and while there are any only they are filled, and `lag`
+    counts instead of `level`. Whichever counts is the node's clock. Everything is as of its last event; an event
+    moves only its path.
     """
 
     __slots__ = (
-        "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_alive",
-        "front_speed", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
-        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed",
+        "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_speed",
+        "front_takers", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
+        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed", "starts",
         "still", "used", "waiting", "weight_down", "weight_up",
     )  # fmt: skip
 
@@ -52,7 +69,10 @@ class Inner:
         self.queue: list[tuple[int, int]] = []  # Level and place of leaves with a limit, the next to be satisfied last.
         self.groups: dict[int, int] = {}  # Set of kinds asked for -> how many leaves can still take.
         self.ends: dict[int, int] = {}  # Set of kinds asked for -> the level where such leaves were blocked.
-        self.front = self.front_alive = 0
+        self.front = self.front_takers = 0
+        self.starts: list[
+            tuple[int, int]
+        ] = []  # Level and place of leaves ahead of the front, the next to be reached last.
         self.level = self.lag = self.clock = self.height = self.mark = 0
         self.blocked = self.still = self.attached = self.front_active = False
         self.used = [0] * width
@@ -67,12 +87,15 @@ class Inner:
     def open_leaves(self) -> None:
         """Take stock of the leaves that ask for something."""
         for place, leaf in enumerate(self.leaves):
+            if leaf.held:
+                self.used = [a + b for a, b in zip(self.used, leaf.held, strict=True)]
             if not leaf.satisfied:
                 self.groups[leaf.mask] = self.groups.get(leaf.mask, 0) + 1
+                self.starts.append((leaf.level_min, place))
                 if leaf.level_max is not None:
                     self.queue.append((leaf.level_max, place))
         self.queue.sort(reverse=True)
-        self.front_alive = sum(self.groups.values())
+        self.starts.sort(reverse=True)
 
     def start_over(self, full: int) -> None:
         """Block the leaves that need a full kind, and forget who moves how fast."""
@@ -80,8 +103,11 @@ class Inner:
             self.leave(self.leaves[self.queue.pop()[1]])  # Satisfied at the very moment at which a kind is full.
         for mask in [mask for mask in self.groups if mask & full]:
             self.ends[mask] = self.front
-            self.front_alive -= self.groups.pop(mask)
-        taking = [leaf.speed for leaf in self.leaves if not leaf.satisfied and leaf.mask in self.groups]
+            del self.groups[mask]
+        taking = [
+            leaf.speed for leaf in self.leaves if leaf.started and not leaf.satisfied and leaf.mask in self.groups
+        ]
+        self.front_takers = len(taking)
         nothing = [0] * len(self.used)
         self.front_speed = [sum(speeds) for speeds in zip(*taking, strict=True)] if taking else nothing
         self.front_active = False
@@ -91,16 +117,17 @@ class Inner:
         self.lags: list[tuple[int, Inner]] = []  # Likewise in `lag`.
         self.waiting: list[tuple[int, Inner]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
         self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
+        self.find_front()
 
     def line_up(self) -> None:
         """The water falls to the lowest child: it and its equals take, the others wait ahead."""
         for child in self.inner:
             child.height = max([child.used[j] for j in child.counted]) * child.weight_down // child.weight_up
         heights = [child.height for child in self.inner]
-        if self.front_alive:
+        if self.front_takers:
             heights.append(self.front)
         self.level = min(heights, default=0)
-        if self.front_alive and self.front <= self.level + NEAR:
+        if self.front_takers and self.front <= self.level + NEAR:
             self.level = self.front
             self.front_starts()
         for child in self.inner:
@@ -188,7 +215,7 @@ class Inner:
 
     def next_ahead(self) -> int | None:
         """Where the next child stands that the water has still to reach."""
-        if self.front_active or not self.front_alive:
+        if self.front_active or not self.front_takers:
             return self.waiting[0][0] if self.waiting else None
         return min(self.front, self.waiting[0][0]) if self.waiting else self.front
 
@@ -198,10 +225,11 @@ class Inner:
         if self.rises and (due is None or self.rises[0][0] < due):
             due = self.rises[0][0]
         if self.front_active:
-            while self.queue and self.leaves[self.queue[-1][1]].mask not in self.groups:
-                self.queue.pop()  # Blocked before it was satisfied.
-            if self.queue and (due is None or self.queue[-1][0] < due):
-                due = self.queue[-1][0]
+            for levels in (self.queue, self.starts):
+                while levels and self.leaves[levels[-1][1]].mask not in self.groups:
+                    levels.pop()  # Blocked before.
+                if levels and (due is None or levels[-1][0] < due):
+                    due = levels[-1][0]
         return due
 
     def find_pace(self) -> None:
@@ -222,13 +250,32 @@ class Inner:
         """Let those take part that the water has reached."""
         while self.waiting and self.waiting[0][0] <= self.level:
             self.attach(heappop(self.waiting)[1])
-        if self.front_alive and not self.front_active and self.front <= self.level:
+        if self.front_active:
+            self.start_leaves(self.level)
+        elif self.front_takers and self.front <= self.level:
             self.front_starts()
 
     def front_starts(self) -> None:
-        """The water has reached the leaves."""
+        """The water has reached the leaves that stand at the front."""
         self.front_active = True
         self.rise_speed = [a + b for a, b in zip(self.rise_speed, self.front_speed, strict=True)]
+
+    def find_front(self) -> None:
+        """If no leaf is left at the front, it is where the next one stands."""
+        while not self.front_takers and self.starts:
+            self.front = self.starts[-1][0]
+            self.start_leaves(self.front)
+
+    def start_leaves(self, level: int) -> None:
+        """The front has come to this level: those that stand there take, too."""
+        while self.starts and self.starts[-1][0] <= level + NEAR:
+            leaf = self.leaves[self.starts.pop()[1]]
+            if leaf.mask in self.groups:
+                leaf.started = True
+                self.front_takers += 1
+                self.front_speed = [a + b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
+                if self.front_active:
+                    self.rise_speed = [a + b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
 
     def satisfy(self) -> None:
         """Take out the leaves whose limit the water has reached."""
@@ -237,14 +284,16 @@ class Inner:
             if self.leave(leaf):
                 self.front_speed = [a - b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
                 self.rise_speed = [a - b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
-                self.front_active = self.front_alive > 0
+                self.front_active = self.front_takers > 0
+        if not self.front_active:
+            self.find_front()
 
     def leave(self, leaf: Leaf) -> bool:
         """Count a satisfied leaf out, unless it was blocked before."""
         if leaf.mask not in self.groups:
             return False
         leaf.satisfied = True
-        self.front_alive -= 1
+        self.front_takers -= 1
         self.groups[leaf.mask] -= 1
         if not self.groups[leaf.mask]:
             del self.groups[leaf.mask]
