@@ -34,6 +34,7 @@ from schemas.edge import ConfigPatch
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt
 from schemas.quantities import fits_in, on_devices
+from schemas.spelling import nearest
 from services.admission.classes import class_of
 from services.admission.core_state import (
     LIVE_JOBS_MAX,
@@ -41,6 +42,7 @@ from services.admission.core_state import (
     State,
     attempt_key,
     digest_of,
+    is_free,
     leaf_paths,
     tasks_held_by,
     with_default,
@@ -49,9 +51,13 @@ from services.admission.core_state import (
 
 def judge(state: State, body: Any, author: str) -> Any | None:
     """The body of the log record that an input becomes, or None. Reservations are facts for the planner to answer."""
-    if isinstance(body, (ReservationRequested, ReservationUpdated, ReservationDeleted)):
-        return body
-    return _JUDGE[type(body)](state, body, author)
+    judging = _JUDGE.get(type(body))
+    if judging is not None:
+        return judging(state, body, author)
+    assert isinstance(body, (ReservationRequested, ReservationUpdated, ReservationDeleted)), (
+        f"no input is a {type(body)}"
+    )
+    return body
 
 
 def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
@@ -59,9 +65,11 @@ def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
 
 
 # ---------------------------------------------------------------- jobs
-def _job(state: State, spec: JobSpec, author: str) -> Any:
+def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
     known = state.jobs.get(spec.job)
     ended = state.ended.get(spec.job)
+    if ended is not None and is_free(state, ended, time):
+        ended = None
     if known is not None or ended is not None:
         same = known.spec == spec if known is not None else ended is not None and ended.digest == digest_of(spec)
         if same:
@@ -86,18 +94,8 @@ def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | 
         return None
     inner = any(leaf.startswith(spec.queue + "/") for leaf in state.leaves)
     what = "has queues below it; name one of those" if inner else "is not in the tree"
-    near = min(state.leaves, key=lambda leaf: (_distance(leaf, spec.queue), leaf))
+    near = nearest(spec.queue, list(state.leaves)) or next(iter(state.leaves))
     return "unknown_queue", "queue", f'queue "{spec.queue}" {what}; the nearest name is "{near}"'
-
-
-def _distance(a: str, b: str) -> int:
-    """Edit distance, for suggestions."""
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (x != y))
-    return row[-1]
 
 
 def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -106,7 +104,7 @@ def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | N
         return None  # Nobody has said yet what there is; the job waits.
     for i, stage in enumerate(spec.stages):
         for resource in stage.demand:
-            if not any(node.capacity.get(resource) for node in state.nodes.values()):
+            if not state.capacity.get(resource) and not _is_known(state, resource):
                 have = sorted({r for node in state.nodes.values() for r in node.capacity})
                 where = f"stages[{i}].demand.{resource}"
                 return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
@@ -117,6 +115,11 @@ def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | N
             detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
             return "gang_too_wide", f"stages[{i}].tasks", detail
     return None
+
+
+def _is_known(state: State, resource: str) -> bool:
+    """Whether any node has the resource, though it may be down."""
+    return any(node.capacity.get(resource) for node in state.nodes.values())
 
 
 def _rooms(state: State, stage: Stage) -> list[int]:
@@ -311,7 +314,6 @@ def _stranded(state: State, queues: Any) -> str | None:
 
 
 _JUDGE: dict[type, Any] = {
-    JobSpec: _job,
     JobCancelled: _cancel,
     NodeRegistered: _register,
     NodeReported: _report,

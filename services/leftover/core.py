@@ -315,7 +315,8 @@ def _release(state: State, job: str, stage: str, first: int, count: int) -> None
         held = state.held.pop(f"{job}/{stage}/{index}")
         if board is not None:
             pairs = board.room.pairs(held.demand)
-            board.room.give(board.room.number[held.node], pairs, [(s.index, s.milli) for s in held.devices])
+            devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
+            board.room.give(board.room.number[held.node], pairs, devices)
             board.hold(job, pairs, -1)
 
 
@@ -342,7 +343,7 @@ def _asks(state: State, record: Record) -> None:
     for ask in body.jobs:
         known = state.jobs.get(ask.job)
         if known is not None:
-            known.asks = [replace(span) for span in ask.asks]
+            known.asks = list(ask.asks)  # Its spans are never changed in place.
 
 
 def _grants(state: State, record: Record) -> None:

@@ -33,7 +33,7 @@ class Waiting:
     count: int
     attempt: int
     since_ms: int
-    placed: dict[tuple[int, bool], "Part"] = field(default_factory=dict)
+    placed: dict[tuple[int, bool], "Part"] | None = None
 
 
 @dataclass(slots=True)
@@ -108,7 +108,9 @@ class Board:
     # ------------------------------------------------------------ what the core tells
     def class_for(self, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
         """The class of tasks like these."""
-        key = (tuple(demand.items()), tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
+        key: tuple[object, ...] = tuple(demand.items())
+        if labels or prefer or gang:
+            key = (key, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
         task = self._class_of.get(key)
         if task is None:
             task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
@@ -306,7 +308,8 @@ class Board:
         self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int, devices: list[tuple[int, int]]
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
-        if not waiting.placed:
+        if waiting.placed is None:
+            waiting.placed = {}
             self._touched.append((job.name, waiting))
         key = number, self.discipline == "fair" and leaf.share >= leaf.target
         part = waiting.placed.get(key)
@@ -320,7 +323,7 @@ class Board:
         """The round's placements, each span's tasks in one piece a node."""
         placements = []
         for job, waiting in self._touched:
-            for (number, beyond), part in waiting.placed.items():
+            for (number, beyond), part in (waiting.placed or {}).items():
                 count = part.count
                 placements.append(
                     Placement(
@@ -336,7 +339,7 @@ class Board:
                     )
                 )
                 waiting.first += count
-            waiting.placed = {}
+            waiting.placed = None
         self._touched = []
         return placements
 

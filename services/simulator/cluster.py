@@ -69,6 +69,8 @@ class SimCluster:
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[tuple[int, int, Run]] = []
         self._runs = 0
+        self._good: list[TaskEnd] = []
+        self._bad: list[TaskFailure] = []
         self._react = {
             JobAdmitted: self._admitted,
             JobRejected: self._rejected,
@@ -90,25 +92,44 @@ class SimCluster:
             react(record)
 
     def end_until(self, time: int) -> None:
-        """Attempts whose time has come end: one report of successes, one of failures."""
-        good: list[TaskEnd] = []
-        bad: list[TaskFailure] = []
-        while self._ends and self._ends[0][0] <= time:
-            run = heappop(self._ends)[2]
+        """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""
+        ends = self._ends
+        while ends and ends[0][0] <= time:
+            end_ms, _, run = heappop(ends)
             if run.over:
                 continue
             grant = run.grant
             if run.failure is None:
-                place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
-                good.append(TaskEnd(*place, [run.run_ms]))
-                self._finish(run, time, "succeeded")
-                self._progress(grant, run.count, time)
+                self._good.append(
+                    TaskEnd(
+                        grant.job,
+                        grant.stage,
+                        run.first,
+                        run.count,
+                        grant.attempt,
+                        grant.node,
+                        grant.epoch,
+                        [run.run_ms],
+                    )
+                )
+                self._finish(run, end_ms, "succeeded")
+                self._progress(grant, run.count, end_ms)
             else:
-                bad.append(self._fail(run, time, run.failure))
-        if good:
-            self.reports.append(TaskFinished(good))
-        if bad:
-            self.reports.append(TaskFailed(bad))
+                self._bad.append(self._fail(run, end_ms, run.failure))
+
+    def report_ends(self) -> None:
+        """What has ended since the last report, in one batch of successes and one of failures."""
+        if self._good:
+            self.reports.append(TaskFinished(self._good))
+            self._good = []
+        if self._bad:
+            self.reports.append(TaskFailed(self._bad))
+            self._bad = []
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether ends wait to be reported."""
+        return bool(self._good or self._bad)
 
     # ------------------------------------------------------------ what the log says
     def _admitted(self, record: Record) -> None:
@@ -218,8 +239,7 @@ class SimCluster:
 
 
 def _stretch(stage: Stage) -> tuple[int, int]:
-    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one.
-    """
+    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
     worst = (1, 1)
     for resource, true in stage.true_demand.items():
         told = stage.demand.get(resource, 0)

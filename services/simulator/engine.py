@@ -15,7 +15,7 @@ from schemas import DecisionHash, Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
 from services.admission.core_judge import judge
-from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
+from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, earliest_opening_ms, next_due_ms
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
@@ -30,8 +30,7 @@ _OWN = Header("simulation")
 
 @dataclass(slots=True)
 class Cell:
-    """One cell's cores and the end of its log. `digest` covers every log record and, by the closings, every decision.
-    """
+    """One cell's cores and the end of its log. `digest` covers every log record and, by the closings, every decision."""
 
     name: str = "default"
     shards: int = 1
@@ -99,8 +98,7 @@ class Cell:
         self.time = time
 
     def settle(self) -> Record | None:
-        """Appends what is due at the present time, up to and including one round: its closing, or None if none opened.
-        """
+        """Appends what is due at the present time, up to and including one round: its closing, or None if none opened."""
         while (body := due(self.admission, self.time, self.prefix)) is not None:
             record = self.put(body, cause=cause_of_due(self.admission))
             if type(body) is RoundOpened:
@@ -110,6 +108,10 @@ class Cell:
     def next_due_ms(self) -> int | None:
         """The earliest time at which something is due without another input."""
         return next_due_ms(self.admission)
+
+    def earliest_opening_ms(self) -> int:
+        """No round opens before this time."""
+        return earliest_opening_ms(self.admission)
 
     def _round(self, opening: Record) -> Record:
         if self.before_round is not None:

@@ -116,7 +116,9 @@ class _Drive:
         while (moment := self._next_ms()) is not None:
             cell.advance(max(moment, cell.time))
             agents.end_until(cell.time)
-            self._report()
+            if cell.time >= cell.earliest_opening_ms():
+                agents.report_ends()
+                self._report()
             while self.arrival is not None and self.arrival[0] <= cell.time:
                 for _, spec in self.arrival[1]:
                     cell.take(spec, AUTHOR)
@@ -133,5 +135,15 @@ class _Drive:
             self.cell.take(reports.pop(0), AUTHOR)
 
     def _next_ms(self) -> int | None:
-        moments = [self.agents.next_end_ms(), self.cell.next_due_ms(), self.arrival[0] if self.arrival else None]
-        return min((moment for moment in moments if moment is not None), default=None)
+        """The next moment. Agents report ends in batches: not before a round could open and do something about them."""
+        due_ms, end_ms = self.cell.next_due_ms(), self.agents.next_end_ms()
+        if self.agents.has_ends:
+            end_ms = self.cell.earliest_opening_ms()
+        elif end_ms is not None:
+            end_ms = max(end_ms, self.cell.earliest_opening_ms())
+        moment = self.arrival[0] if self.arrival is not None else None
+        if due_ms is not None and (moment is None or due_ms < moment):
+            moment = due_ms
+        if end_ms is not None and (moment is None or end_ms < moment):
+            moment = end_ms
+        return moment
