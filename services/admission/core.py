@@ -42,6 +42,7 @@ from services.admission.core_state import (
     State,
     attempt_key,
     digest_of,
+    is_free,
     leaf_paths,
     with_default,
 )
@@ -174,22 +175,33 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
 
 def _ended(state: State, record: Record) -> None:
     body: JobEnded = record.body
-    kept_ms = state.policy.name_kept_ms
     for end in body.jobs:
         job = state.jobs.pop(end.job)
-        if kept_ms:
-            state.ended[end.job] = Ended(digest_of(job.spec), record.time)
+        holding = 0 if end.outcome == "succeeded" else _count_holds(state, job)
+        if holding or state.policy.name_kept_ms:
+            state.ended[end.job] = Ended(digest_of(job.spec), record.time, holding)
     state.over = []
-    _forget_names(state, record.time - kept_ms)
+    _forget_names(state, record.time)
 
 
-def _forget_names(state: State, before_ms: int) -> None:
+def _count_holds(state: State, job: JobState) -> int:
+    """Attempts of a job that have not ended. Walks its tasks: asked for only when it ended early."""
+    return sum(
+        attempt_key(job.spec.job, stage.stage, index) in state.holds
+        for stage, last in zip(job.graph.stages, job.last, strict=True)
+        for index, attempt in enumerate(last)
+        if attempt
+    )
+
+
+def _forget_names(state: State, time: int) -> None:
     """Names are kept in order of their jobs' ends, so the oldest stand first."""
     gone = []
     for job, ended in state.ended.items():
-        if ended.at_ms >= before_ms:
+        if time - ended.at_ms <= state.policy.name_kept_ms:
             break
-        gone.append(job)
+        if is_free(state, ended, time):
+            gone.append(job)
     for job in gone:
         del state.ended[job]
 
@@ -212,6 +224,7 @@ def _succeed(state: State, record: Record, name: str, stage: str, first: int, co
         _release(state, attempt_key(name, stage, index))
     job = state.jobs.get(name)
     if job is None or job.over:
+        _count_down(state, name, count)
         return
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
@@ -235,6 +248,7 @@ def _fail(
     _release(state, attempt_key(name, stage, index))
     job = state.jobs.get(name)
     if job is None or job.over:
+        _count_down(state, name, 1)
         return
     at = job.graph.position[stage]
     if job.tries is None:
@@ -243,6 +257,13 @@ def _fail(
         cause = f"{reason}: {detail}" if detail else reason
         tried = "" if reason in COUNTED else " (too many lost attempts)"
         _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
+
+
+def _count_down(state: State, name: str, count: int) -> None:
+    """Attempts of a job that is over have ended."""
+    ended = state.ended.get(name)
+    if ended is not None:
+        ended.holding -= count
 
 
 def _release(state: State, key: str) -> None:

@@ -49,8 +49,13 @@ from services.admission.core_state import (
 )
 
 
-def judge(state: State, body: Any, author: str) -> Any | None:
-    """The body of the log record that an input becomes, or None. Reservations are facts for the planner to answer."""
+def judge(state: State, body: Any, author: str, time: int) -> Any | None:
+    """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing.
+
+    Reservations are facts for the planner to answer.
+    """
+    if type(body) is JobSpec:
+        return _job(state, body, author, time)
     judging = _JUDGE.get(type(body))
     if judging is not None:
         return judging(state, body, author)

@@ -53,10 +53,11 @@ class JobState:
 
 @dataclass(slots=True)
 class Ended:
-    """A name that stays taken for a while after its job's end."""
+    """A name that stays taken for a while after its job's end, and while `holding` of its attempts still hold room."""
 
     digest: str
     at_ms: int
+    holding: int = 0
 
 
 @dataclass(slots=True)
@@ -115,6 +116,14 @@ def with_default(queues: Queue) -> Queue:
     if not queues.children or any(child.name == "default" for child in queues.children):
         return queues
     return Queue(queues.name, queues.weight, [*queues.children, Queue("default")])
+
+
+def is_free(state: State, ended: Ended, time: int) -> bool:
+    """Whether a job that has ended no longer takes its name at log time `time` (ms).
+
+    Attempts that still hold room are known by it: they have to end first, however short names are kept.
+    """
+    return not ended.holding and time - ended.at_ms > state.policy.name_kept_ms
 
 
 def leaf_paths(queues: Queue) -> list[str]:

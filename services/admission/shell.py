@@ -341,7 +341,7 @@ class Sequencer:
         failpoints.hit(self.name, "before_consume")
         items = await lead.inputs.read(self._settings.inputs_most)
         for item in items:
-            body = self._judge(item)
+            body = self._judge(item, max(self._now_ms, lead.log.running.time))
             if body is None:
                 lead.skipped += 1
             else:
@@ -351,15 +351,15 @@ class Sequencer:
         failpoints.hit(self.name, "after_consume")
         return bool(items)
 
-    def _judge(self, item: Input) -> Any | None:
-        """The body of the record that an input becomes, or None."""
+    def _judge(self, item: Input, time: int) -> Any | None:
+        """The body of the record that an input becomes at log time `time`, or None."""
         size = len(item.value)
         if item.fault is not None:
             fault = item.fault
             digest = content_hash(item.value)
             return InputRefused(item.topic, fault.reason, fault.field, size, digest, item.author)
         try:
-            body = judge(self.state, item.body, item.author)
+            body = judge(self.state, item.body, item.author, time)
         except Exception as error:
             where = f"{item.topic}, partition {item.partition}, offset {item.offset}"
             raise InputStopped(f"{self.name} stopped at the input in {where}") from error

@@ -69,7 +69,7 @@ class Cell:
 
     def take(self, body: Any, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
-        verdict = judge(self.admission, body, author)
+        verdict = judge(self.admission, body, author, self.time)
         return None if verdict is None else self.put(verdict, source)
 
     def put(self, body: Any, header: Header = _OWN, cause: str = "") -> Record:
