@@ -1,0 +1,26 @@
+"""`make bench`: every benchmark, one after the other. `--quick` takes the small sizes.
+
+Ratios are between things measured in the same run; times are CPU seconds of the process. Nothing is asserted.
+"""
+
+import importlib
+import os
+import platform
+import sys
+
+BENCHMARKS = ("scheduling", "file_bus", "fairness", "kafka_bus")
+
+
+def main() -> None:
+    """Runs those that can run here and says why another cannot."""
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores")
+    for name in BENCHMARKS:
+        print(f"\n== {name}", flush=True)
+        if name == "kafka_bus" and not os.environ.get("LARGESSE_TEST_KAFKA"):
+            print("left out: LARGESSE_TEST_KAFKA names no broker")
+            continue
+        importlib.import_module(f"benchmarks.{name}").main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
