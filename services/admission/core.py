@@ -44,7 +44,6 @@ from services.admission.core_state import (
     digest_of,
     is_free,
     leaf_paths,
-    with_default,
 )
 
 NAME = "admission"
@@ -69,7 +68,7 @@ def _config(state: State, record: Record) -> None:
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
-        state.queues = with_default(body.queues)
+        state.queues = body.queues
         state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
     state.stirred = True
 

@@ -20,6 +20,7 @@ from schemas import (
     NodeRegistered,
     NodeReported,
     Policy,
+    Queue,
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
@@ -32,7 +33,7 @@ from schemas import (
 )
 from schemas.edge import ConfigPatch
 from schemas.jobs import Rejection
-from schemas.nodes import KnownAttempt
+from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, on_devices
 from schemas.spelling import nearest
 from services.admission.classes import class_of
@@ -198,8 +199,10 @@ def _register(state: State, body: NodeRegistered, author: str) -> Any:
     known, kept = [], set()
     for attempt in body.attempts:
         for part in _known_parts(state, body.node, attempt):
-            known.append(part)
-            kept.add(attempt_key(part.job, part.stage, part.first))
+            key = attempt_key(part.job, part.stage, part.first)
+            if key not in kept:  # Told twice, it counts as it was told first.
+                known.append(part)
+                kept.add(key)
     lost = []
     if node is not None and not node.lost:
         lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
@@ -225,9 +228,7 @@ def _report(state: State, body: NodeReported, author: str) -> Any:
             "nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author
         )
     same = node.capacity == body.capacity and node.labels == body.labels
-    if same and (not body.devices or node.devices == body.devices):
-        return None
-    return body
+    return None if same and node.devices == devices_of(body.capacity, body.devices) else body
 
 
 def _drain(state: State, body: NodeDrained, author: str) -> Any:
@@ -248,9 +249,10 @@ def _tasks(state: State, body: TaskStarted | TaskFinished | TaskFailed, author: 
     starting = isinstance(body, TaskStarted)
     good: list[Any] = []
     refused: list[TaskRange] = []
+    seen: dict[str, bool] = {}
     whole = True
     for item in body.items:
-        verdicts = [_verdict(state, item, item.first + task, starting) for task in range(item.count)]
+        verdicts = [_verdict(state, seen, item, item.first + task, starting) for task in range(item.count)]
         if verdicts == ["good"] * item.count:
             good.append(item)
             continue
@@ -272,13 +274,17 @@ def _tasks(state: State, body: TaskStarted | TaskFinished | TaskFailed, author: 
     return None
 
 
-def _verdict(state: State, item: Any, index: int, starting: bool) -> str:
-    """`good`, `stale` (folded already, or overtaken) or `foreign` (never granted so)."""
-    hold = state.holds.get(attempt_key(item.job, item.stage, index))
+def _verdict(state: State, seen: dict[str, bool], item: Any, index: int, starting: bool) -> str:
+    """`good`, `stale` (folded already, overtaken, or `seen` earlier in the batch) or `foreign` (never granted so)."""
+    key = attempt_key(item.job, item.stage, index)
+    hold = state.holds.get(key)
     if hold is not None and hold.attempt == item.attempt:
         if hold.node != item.node or hold.epoch != item.epoch:
             return "foreign"
-        return "stale" if starting and hold.started else "good"
+        if (starting and hold.started) or key in seen:
+            return "stale"
+        seen[key] = True
+        return "good"
     job = state.jobs.get(item.job)
     if job is None:
         return "stale" if item.job in state.ended else "foreign"
@@ -301,7 +307,9 @@ def _config(state: State, patch: ConfigPatch, author: str) -> Any:
     policy: Policy | None = replace(state.policy, **changes) if changes else None
     if policy == state.policy:
         policy = None
-    queues = patch.queues if patch.queues != state.queues else None
+    queues = with_default(patch.queues) if patch.queues is not None else None
+    if queues == state.queues:
+        queues = None
     if policy is None and queues is None:
         return None
     if queues is not None and (stranded := _stranded(state, queues)):
@@ -309,9 +317,9 @@ def _config(state: State, patch: ConfigPatch, author: str) -> Any:
     return ConfigChanged(policy, queues, author)
 
 
-def _stranded(state: State, queues: Any) -> str | None:
+def _stranded(state: State, queues: Queue) -> str | None:
     """A queue that the new tree lacks although jobs are in it."""
-    leaves = leaf_paths(with_default(queues))
+    leaves = leaf_paths(queues)
     if "" in leaves:
         return None
     used = {job.spec.queue: True for job in state.jobs.values()}
