@@ -152,6 +152,8 @@ class Board:
         job.waits = waits
         for waiting in waits:
             waiting.task.waiting += waiting.count
+            if waiting.task.blocked:
+                self.stirred[waiting.task.index] = True  # It may be the first to wait since the class was blocked.
         self._enter(job)
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int) -> None:
