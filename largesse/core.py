@@ -36,21 +36,29 @@ class Core(Protocol):
     topics whose winners it folds at a closing. FOLDS: the body types that `fold` does anything with, each with the
     function that does it; others are not handed over. LAYOUT is raised by every change in what `fold` keeps."""
 
-    NAME: str
-    TOPIC: str
-    UPSTREAM: tuple[str, ...]
-    READS: tuple[str, ...]
-    FOLDS: Folds
-    LAYOUT: int
+    @property
+    def NAME(self) -> str: ...  # noqa: N802
 
-    @staticmethod
-    def start(shard: int, of: int) -> Any:
+    @property
+    def TOPIC(self) -> str: ...  # noqa: N802
+
+    @property
+    def UPSTREAM(self) -> tuple[str, ...]: ...  # noqa: N802
+
+    @property
+    def READS(self) -> tuple[str, ...]: ...  # noqa: N802
+
+    @property
+    def FOLDS(self) -> Folds: ...  # noqa: N802
+
+    @property
+    def LAYOUT(self) -> int: ...  # noqa: N802
+
+    def start(self, shard: int, of: int) -> Any:
         """The state before the first record. Only altruism has more than one shard."""
 
-    @staticmethod
-    def fold(state: Any, record: Record) -> None:
+    def fold(self, state: Any, record: Record) -> None:
         """Learns one record."""
 
-    @staticmethod
-    def decide(state: Any, opened: OpenRound) -> list[Any]:
+    def decide(self, state: Any, opened: OpenRound) -> list[Any]:
         """Answers an open round with bodies of its topic; leaves what a snapshot shows of the state as it was."""

@@ -96,7 +96,7 @@ def messages_of(record: Record, content: bytes, wanted: Wanted, partition: int, 
 
 
 @dataclass(slots=True)
-class _Found:
+class Found:
     """A whole decision that is not decoded yet; `since`: the offset of its first message."""
 
     seq: int
@@ -113,9 +113,11 @@ class _Pieces:
 
 
 @dataclass(slots=True)
-class _Partition:
+class Shelf:
+    """The whole decisions of one partition, the first of each name, until they are forgotten. `position` comes next."""
+
     position: int
-    found: dict[str, _Found] = field(default_factory=dict)
+    found: dict[str, Found] = field(default_factory=dict)
     pieces: dict[str, _Pieces] = field(default_factory=dict)
 
     def take(self, message: Message, forgotten: int) -> str | None:
@@ -128,7 +130,7 @@ class _Partition:
         seq, id_ = heading(content)
         if not self._is_new(seq, id_, forgotten):
             return None
-        self.found[id_] = _Found(seq, content, message.offset, message.offset)
+        self.found[id_] = Found(seq, content, message.offset, message.offset)
         return id_
 
     def _take_piece(self, piece: Piece, offset: int) -> str | None:
@@ -137,7 +139,7 @@ class _Partition:
         if len(kept.texts) < piece.header.of:
             return None
         content = "".join(text for _, text in sorted(kept.texts.items())).encode()
-        self.found[piece.id] = _Found(piece.seq, content, offset, kept.since)
+        self.found[piece.id] = Found(piece.seq, content, offset, kept.since)
         del self.pieces[piece.id]
         return piece.id
 
@@ -145,6 +147,7 @@ class _Partition:
         return seq > forgotten and id_ not in self.found
 
     def forget(self, seq: int) -> None:
+        """Drops answers to openings up to `seq`."""
         self.found = {id_: found for id_, found in self.found.items() if found.seq > seq}
         self.pieces = {id_: pieces for id_, pieces in self.pieces.items() if pieces.seq > seq}
 
@@ -162,12 +165,12 @@ class DecisionReader:
     def __init__(self, bus: Bus, partition: int = 0, positions: dict[str, int] | None = None) -> None:
         self._bus = bus
         self._partition = partition
-        self._read: dict[_Place, _Partition] = {}
+        self._read: dict[_Place, Shelf] = {}
         self._forgotten = 0
         self._log = logger(cell_partition=partition)
         for place, position in (positions or {}).items():
             topic, _, number = place.rpartition("/")
-            self._read[topic, int(number)] = _Partition(position)
+            self._read[topic, int(number)] = Shelf(position)
 
     async def gather(self, opening: str, wanted: Iterable[Wanted]) -> list[Decision] | None:
         """The winning answers to an opening (its id) in the order of `wanted`, or None while one is not there yet.
@@ -228,7 +231,7 @@ class DecisionReader:
         """ "topic/partition" -> where a new reader has to start to find what is still needed."""
         return {f"{topic}/{number}": read.needed for (topic, number), read in sorted(self._read.items())}
 
-    async def _find(self, opening: str, want: Wanted) -> _Found | None:
+    async def _find(self, opening: str, want: Wanted) -> Found | None:
         id_ = decision_id(*want, opening)
         place = (want.topic, partition_of(want.topic, self._partition, want.shard))
         read = self._partition_at(place)
@@ -253,8 +256,8 @@ class DecisionReader:
                 whole.append(id_)
         return whole
 
-    def _partition_at(self, place: _Place) -> _Partition:
-        return self._read.setdefault(place, _Partition(0))
+    def _partition_at(self, place: _Place) -> Shelf:
+        return self._read.setdefault(place, Shelf(0))
 
 
 def heading(content: bytes) -> tuple[int, str]:

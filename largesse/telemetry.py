@@ -27,7 +27,8 @@ STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overto
 
 def configure(log_format: str = "console") -> None:
     """Lines to stderr, `console` for people or `json` for machines."""
-    last: Any = structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+    console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    last: Any = structlog.processors.JSONRenderer() if log_format == "json" else console
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -1,0 +1,169 @@
+"""A portable log file: one line a record, each with a running checksum, and a last line that says that it is the last.
+
+    {"line":1,"topic":"cluster.log","message":{"header":{...},"content":{...}},"sum":"<hex>"}
+
+`sum` is SHA-256 over the sum of the line before and this line's bytes up to `,"sum":`. The first line names the format,
+the last counts the records. So one changed digit, one line that is missing (also the last) or two that have changed
+places are refused with file and line. It holds the records that count (claims left out) and before each closing the
+winning decision records of its round. Names that end in `.gz` are compressed.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Literal
+
+import orjson
+
+from largesse.codec import Undecodable, unwrap, wrap
+from schemas import Header
+
+FORMAT = b'{"largesse_export":1'
+_END = b'{"end":'
+_SUM = b',"sum":"'
+_CLOSE = b'"}\n'
+_SUM_BYTES = len(_SUM) + 64 + len(_CLOSE)
+
+
+class ExportDamaged(Exception):
+    """A file that is not as it was written: names file, line and what is wrong."""
+
+    def __init__(self, path: Path, line: int, what: str) -> None:
+        super().__init__(f"{path}, line {line}: {what}")
+        self.line = line
+
+
+@dataclass(slots=True)
+class Exported:
+    """One record of an export. `header` is empty for decisions."""
+
+    topic: str
+    header: Header
+    content: bytes
+    line: int
+
+
+class ExportWriter:
+    """Writes an export record by record; only `close` makes it whole. May be handed to the engine as its listener."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.lines = 0
+        self._sum = ""
+        self._file = _open(self.path, "wb")
+        self._write(FORMAT)
+
+    def __call__(self, topic: str, header: Header | None, content: bytes) -> None:
+        """Adds one record: of the log, or (`header` None) of a decision topic. Raises OSError."""
+        self.lines += 1
+        message = wrap(header if header is not None else Header(""), content)
+        self._write(b'{"line":%d,"topic":%b,"message":%b' % (self.lines, orjson.dumps(topic), message))
+
+    def close(self) -> None:
+        """Writes the last line. Raises OSError."""
+        self._write(b"%b%d" % (_END, self.lines))
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Leaves the file without its last line, so that nobody takes it for whole."""
+        self._file.close()
+
+    def __enter__(self) -> "ExportWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def _write(self, line: bytes) -> None:
+        self._sum = _chained(self._sum, line)
+        self._file.write(b"%b%b%b%b" % (line, _SUM, self._sum.encode(), _CLOSE))
+
+
+def read_export(path: Path | str) -> Iterator[Exported]:
+    """The records of an export in order, each verified as it comes. Raises ExportDamaged, OSError."""
+    path = Path(path)
+    total, records, number, ended = "", 0, 0, False
+    for number, raw in enumerate(_lines(path), 1):
+        if ended:
+            raise ExportDamaged(path, number, "it stands after the last line")
+        line = raw[:-_SUM_BYTES]
+        total = _chained(total, line)
+        if raw[-_SUM_BYTES:] != b"%b%b%b" % (_SUM, total.encode(), _CLOSE):
+            raise ExportDamaged(path, number, "its bytes and those before it do not give its checksum")
+        if number == 1:
+            if line != FORMAT:
+                raise ExportDamaged(path, 1, "it is no export of a format known here")
+        elif line == b"%b%d" % (_END, records):
+            ended = True
+        else:
+            records += 1
+            yield _record(path, number, records, line)
+    if not ended:
+        raise ExportDamaged(path, number + 1, "the file ends here, without its last line")
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as an export does."""
+    try:
+        with _open(path, "rb") as file:
+            return file.read(len(FORMAT)) == FORMAT
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _record(path: Path, number: int, records: int, line: bytes) -> Exported:
+    opening, between = b'{"line":%d,"topic":' % records, b',"message":'
+    split = line.find(between)
+    if not line.startswith(opening) or split < 0:
+        raise ExportDamaged(path, number, f"record {records} should stand here")
+    try:
+        topic: Any = orjson.loads(line[len(opening) : split])
+        header, content = unwrap(line[split + len(between) :])
+    except (orjson.JSONDecodeError, Undecodable) as error:
+        raise ExportDamaged(path, number, f"it holds no record: {error}") from error
+    return Exported(str(topic), header, content, number)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    number = 0
+    with _open(path, "rb") as file:
+        try:
+            for raw in file:
+                number += 1
+                yield raw
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ExportDamaged(path, number + 1, f"the compressed file is damaged: {error}") from error
+
+
+def _chained(before: str, line: bytes) -> str:
+    return sha256(before.encode() + line).hexdigest()
+
+
+def _open(path: Path, mode: Literal["rb", "wb"]) -> BinaryIO | gzip.GzipFile:
+    if path.name.endswith(".gz"):
+        # Level 1: a log compresses well, and simulations write it as they run. No time in it: equal runs, equal files.
+        return _Zipped(path, mode) if mode == "wb" else gzip.open(path, "rb")
+    return path.open(mode)
+
+
+class _Zipped(gzip.GzipFile):
+    """A gzip file that says neither its name nor when it was written."""
+
+    def __init__(self, path: Path, mode: Literal["rb", "wb"]) -> None:
+        self._under = path.open(mode)
+        super().__init__("", mode, 1, self._under, mtime=0)
+
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            self._under.close()

@@ -1,0 +1,13 @@
+"""`python -m services.fairness`: the service on the bus that the environment names; `solve`: one problem from stdin."""
+
+import sys
+
+from largesse.process import serve
+from largesse.shell import run
+from services.fairness import core
+from services.fairness.solve import main as solve
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["solve"]:
+        sys.exit(solve())
+    sys.exit(serve(lambda bus, settings, stop: run(core, bus, settings, stop=stop)))

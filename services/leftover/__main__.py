@@ -1,0 +1,10 @@
+"""`python -m services.leftover`: the service on the bus that the environment names (largesse/settings.py)."""
+
+import sys
+
+from largesse.process import serve
+from largesse.shell import run
+from services.leftover import core
+
+if __name__ == "__main__":
+    sys.exit(serve(lambda bus, settings, stop: run(core, bus, settings, stop=stop)))

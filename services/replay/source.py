@@ -1,0 +1,150 @@
+"""Where a recorded log comes from: an embedded data folder (also while a process holds it), or an exported file.
+
+Every source gives the same: the records that count, in order, and with each closing the decision records of its round
+as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from largesse.bus import Message
+from largesse.codec import decode, unwrap
+from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf, heading
+from largesse.export import ExportWriter, is_export, read_export
+from largesse.file_bus import read_journal
+from largesse.ids import content_hash, decision_id
+from largesse.order import Accepted, LogOrder, advance
+from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
+from schemas.edge_config import SHARDS_MAX
+from schemas.topics import DECISIONS, LOG
+
+_OPENING = b'"content":{"type":"RoundOpened"'
+
+
+class NoLog(Exception):
+    """There is no log where one was asked for: says what was looked for."""
+
+
+@dataclass(slots=True)
+class Step:
+    """One record of the log. `decisions`: what decision topics held then of rounds that are not over, by record id."""
+
+    accepted: Accepted
+    decisions: dict[str, bytes] = field(default_factory=dict)
+
+    def decision(self, opening: str, named: DecisionHash) -> bytes | None:
+        """The recorded content of an answer that a closing names, or None."""
+        return self.decisions.get(decision_id(named.topic, named.shard, named.of, opening))
+
+
+@dataclass(slots=True)
+class Source:
+    """A recorded log. `steps` reads it from its start, as often as it is asked."""
+
+    name: str
+    steps: Callable[[], Iterator[Step]]
+    shards_max: Callable[[], int]
+
+
+def open_source(location: Path | str, partition: int = 0) -> Source:
+    """The log at `location`: a folder of the embedded bus, or an exported file. Raises NoLog."""
+    path = Path(location)
+    if path.is_dir():
+        return Source(str(path), lambda: _journal(path, partition), lambda: _journal_shards(path, partition))
+    if not path.exists():
+        raise NoLog(f"{path}: there is no such file or folder")
+    if not is_export(path):
+        raise NoLog(f"{path}: is neither a data folder nor an exported log")
+    return Source(str(path), lambda: _exported(path), lambda: _exported_shards(path))
+
+
+def write_export(source: Source, path: Path | str) -> int:
+    """Writes a source's log as an export and returns how many records that were.
+
+    Leaves out decision records of rounds that are not closed, and what did not win. Raises DecisionGap, OSError, and
+    what reading the source raises; the file is whole only when this returns.
+    """
+    with ExportWriter(path) as writer:
+        for step in source.steps():
+            record = step.accepted.record
+            if isinstance(record.body, RoundClosed):
+                for topic, content in _winning(step, record):
+                    writer(topic, None, content)
+            writer(LOG, step.accepted.header, step.accepted.content)
+    return writer.lines
+
+
+def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
+    """What a closing names, then the forecasts of its round, which the log has as facts of their own."""
+    for named in closing.body.hashes:
+        content = step.decision(closing.cause, named)
+        if content is None or content_hash(content) != named.hash:
+            raise DecisionGap(f"{decision_id(named.topic, named.shard, named.of, closing.cause)} is not recorded")
+        yield named.topic, content
+    for topic in FORECASTS:
+        content = step.decisions.get(decision_id(topic, 0, 1, closing.cause))
+        if content is not None:
+            yield topic, content
+
+
+# ---------------------------------------------------------------- an embedded data folder
+def _journal(directory: Path, partition: int) -> Iterator[Step]:
+    order = LogOrder()
+    shelves: dict[tuple[str, int], Shelf] = {}
+    opened = forgotten = 0
+    for message in read_journal(directory):
+        if message.topic == LOG and message.partition == partition:
+            accepted = advance(order, message.offset, message.value)
+            if accepted is None or isinstance(accepted.record.body, SequencerClaimed):
+                continue
+            record = accepted.record
+            if isinstance(record.body, RoundOpened):
+                opened = record.seq
+            over = isinstance(record.body, RoundClosed | RoundAbandoned)
+            yield Step(accepted, _held(shelves) if over else {})
+            if over:
+                forgotten = opened
+                for shelf in shelves.values():
+                    shelf.forget(forgotten)
+        elif _is_decision(message, partition):
+            shelf = shelves.setdefault((message.topic, message.partition), Shelf(0))
+            shelf.take(message, forgotten)
+
+
+def _is_decision(message: Message, partition: int) -> bool:
+    if message.topic not in DECISIONS:
+        return False
+    place = message.partition // SHARDS_MAX if message.topic in SHARDED else message.partition
+    return place == partition
+
+
+def _held(shelves: dict[tuple[str, int], Shelf]) -> dict[str, bytes]:
+    return {id_: found.content for shelf in shelves.values() for id_, found in shelf.found.items()}
+
+
+def _journal_shards(directory: Path, partition: int) -> int:
+    """Void openings count too: a state too many costs memory, and nothing else."""
+    most = 1
+    for message in read_journal(directory):
+        if message.topic == LOG and message.partition == partition and _OPENING in message.value:
+            most = max(most, decode(unwrap(message.value)[1]).body.shards)
+    return most
+
+
+# ---------------------------------------------------------------- an exported file
+def _exported(path: Path) -> Iterator[Step]:
+    decisions: dict[str, bytes] = {}
+    for item in read_export(path):
+        if item.topic != LOG:
+            decisions[heading(item.content)[1]] = item.content
+            continue
+        record = decode(item.content)
+        yield Step(Accepted(record, item.header, item.content, item.line), decisions)
+        if isinstance(record.body, RoundClosed | RoundAbandoned):
+            decisions = {}
+
+
+def _exported_shards(path: Path) -> int:
+    openings = (item for item in read_export(path) if item.content.startswith(b'{"type":"RoundOpened"'))
+    return max((decode(item.content).body.shards for item in openings), default=1)

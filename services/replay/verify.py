@@ -1,0 +1,315 @@
+"""Decides a recorded log again and names the first difference: in an answer, a closing, or what was due.
+
+Folds   the whole log through every core.
+Compares every round of this code's own rules: answers byte by byte with what won (its hash stands in the closing), the
+closing, what the sequencer appends of its own accord, and what it made of inputs whose content the log has. Rounds of
+other rules are fed their recorded winners and named.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from largesse.codec import decode, encode, record_of
+from largesse.core import RULES
+from largesse.decisions import DecisionGap, Wanted
+from largesse.ids import content_hash, log_id, opening_id
+from schemas import (
+    InputRefused,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    JobRejected,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Plans,
+    Record,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    TimeReached,
+)
+from services.admission.core_judge import judge, lose
+from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due
+from services.replay.refold import Answers, CoreRaised, Refold
+from services.replay.source import Source, Step
+
+FORECASTS_KEPT = 1_000
+"""Rounds for which what forecasters said is remembered, until the log has it."""
+
+_JUDGED_WHOLE = (JobCancelled, NodeRegistered, NodeReported, NodeDrained, TaskStarted, TaskFinished, TaskFailed)
+
+
+@dataclass(slots=True)
+class Difference:
+    """Where a replay and the recording part. `path`: the first JSON path that differs, with both sides."""
+
+    seq: int
+    round: int
+    topic: str
+    what: str
+    path: str = ""
+    recorded: str = ""
+    decided: str = ""
+
+
+@dataclass(slots=True)
+class Span:
+    """Rounds of other rules, whose recorded winners were fed."""
+
+    rules: int
+    round_first: int
+    round_last: int
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a verification came to. `prefix`: hash chain over the records it went through."""
+
+    source: str
+    records: int = 0
+    rounds_compared: int = 0
+    rounds_abandoned: int = 0
+    fed: list[Span] = field(default_factory=list)
+    prefix: str = ""
+    difference: Difference | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether something was compared, and all of it was the same."""
+        return self.difference is None and self.rounds_compared > 0
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, for --json."""
+        return {"same": self.is_same, **asdict(self)}
+
+    def text(self) -> str:
+        """For people."""
+        compared = f"{self.rounds_compared} rounds compared, {self.records} records"
+        fed = "".join(
+            f"; rounds {s.round_first} to {s.round_last} are of rules {s.rules}: fed, not compared" for s in self.fed
+        )
+        if self.difference is None:
+            word = "same" if self.rounds_compared else "nothing of these rules to compare"
+            return f"{self.source}: {word}: {compared}{fed}"
+        d = self.difference
+        where = f"round {d.round}, seq {d.seq}, {d.topic}: {d.what}"
+        path = f"\n  at {d.path}\n  recorded {d.recorded}\n  decided  {d.decided}" if d.path else ""
+        return f"{self.source}: diverged: {where}{path}\n  {compared} before{fed}"
+
+
+class _Diverged(Exception):
+    def __init__(self, difference: Difference) -> None:
+        self.difference = difference
+
+
+def verify(source: Source, until: int | None = None) -> Verdict:
+    """Goes through the log up to seq `until`. Raises what reading the source raises (damage, gaps)."""
+    check = _Check(Refold(source.shards_max()), Verdict(source.name))
+    for step in source.steps():
+        if until is not None and step.accepted.record.seq > until:
+            break
+        try:
+            check.take(step)
+        except _Diverged as diverged:
+            check.verdict.difference = diverged.difference
+        except CoreRaised as raised:
+            check.verdict.difference = _at(step.accepted.record, "core", str(raised))
+        if check.verdict.difference is not None:
+            break
+    check.verdict.records = check.cores.records
+    check.verdict.prefix = check.cores.prefix.hex()
+    return check.verdict
+
+
+class _Check:
+    """One pass over a log. `rules`: of the latest opening; None before the first."""
+
+    def __init__(self, cores: Refold, verdict: Verdict) -> None:
+        self.cores = cores
+        self.verdict = verdict
+        self.rules: int | None = None
+        self.opening: Record | None = None
+        self.answers: Answers | None = None
+        self.forecasts: dict[str, dict[str, Any]] = {}
+        self.last = Record("", 0, "", 0, 0, 0, "", "", None)
+
+    def take(self, step: Step) -> None:
+        """Checks and folds one record. Raises _Diverged, CoreRaised, DecisionGap."""
+        record = step.accepted.record
+        self._check_envelope(record)
+        if isinstance(record.body, RoundOpened):
+            self.rules = record.body.rules
+        if self.rules == RULES:
+            self._check_own_accord(step)
+            self._check_judged(step)
+            self._check_forecast(record)
+        if isinstance(record.body, RoundClosed):
+            self._close(step)
+        self.cores.fold(step.accepted)
+        if isinstance(record.body, RoundOpened):
+            self._open(record)
+        elif isinstance(record.body, RoundClosed | RoundAbandoned):
+            self.verdict.rounds_abandoned += isinstance(record.body, RoundAbandoned)
+            self.opening = self.answers = None
+        self.last = record
+
+    def _check_envelope(self, record: Record) -> None:
+        last, opens = self.last, isinstance(record.body, RoundOpened)
+        number = last.round + opens
+        id_ = (
+            opening_id(record.cell, record.seq, number, record.body.prefix)
+            if opens
+            else log_id(record.cell, record.seq)
+        )
+        expected = {"seq": last.seq + 1, "cell": last.cell or record.cell, "round": number, "id": id_}
+        for name, value in expected.items():
+            if getattr(record, name) != value:
+                raise _Diverged(_at(record, "cluster.log", "the envelope", name, getattr(record, name), value))
+        if record.time < last.time:
+            raise _Diverged(_at(record, "cluster.log", f"log time goes back from {last.time}", "time", record.time, ""))
+
+    # ---------------------------------------------------------------- the sequencer's records
+    def _check_own_accord(self, step: Step) -> None:
+        """What `due` says, and lost nodes, are functions of the fold and log time."""
+        record, state = step.accepted.record, self.cores.admission
+        body = record.body
+        if isinstance(body, JobEnded | TimeReached | RoundOpened) or (
+            isinstance(body, RoundAbandoned) and body.reason == "rules"
+        ):
+            self._compare_log(step, due(state, record.time, self.cores.prefix), cause_of_due(state))
+        elif isinstance(body, NodeLost):
+            self._compare_log(step, lose(state, body.node) if body.node in state.nodes else None, "")
+
+    def _check_judged(self, step: Step) -> None:
+        """Inputs whose content the log has are judged again."""
+        record, state = step.accepted.record, self.cores.admission
+        body = record.body
+        if isinstance(body, JobAdmitted | JobRejected):
+            self._compare_log(step, judge(state, body.spec, body.author, record.time), "")
+        elif isinstance(body, _JUDGED_WHOLE):
+            self._compare_log(step, judge(state, body, body.author, record.time), "")
+
+    def _check_forecast(self, record: Record) -> None:
+        body = record.body
+        if not isinstance(body, Releases | Plans):
+            return
+        if not accepts_forecast(self.cores.admission, body):
+            raise _Diverged(_at(record, "cluster.log", "it was stale: another of its kind came after what it saw"))
+        said = self.forecasts.pop(record.cause, None)
+        if said is not None:
+            self._compare(record, record.cause.partition("/")[0], _plain(body), said)
+
+    def _compare_log(self, step: Step, body: Any, cause: str) -> None:
+        record = step.accepted.record
+        if body is None or isinstance(body, InputRefused):
+            raise _Diverged(_at(record, "cluster.log", "nothing of the kind was due"))
+        expected = record_of(
+            body,
+            cell=record.cell,
+            seq=record.seq,
+            round_number=record.round,
+            time=record.time,
+            id_=record.id,
+            cause=cause,
+        )
+        if encode(expected) != step.accepted.content:
+            self._compare(record, "cluster.log", _plain(decode(step.accepted.content)), _plain(expected))
+
+    def _compare(self, record: Record, topic: str, recorded: Any, decided: Any) -> None:
+        found = first_difference(recorded, decided)
+        if found is not None:
+            raise _Diverged(_at(record, topic, "the documents differ", *found))
+
+    # ---------------------------------------------------------------- rounds
+    def _open(self, opening: Record) -> None:
+        self.opening = opening
+        if opening.body.rules != RULES:
+            self._feed_span(opening)
+            return
+        self.answers = self.cores.decide(opening)
+        for each in self.answers.forecasts:
+            self.forecasts[each.record.id] = _plain(each.record.body)
+            if len(self.forecasts) > FORECASTS_KEPT:
+                del self.forecasts[next(iter(self.forecasts))]
+
+    def _feed_span(self, opening: Record) -> None:
+        rules, number = opening.body.rules, opening.round
+        if self.verdict.fed and self.verdict.fed[-1].rules == rules and self.verdict.fed[-1].round_last == number - 1:
+            self.verdict.fed[-1].round_last = number
+        else:
+            self.verdict.fed.append(Span(rules, number, number))
+
+    def _close(self, step: Step) -> None:
+        closing = step.accepted.record
+        if self.opening is None or closing.cause != self.opening.id:
+            raise _Diverged(_at(closing, "cluster.log", "it closes a round that is not open"))
+        if self.answers is None:
+            self.cores.feed(_recorded_winners(step, closing))
+            return
+        mine = self.answers.closing
+        by_place = {(each.topic, each.shard, each.of): each for each in closing.body.hashes}
+        for each in mine:
+            named = by_place.get(each.wanted)
+            if named is None or named.hash != each.named.hash:
+                self._differ(step, closing, each.wanted, each.content)
+        shares, *asks, grants = (each.record for each in mine)
+        hashes = [each.named for each in mine]
+        body = close(self.cores.admission, shares, asks, grants, hashes)
+        self._compare_log(step, body, closing.cause)
+        self.cores.feed([(each.wanted, each.record) for each in mine])
+        self.verdict.rounds_compared += 1
+
+    def _differ(self, step: Step, closing: Record, wanted: Wanted, content: bytes) -> None:
+        """Names where an answer differs; without the recorded bytes, that it does."""
+        topic = f"{wanted.topic} of shard {wanted.shard} of {wanted.of}"
+        named = next((h for h in closing.body.hashes if (h.topic, h.shard, h.of) == wanted), None)
+        recorded = step.decision(closing.cause, named) if named is not None else None
+        if recorded is not None:
+            self._compare(closing, topic, json.loads(recorded), json.loads(content))
+        told = named.hash if named is not None else "no such answer"
+        raise _Diverged(_at(closing, topic, "the answers differ", "hash", told, content_hash(content)))
+
+
+def _recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:
+    winners = []
+    for named in closing.body.hashes:
+        content = step.decision(closing.cause, named)
+        if content is None or content_hash(content) != named.hash:
+            raise DecisionGap(f"{closing.id} names {named.topic} of shard {named.shard}, which are not recorded")
+        winners.append((Wanted(named.topic, named.shard, named.of), decode(content)))
+    return winners
+
+
+def first_difference(recorded: Any, decided: Any, path: str = "$") -> tuple[str, Any, Any] | None:
+    """The first JSON path at which two documents differ, with both sides; None where they are equal."""
+    if isinstance(recorded, dict) and isinstance(decided, dict):
+        for key in [*recorded, *(key for key in decided if key not in recorded)]:
+            if key not in recorded or key not in decided:
+                return f"{path}.{key}", recorded.get(key, "(missing)"), decided.get(key, "(missing)")
+            if found := first_difference(recorded[key], decided[key], f"{path}.{key}"):
+                return found
+        return None
+    if isinstance(recorded, list) and isinstance(decided, list):
+        for i, (left, right) in enumerate(zip(recorded, decided, strict=False)):
+            if found := first_difference(left, right, f"{path}[{i}]"):
+                return found
+        if len(recorded) != len(decided):
+            return f"{path}.length", len(recorded), len(decided)
+        return None
+    return None if recorded == decided and type(recorded) is type(decided) else (path, recorded, decided)
+
+
+def _plain(body: Any) -> Any:
+    return asdict(body)
+
+
+def _at(record: Record, topic: str, what: str, path: str = "", recorded: Any = "", decided: Any = "") -> Difference:
+    shown = [text if isinstance(text, str) else json.dumps(text) for text in (recorded, decided)]
+    return Difference(record.seq, record.round, topic, f"{record.type} {record.id}: {what}", path, *shown)
