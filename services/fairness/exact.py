@@ -65,6 +65,11 @@ class Exact:
             units + tasks * need for units, need in zip(self.held[leaf.name], leaf.demand, strict=True)
         ]
 
+    def put(self, leaf: Node, tasks: Fraction, waiting: Fraction | None) -> None:
+        """A leaf holds just so many tasks of its demand, and waits for so many."""
+        self.hold(leaf, tasks - self.tasks[leaf.name])
+        self.waiting[leaf.name] = waiting
+
     def refill(self) -> None:
         """Let all that is free flow to who has the least, until nobody can take any."""
         while True:
@@ -107,7 +112,7 @@ class Exact:
         return [leaf.name for leaf in self._walk(self.root, self.stand())]
 
     def next_leaves(self) -> list[str]:
-        """Who may get the next whole task: down to the children with the least that can use what is free, all of a
+        """Who may get the next task: down to the children with the least that can use what is free, all of a
         tie."""
         return sorted(self._least(self.root, self.stand(), self.free()))
 
@@ -166,7 +171,7 @@ class Exact:
 
     def _least(self, node: Node, found: dict[str, Standing], free: Sequence[Fraction]) -> list[str]:
         if not node.children:
-            fits = all(need <= left for need, left in zip(node.demand, free, strict=False))
+            fits = not self.whole or all(need <= left for need, left in zip(node.demand, free, strict=False))
             return [] if found[node.name].blocked or not fits else [node.name]
         able = [(found[child.name].level, self._least(child, found, free)) for child in node.children]
         least = min([level for level, names in able if names], default=Fraction(0))

@@ -26,7 +26,8 @@ class LiveTree:
     """A tree of queues in use. Quantities in base units, in the order of `capacity`; names are unique in the tree."""
 
     def __init__(self, root: Node, capacity: Sequence[int], *, rescales: bool = True) -> None:
-        """`Node.held` is what a leaf holds, `Node.tasks` what it still waits for (None: endless)."""
+        """`root` is an inner node; `Node.held` is what a leaf holds, `Node.tasks` what it still waits for (None:
+        endless)."""
         self.rescales = rescales
         self.free: list[int] = []
         self.fair = any(node.order == "fair" for node in walk(root))
@@ -101,6 +102,18 @@ class LiveTree:
             self._in(place)
         else:
             self.branches[name].weight = weight
+            self._touch(self.branches[name])
+        self._look()
+
+    def set_rank(self, name: str, rank: int) -> None:
+        """Where a node comes in turn, if its parent serves one child before the next."""
+        place = self.places.get(name)
+        if place:
+            self._out(place)
+            place.rank = rank
+            self._in(place)
+        else:
+            self.branches[name].rank = rank
             self._touch(self.branches[name])
         self._look()
 

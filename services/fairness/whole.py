@@ -18,17 +18,25 @@ STEPS_PLAIN = 4096
 
 
 def fill_whole(root: Node, capacity: Sequence[int]) -> LiveTree:
-    """The static allocation in whole tasks, from empty, as a tree that holds it. `Node.tasks`: what a leaf asks for
-    in all."""
+    """The static allocation in whole tasks, from empty, as a tree that holds it. `Node.tasks`: what a leaf asks for."""
     tree = LiveTree(root, capacity, rescales=False)
-    plain = STEPS_PLAIN + 4 * len(tree.places)
-    if not _step(tree, plain, bundles=False):
-        return tree
     asked = {leaf.name: leaf.tasks for leaf in leaves(root)}
-    while True:
+    more = _step(tree, _plain(tree), bundles=False)
+    while more:
         _pour(tree, root, asked)
-        if not _step(tree, 4 * len(tree.places) + 64, bundles=True):
-            return tree
+        more = _step(tree, 4 * len(tree.places) + 64, bundles=True)
+    return tree
+
+
+def hand_out(tree: LiveTree) -> None:
+    """Give out what is free, like `LiveTree.fill`, but many tasks at a time where there are very many to give."""
+    more = _step(tree, _plain(tree), bundles=False)
+    while more:
+        more = _step(tree, STEPS_PLAIN, bundles=True)
+
+
+def _plain(tree: LiveTree) -> int:
+    return STEPS_PLAIN + 4 * len(tree.places)
 
 
 def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:

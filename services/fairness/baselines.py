@@ -1,0 +1,50 @@
+"""What H-DRF is measured against: the same tree, bent into other policies.
+
+Each takes a tree and returns another one for `hdrf.fill`, `whole.fill_whole`, `live.LiveTree` or `exact.Exact`; names
+stay, so answers for leaves can be read side by side. The simple orders (`fifo`, `srtf`, `priority` by rank, `fair` by
+tasks) need no bending: any node may carry one as its `order`, and its subtree follows it while the rest of the tree
+stays as it was.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from services.fairness.tree import Node, leaves
+
+
+def flat(root: Node) -> Node:
+    """DRF: all leaves side by side, each with its own weight. Groups get nothing for being groups."""
+    return Node(root.name, root.weight, [replace(leaf) for leaf in leaves(root)])
+
+
+def naive(root: Node) -> Node:
+    """Hierarchical DRF as first built (section 3.3 of the paper): inner nodes count all that they hold. Leaves may
+    starve: a sibling that nobody competes with holds their parent's share up.
+    """
+    return ordered(root, "naive")
+
+
+def ordered(root: Node, order: str) -> Node:
+    """The same order among the children of every inner node."""
+    return replace(root, order=order, children=[ordered(child, order) for child in root.children])
+
+
+def collapsed(root: Node, demanding: Callable[[Node], bool]) -> Node:
+    """DRF with the weights of the hierarchy multiplied along each leaf's path (section 3.2 of the paper): of its
+    siblings that demand something, each node's part. Right for a single kind; with more, groups lose their guarantee
+    as soon as their members ask for different ones. Worked out anew whenever who demands something changes.
+    """
+    return Node(root.name, root.weight, _collapsed(root, Fraction(1), demanding))
+
+
+def _collapsed(node: Node, weight: Fraction, demanding: Callable[[Node], bool]) -> list[Node]:
+    if not node.children:
+        return [replace(node, weight=weight)]
+    asking = {child.name: any(demanding(leaf) for leaf in leaves(child)) for child in node.children}
+    total = sum([child.weight for child in node.children if asking[child.name]], Fraction(0))
+    found = []
+    for child in node.children:
+        rivals = total if asking[child.name] else total + child.weight
+        found += _collapsed(child, weight * child.weight / rivals, demanding)
+    return found
