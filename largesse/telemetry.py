@@ -25,8 +25,8 @@ GRANTS = Counter("largesse_granted_tasks", "Tasks granted in closings")
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 
 
-def configure(log_format: str = "console") -> None:
-    """Lines to stderr, `console` for people or `json` for machines."""
+def configure(log_format: str = "console", *, level: str = "info") -> None:
+    """Lines to stderr, `console` for people or `json` for machines. `level`: the least that is said."""
     console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     last: Any = structlog.processors.JSONRenderer() if log_format == "json" else console
     structlog.configure(
@@ -37,7 +37,7 @@ def configure(log_format: str = "console") -> None:
             structlog.processors.format_exc_info,
             last,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(20),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from services.cli import live
 from services.cli.ending import Ending, Wrong, note, out, out_json
 from services.cli.importing import import_app
 
@@ -18,6 +19,7 @@ app = typer.Typer(
     help="Largesse schedules a shared cluster. All it decides follows from one ordered log.",
 )
 app.add_typer(import_app, name="import")
+live.add_to(app)
 
 
 def _option(*names: str, told: str, metavar: str | None = None) -> Any:
@@ -82,6 +84,26 @@ def compare(
         out_json({"presets": results})
     else:
         out(comparison(results))
+
+
+@app.command()
+def up(
+    data: Annotated[str, _option("--data", told="where everything is kept", metavar="DIR")] = "largesse-data",
+    nodes: Annotated[
+        int | None, _option("--nodes", told="divide this machine into N nodes  [default: 1]", metavar="N")
+    ] = None,
+    cluster: Annotated[
+        str | None, _option("--cluster", told="nodes, queues and policy from a file", metavar="FILE")
+    ] = None,
+    http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
+    stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks with the cell")] = False,
+    verbose: Annotated[bool, _option("--verbose", told="a line about every round")] = False,
+) -> None:
+    """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway."""
+    from services.cli import upping
+    from services.cli.client import user
+
+    upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
 
 
 def main() -> None:

@@ -1,0 +1,54 @@
+"""Files that people write for a cell, in YAML or JSON: read and checked here, before anything is sent."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from largesse.strict import INPUT_BYTES_MAX
+from schemas.edge import Malformed, read_input, warnings_of
+from services.cli.ending import Wrong, note
+from services.gateway.bodies import read_body
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What somebody wrote, as a request carries it."""
+
+    data: bytes
+    content_type: str
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """For `Gateway.ask`."""
+        return {"content": self.data, "headers": {"Content-Type": self.content_type}}
+
+
+def read_file(path: str, topic: str) -> Written:
+    """A file (`-`: standard input) that may be sent to `topic`; its warnings go to stderr.
+
+    Raises Wrong, which names file and field.
+    """
+    shown = "standard input" if path == "-" else path
+    try:
+        data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1) if path == "-" else _read(path)
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+    # YAML takes JSON too, but JSON's own reader has the better words for what is wrong with it.
+    kind = "json" if path.endswith(".json") or data.lstrip()[:1] == b"{" else "yaml"
+    try:
+        document = read_body(data, kind)
+        if isinstance(document, dict) and "cancel" in document:
+            raise Malformed("cancel", "unknown field; to cancel: largesse cancel JOB")
+        read_input(topic, document, "")
+    except Malformed as fault:
+        raise Wrong(f"{shown}: {fault}") from None
+    if topic == "jobs":
+        for warning in warnings_of(document):
+            note(f"{shown}: {warning}")
+    return Written(data, f"application/{kind}")
+
+
+def _read(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(INPUT_BYTES_MAX + 1)

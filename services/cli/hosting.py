@@ -1,0 +1,192 @@
+"""A whole cell in one process: every service's shell, agents and the gateway on one embedded bus.
+
+The first service that ends by an error ends them all, and the error says at which record. Tasks run in processes of
+their own: unless told otherwise they outlive this one, and the next one takes them over.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+from largesse import shell
+from largesse.bus import BusError
+from largesse.file_bus import FileBus
+from largesse.settings import Settings
+from schemas import InputRefused
+from services.admission import shell as admission
+from services.agent import shell as agent
+from services.agent.folders import encoded, output_path, read_output
+from services.agent.settings import NodeSettings
+from services.agent.shim import TASK
+from services.altruism import core as altruism
+from services.cli.ending import Broken, Ending, Wrong
+from services.estimator import core as estimator
+from services.fairness import core as fairness
+from services.gateway.app import Stream, make_app
+from services.gateway.follow import Follower
+from services.gateway.serve import bound, serve
+from services.leftover import core as leftover
+from services.planner import core as planner
+
+BUS, NODES = "bus", "nodes"
+"""Folders of the data folder."""
+
+CORES: tuple[Any, ...] = (fairness, leftover, estimator, planner)
+SHARDED: Any = altruism
+
+CONFIG_WAIT_S = 30.0
+NODES_WAIT_S = 10.0
+"""Requests are taken once every agent has registered, or after so long."""
+END_S = 8.0
+"""Whatever has not ended so long after the signal is cut off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be run. `nodes`: agents; their data folders lie below `data`. `config`: a message of that topic."""
+
+    data: Path
+    nodes: list[NodeSettings]
+    port: int
+    host: str = "127.0.0.1"
+    author: str = "unknown"
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
+    """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, PortTaken, OSError."""
+    bus = FileBus(plan.data / BUS)
+    try:
+        return Host(plan, bus, bound(plan.host, plan.port), stop)
+    except BaseException:
+        await bus.close()
+        raise
+
+
+class Host:
+    """Runs a plan. `url`: where it listens."""
+
+    def __init__(self, plan: Plan, bus: FileBus, listening: socket, stop: asyncio.Event) -> None:
+        self.stop = stop
+        self.url = f"http://{plan.host}:{listening.getsockname()[1]}"
+        self._plan = plan
+        self._settings = Settings(bus=f"file:{plan.data / BUS}")
+        self._bus = bus
+        self._socket = listening
+        self.follower = Follower(self._bus, self._settings, stop=stop)
+        self._running: dict[asyncio.Task[None], str] = {}
+        self._news = asyncio.Event()
+        self._shards = 0
+
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Until `stop` is set, or a service ends by an error. `on_ready` is called once the cell takes requests.
+
+        Raises Broken, which names the service and the record; Wrong where the cell refuses the plan's config.
+        """
+        plan, settings, stop = self._plan, self._settings, self.stop
+        self._begin("admission", admission.run(self._bus, settings, stop=stop))
+        for core in CORES:
+            self._begin(core.NAME, shell.run(core, self._bus, settings, stop=stop))
+        self._begin("gateway", self.follower.run())
+        for node in plan.nodes:
+            placed = replace(node, data=self._folder_of(node))
+            self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop))
+        self._begin("altruism", self._keep_shards())
+        self._begin("start", self._start(on_ready))
+        self._begin("stop", self._hear_stop())
+        try:
+            while not stop.is_set():
+                await self._news.wait()
+                self._news.clear()
+                self._look()
+        finally:
+            stop.set()
+            await self._end()
+
+    def _begin(self, name: str, running: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(running)
+        self._running[task] = name
+        task.add_done_callback(lambda _: self._news.set())
+
+    def _look(self) -> None:
+        """Takes in what has ended. Raises Broken, Wrong."""
+        for task in [task for task in self._running if task.done()]:
+            name = self._running.pop(task)
+            error = task.exception()
+            if isinstance(error, Ending):
+                raise error
+            if error is not None:
+                cause = error.__cause__
+                why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
+                raise Broken(f"{name}: {type(error).__name__}: {error}{why}") from error
+
+    async def _end(self) -> None:
+        """Sees everything end; what takes too long is cut off. Raises Broken where the bus lost what was sent."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=END_S)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        self._socket.close()
+        try:
+            await self._bus.close()
+        except BusError as error:
+            raise Broken(f"bus: {error}") from error
+
+    # ---------------------------------------------------------------- parts of its own
+    async def _hear_stop(self) -> None:
+        await self.stop.wait()
+
+    async def _start(self, on_ready: Callable[[], None]) -> None:
+        """Once the view has caught up: the config in force, the nodes there, then requests are taken."""
+        while not self.follower.ready:
+            if self.stop.is_set():
+                return
+            await self.follower.changed(1)
+        plan = self._plan
+        if plan.config:
+            answer = await self.follower.send("config", plan.config, plan.author, CONFIG_WAIT_S)
+            refused = answer.record.body if answer.record is not None else None
+            if isinstance(refused, InputRefused):
+                raise Wrong(f"--cluster: {refused.field}: {refused.reason}")
+        # A job that no node could ever run is refused; so the nodes come first.
+        await self.follower.until(lambda view: all(node.name in view.nodes for node in plan.nodes), NODES_WAIT_S)
+        app = make_app(self.follower, self._read_output, author=plan.author, loopback=plan.host == "127.0.0.1")
+        self._begin("gateway's HTTP", serve(app, self._socket, self.stop))
+        on_ready()
+
+    async def _keep_shards(self) -> None:
+        """As many altruism shells as the policy in force asks for. Surplus ones answer nothing."""
+        while not self.stop.is_set():
+            while self._shards < self.follower.state.policy.altruism_shards:
+                running = shell.run(SHARDED, self._bus, self._settings, shard=self._shards, stop=self.stop)
+                self._begin(f"altruism shard {self._shards}", running)
+                self._shards += 1
+            await self.follower.changed(1)
+
+    def _folder_of(self, node: NodeSettings) -> Path:
+        return self._plan.data / NODES / encoded(node.name)
+
+    async def _read_output(self, job: str, stage: str, index: int, attempt: int | None, stream: Stream) -> bytes | None:
+        """What a task printed, on whichever of the nodes it ran last."""
+        folders = [self._folder_of(node) for node in self._plan.nodes]
+
+        def read() -> bytes | None:
+            found = []
+            for folder in folders:
+                path = output_path(folder, job, stage, index, attempt, stream)
+                if path is not None:
+                    found.append((_made_ns(path.parent), folder))
+            return read_output(max(found)[1], job, stage, index, attempt, stream) if found else None
+
+        return await asyncio.to_thread(read)
+
+
+def _made_ns(attempt: Path) -> int:
+    try:
+        return (attempt / TASK).stat().st_mtime_ns
+    except OSError:
+        return 0  # Cleared away meanwhile.

@@ -1,0 +1,232 @@
+"""Commands that ask a running cell: submit, get, watch, cancel, logs, node, config."""
+
+import re
+import sys
+from time import sleep
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+import typer
+
+from services.cli.client import STATE_HEADER, Gateway, job_path
+from services.cli.documents import read_file
+from services.cli.ending import Refused, Wrong, note, out, out_json, pipe
+from services.cli.quantities import quantity_text
+from services.cli.show import percent, rendered, span, table
+from services.cli.watching import ENDED_WELL, job_text, watch
+
+FOLLOW_S = 0.5
+"""Between two looks at the output of a task that runs."""
+
+URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
+Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID")]
+State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+
+get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
+node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Stop and resume placements on a node.")
+config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy.")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds these commands."""
+    for command in (submit, watch_job, cancel, logs):
+        app.command({"watch_job": "watch"}.get(command.__name__, command.__name__))(command)
+    app.add_typer(get_app, name="get")
+    app.add_typer(node_app, name="node")
+    app.add_typer(config_app, name="config")
+
+
+def submit(
+    file: Annotated[str, typer.Argument(help="a job spec in YAML or JSON; - is standard input", metavar="FILE")],
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Submit a job and print its id, once the log has it."""
+    answer = Gateway(url).ask("POST", "/v1/jobs", **read_file(file, "jobs").request).json()
+    told = {
+        "repeated": "is in the cell already, word for word: nothing happens",
+        "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",
+    }.get(answer["state"])
+    if told:
+        note(f"{answer['job']} {told}")
+    if json:
+        out_json(answer)
+    else:
+        out(answer["job"])
+
+
+def watch_job(job: Job, url: Url = None, json: Json = False) -> None:
+    """Follow a job to its end; exit code 0 if it succeeds, 1 if not."""
+    last = watch(Gateway(url), job, quiet=json)
+    if json:
+        out_json(last)
+    if last["state"] != ENDED_WELL:
+        raise Refused(f"{job} {last['state']}" + (f": {last['detail']}" if last["detail"] else ""))
+
+
+def cancel(job: Job, url: Url = None, json: Json = False) -> None:
+    """Cancel a job; its running tasks are killed."""
+    document = Gateway(url).ask("DELETE", job_path(job)).json()
+    if json:
+        out_json(document)
+    else:
+        out(f"{job}: {document['state']}")
+
+
+def logs(
+    task: Annotated[str, typer.Argument(help="which task, like count/map/0", metavar="JOB/STAGE/INDEX")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job ends")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="what it wrote to stderr")] = False,
+    attempt: Annotated[int | None, typer.Option("--attempt", help="which one  [default: the last]", min=1)] = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Print what a task printed."""
+    match = re.fullmatch(r"([^/]+)/([^/]+)/([0-9]{1,9})", task)
+    if match is None:
+        raise Wrong(f"JOB/STAGE/INDEX: {task!r} names no task: write it like count/map/0")
+    if follow and json:
+        raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
+    path = "/v1/tasks/" + "/".join(quote(part, safe="") for part in match.groups()) + "/logs"
+    params: dict[str, Any] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
+    gateway, offset = Gateway(url), 0
+    while True:
+        response = gateway.ask("GET", path, params=params | {"offset": offset})
+        if json:
+            out_json({"task": task, **params, "output": response.content.decode(errors="replace")})
+            return
+        with pipe():
+            sys.stdout.buffer.write(response.content)
+            sys.stdout.buffer.flush()
+        offset += len(response.content)
+        if not follow or response.headers.get(STATE_HEADER) == "ended":
+            return
+        sleep(FOLLOW_S)
+
+
+# ---------------------------------------------------------------- get
+@get_app.command("jobs")
+def get_jobs(
+    state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="only jobs of this user")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Jobs: those that have not ended first, then ended ones, latest first."""
+    found = Gateway(url).get("/v1/jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
+    if json:
+        out_json(found)
+        return
+    rows = []
+    for job in found:
+        tasks = job["tasks"]
+        why = job["why"] or job["detail"]
+        rows.append((job["job"], job["state"], job["queue"], f"{tasks['succeeded']}/{tasks['total']}", why))
+    out(rendered(table(("job", "state", "queue", "done", "why"), rows, right="lllr")) if rows else "no jobs")
+
+
+@get_app.command("job")
+def get_job(job: Job, url: Url = None, json: Json = False) -> None:
+    """One job with its stages, why tasks wait, and attempts that failed."""
+    document = Gateway(url).get(job_path(job))
+    if json:
+        out_json(document)
+    else:
+        out(job_text(document))
+
+
+@get_app.command("queues")
+def get_queues(url: Url = None, json: Json = False) -> None:
+    """The queue tree with shares held and entitled to."""
+    tree = Gateway(url).get("/v1/queues")
+    if json:
+        out_json(tree)
+        return
+    rows: list[tuple[Any, ...]] = []
+
+    def walk(queue: dict[str, Any], depth: int) -> None:
+        name = "  " * depth + (queue["queue"].rpartition("/")[2] or "root")
+        entitled = "" if queue["target"] is None else percent(queue["target"])
+        jobs = queue["jobs"]
+        rows.append((name, f"{queue['weight']:g}", percent(queue["held"]), entitled, jobs["waiting"], jobs["running"]))
+        for child in queue["children"]:
+            walk(child, depth + 1)
+
+    walk(tree, 0)
+    out(rendered(table(("queue", "weight", "holds", "entitled", "waiting", "running"), rows, right="lrrrrr")))
+
+
+@get_app.command("nodes")
+def get_nodes(url: Url = None, json: Json = False) -> None:
+    """Nodes with what is free of what they have."""
+    found = Gateway(url).get("/v1/nodes")["nodes"]
+    if json:
+        out_json(found)
+        return
+    rows = []
+    for node in found:
+        free = ", ".join(
+            f"{kind} {quantity_text(kind, node['free'][kind])} of {quantity_text(kind, amount)}"
+            for kind, amount in node["capacity"].items()
+        )
+        rows.append((node["node"], node["state"], node["running"], free))
+    out(rendered(table(("node", "state", "tasks", "free"), rows, right="llr")) if rows else "no nodes")
+
+
+@get_app.command("reservations")
+def get_reservations(url: Url = None, json: Json = False) -> None:
+    """Reservations and what they were promised."""
+    found = Gateway(url).get("/v1/reservations")["reservations"]
+    if json:
+        out_json(found)
+        return
+    rows = []
+    for each in found:
+        spans = [f"{span(step['to_ms'] - step['from_ms'])}" for step in each["steps"]]
+        rows.append((each["reservation"], each["user"], each["state"], ", ".join(spans)))
+    out(rendered(table(("reservation", "user", "state", "promised"), rows)) if rows else "no reservations")
+
+
+# ---------------------------------------------------------------- node and config
+def _drain(name: str, what: str, url: str | None, json: bool) -> None:
+    document = Gateway(url).ask("POST", f"/v1/nodes/{quote(name, safe='')}/{what}").json()
+    if json:
+        out_json(document)
+    else:
+        out(f"{name}: {document['state']}, {document['running']} tasks on it")
+
+
+@node_app.command("drain")
+def drain(name: Annotated[str, typer.Argument(metavar="NAME")], url: Url = None, json: Json = False) -> None:
+    """Stop new placements on a node; what runs there runs on."""
+    _drain(name, "drain", url, json)
+
+
+@node_app.command("resume")
+def resume(name: Annotated[str, typer.Argument(metavar="NAME")], url: Url = None, json: Json = False) -> None:
+    """Take new placements on a node again."""
+    _drain(name, "resume", url, json)
+
+
+@config_app.command("show")
+def show_config(url: Url = None) -> None:
+    """Print knobs and queues in force, as `config apply` takes them."""
+    out_json(Gateway(url).get("/v1/config"))
+
+
+@config_app.command("apply")
+def apply_config(
+    file: Annotated[str, typer.Argument(help='"set" (knobs), "queues" (the whole tree), or both', metavar="FILE")],
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Put knobs or a queue tree in force, from YAML or JSON."""
+    answer = Gateway(url).ask("PUT", "/v1/config", **read_file(file, "config").request).json()
+    if json:
+        out_json(answer)
+    else:
+        out("in force" if answer["changed"] else "in force already: nothing changed")

@@ -1,0 +1,125 @@
+"""`largesse watch`: one job as it goes, drawn anew on a terminal, and as plain lines anywhere else."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from services.cli.client import Gateway
+from services.cli.ending import Broken, out
+from services.cli.show import rendered, span, table
+
+BAR_COLUMNS = 12
+ENDED_WELL = "succeeded"
+
+Document = dict[str, Any]
+
+
+def watch(gateway: Gateway, job: str, *, quiet: bool = False) -> Document:
+    """Follows a job to its end and returns its last document. `quiet`: shows nothing. Raises Refused, Broken."""
+    seen = gateway.events(job)
+    if quiet:
+        return _last(seen, job)
+    if sys.stdout.isatty():
+        return _last(_drawn(seen), job)
+    return _last(_told(seen), job)
+
+
+def _last(seen: Iterator[Document], job: str) -> Document:
+    last: Document | None = None
+    for document in seen:
+        last = document
+    if last is None or last["ended_ms"] is None:
+        raise Broken(f"the gateway ended before job {job} did")
+    return last
+
+
+def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="visible") as live:
+        for document in seen:
+            live.update(Group(_head(document), job_table(document)), refresh=True)
+            yield document
+
+
+def _head(document: Document) -> Text:
+    ended = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
+    why = document["detail"] or document["why"] or ""
+    return Text(f"{document['job']}: {document['state']}{ended}" + (f" ({why})" if why else ""))
+
+
+def job_table(document: Document) -> Any:
+    """Stages of a job, each with its bar."""
+    rows = []
+    for stage in document["stages"]:
+        tasks = stage["tasks"]
+        running = tasks["running"] + tasks["starting"]
+        why = "; ".join(reason["text"] for reason in stage["why"])
+        rows.append((stage["stage"], _bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running or "", why))
+    return table(("stage", "", "done", "running", "why it waits"), rows, right="llrr")
+
+
+def _bar(tasks: dict[str, int]) -> str:
+    """Done, at work, to come."""
+    done = BAR_COLUMNS * tasks["succeeded"] // tasks["total"]
+    started = tasks["succeeded"] + tasks["running"] + tasks["starting"]
+    begun = -(-BAR_COLUMNS * started // tasks["total"])
+    return "#" * done + "-" * (begun - done) + "." * (BAR_COLUMNS - begun)
+
+
+def _told(seen: Iterator[Document]) -> Iterator[Document]:
+    before: list[str] = []
+    for document in seen:
+        lines = list(_lines(document))
+        for line in lines:
+            if line not in before:
+                out(f"{_clock()} {line}")
+        before = lines
+        yield document
+
+
+def _lines(document: Document) -> Iterator[str]:
+    """What there is to say of a job now; what was not said before is news."""
+    job, state = document["job"], document["state"]
+    if document["ended_ms"] is None:
+        for stage in document["stages"]:
+            tasks = stage["tasks"]
+            done, running = tasks["succeeded"], tasks["running"]
+            if done or running:
+                failed = f", {tasks['failed_attempts']} attempts failed" if tasks["failed_attempts"] else ""
+                yield f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
+        if document["why"]:
+            yield f"{job}: {document['why']}"
+    if state != "running" or document["ended_ms"] is not None:
+        took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
+        yield f"{job}: {state}{took}" + (f": {document['detail']}" if document["detail"] else "")
+
+
+def _clock() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")
+
+
+def job_text(document: Document) -> str:
+    """One job for a person: what it is, its stages, the attempts that failed."""
+    rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority", "user", "author")]
+    rows += [(name, _time(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
+    rows += [("detail", document["detail"])]
+    text = rendered(table(("", ""), [row for row in rows if row[1] not in ("", None)]))
+    text += "\n" + rendered(job_table(document))
+    failures = document["failures"]
+    if failures:
+        told = [
+            (f"{each['stage']}/{each['index']}", each["attempt"], each["node"], each["reason"], each["detail"])
+            for each in failures
+        ]
+        text += "\n" + rendered(table(("failed task", "attempt", "node", "reason", "detail"), told, right="lr"))
+    return text
+
+
+def _time(moment_ms: int | None) -> str:
+    if moment_ms is None:
+        return ""
+    return datetime.fromtimestamp(moment_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,329 @@
+"""HTTP API of one cell: submit, look, cancel, drain, configure. It reads the view, sends inputs and waits for the log.
+
+Who asks is what the header Largesse-User says: a name for the log, no proof. Without a proxy that proves it, the
+gateway belongs on the loopback interface.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
+
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
+
+from largesse.strict import INPUT_BYTES_MAX
+from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
+from schemas.edge import Malformed, read_input, warnings_of
+from schemas.edge_base import author_of
+from services.gateway import documents
+from services.gateway.bodies import read_body
+from services.gateway.follow import Answer, Follower
+from services.gateway.openapi import add_bodies
+from services.gateway.problems import Problem, dumped, install, malformed
+from services.gateway.view_state import ENDED_JOBS_MAX
+
+ANSWER_WAIT_S = 10.0
+"""How long a request waits for the log's answer; after that it is told that there is none yet."""
+
+JOBS_MAX = 10_000
+JOBS_DEFAULT = 1_000
+EVENT_GAP_S = 0.1
+"""Least time between two events of one job."""
+BEAT_S = 15.0
+"""A quiet stream of events says that it is alive."""
+
+USER_HEADER = "Largesse-User"
+STATE_HEADER = "Largesse-Task-State"
+
+JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+Stream = Literal["stdout", "stderr"]
+ReadOutput = Callable[[str, str, int, int | None, Stream], Awaitable[bytes | None]]
+"""(job, stage, index, attempt or None for the last, stream) -> what it printed so far, None where nothing is kept."""
+
+_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1|\[::1\]")
+_JOBS = Gauge("largesse_jobs", "Jobs in the gateway's view", ["state"])
+_NODES = Gauge("largesse_nodes", "Nodes in the gateway's view", ["state"])
+
+
+class Api:
+    """What the routes share. `author`: who asks where the request does not say. `loopback`: what is served is this
+    machine's alone, so a request for another host's name was led here by a trick."""
+
+    def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str, loopback: bool) -> None:
+        self.follower = follower
+        self.read_output = read_output
+        self.author = author
+        self.loopback = loopback
+
+    def author_of(self, request: Request) -> str:
+        return author_of(request.headers.get(USER_HEADER, "") or self.author)
+
+    def guard(self, request: Request) -> None:
+        """Refuses what a page in somebody's browser could have sent. Raises Problem."""
+        host = request.url.hostname or ""
+        if self.loopback and _LOOPBACK.fullmatch(host) is None:
+            raise Problem(403, "host", f"this gateway serves 127.0.0.1, not {host}")
+        origin = request.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+            raise Problem(403, "origin", f"requests from pages of {origin} are not taken")
+
+    def is_ready(self) -> None:
+        """Raises Problem until the view has caught up with the log."""
+        if not self.follower.ready:
+            raise Problem(503, "not_ready", "the view has not caught up with the log yet")
+
+    def job(self, name: str) -> documents.Document:
+        """The job's document. Raises Problem."""
+        document = documents.job_document(self.follower.state, name)
+        if document is None:
+            raise Problem(404, "unknown_job", f'job "{name}" is not known here; ended jobs stay in view for a while')
+        return document
+
+    async def body(self, request: Request) -> Any:
+        """The document that the request carries. Raises Problem."""
+        data = bytearray()
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > INPUT_BYTES_MAX:
+                raise Problem(413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are taken", "")
+        try:
+            return read_body(bytes(data), request.headers.get("content-type", ""))
+        except Malformed as fault:
+            raise malformed(fault, 400) from None
+
+    async def send(self, topic: str, document: Any, request: Request) -> Answer:
+        """Publishes an input. Raises Problem where the log refuses it."""
+        answer = await self.follower.send(topic, document, self.author_of(request), ANSWER_WAIT_S)
+        refused = answer.record.body if answer.record is not None else None
+        if isinstance(refused, InputRefused):
+            raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)
+        return answer
+
+
+def make_app(
+    follower: Follower, read_output: ReadOutput | None = None, *, author: str = "unknown", loopback: bool = True
+) -> FastAPI:
+    """The API over one cell. `read_output`: how what tasks print is read; without it their logs are not served."""
+    api = Api(follower, read_output, author, loopback)
+    app = FastAPI(
+        title="Largesse",
+        summary="An altruistic, fair and deadline-aware scheduler for shared clusters",
+        docs_url=None,  # Its pages load scripts from elsewhere.
+        redoc_url=None,
+        dependencies=[Depends(api.guard)],
+    )
+    install(app)
+    _add_health(app, api)
+    _add_jobs(app, api)
+    _add_streams(app, api)
+    _add_cluster(app, api)
+    add_bodies(app)
+    return app
+
+
+def _json(document: Any, status: int = 200, **headers: str) -> Response:
+    return Response(dumped(document), status_code=status, headers=headers, media_type="application/json")
+
+
+# ---------------------------------------------------------------- health
+def _add_health(app: FastAPI, api: Api) -> None:
+    @app.get("/livez", tags=["health"])
+    async def livez() -> Response:
+        """200 as long as the process answers."""
+        return _json({"status": "live"})
+
+    @app.get("/readyz", tags=["health"])
+    async def readyz() -> Response:
+        """200 once the view has caught up with the log, with where it stands; else 503."""
+        api.is_ready()
+        return _json({"status": "ready", **documents.standing_document(api.follower.state)})
+
+    @app.get("/metrics", tags=["health"])
+    async def metrics() -> Response:
+        """Counters for Prometheus."""
+        for gauge, counts in zip((_JOBS, _NODES), documents.counts(api.follower.state), strict=True):
+            gauge.clear()
+            for state, count in counts.items():
+                gauge.labels(state).set(count)
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+# ---------------------------------------------------------------- jobs
+def _add_jobs(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
+    @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready)
+    async def submit(request: Request) -> Response:
+        """Submits a job spec (JSON, or YAML by content type). 201: admitted, 200: a repeat of what the cell has, 202:
+        no answer of the log within 10 s; the id in all three. A problem of type `refused:...`: refused by the cell."""
+        document = await api.body(request)
+        if isinstance(document, dict) and "cancel" in document:
+            raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
+        try:
+            read_input("jobs", document, "")
+        except Malformed as fault:
+            raise malformed(fault) from None
+        answer = await api.send("jobs", document, request)
+        # The sequencer names a job that was not named after its place.
+        place = f"jobs-{api.follower.partition}-{answer.offset}"
+        return _submitted(document.get("job") or place, answer, warnings_of(document))
+
+    @app.get("/v1/jobs", tags=["jobs"], dependencies=ready)
+    async def jobs(
+        state: JobState | None = None,
+        queue: str | None = None,
+        user: str | None = None,
+        limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
+    ) -> Response:
+        """Jobs in brief: those that have not ended first, then ended ones, latest first."""
+        found = documents.job_documents(api.follower.state, wanted=state, queue=queue, user=user, limit=limit)
+        return _json({"jobs": found, "ended_kept_max": ENDED_JOBS_MAX})
+
+    @app.get("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
+    async def job(job: str) -> Response:
+        """One job with its stages, why tasks wait, and the attempts that failed."""
+        return _json(api.job(job))
+
+    @app.delete("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
+    async def cancel(job: str, request: Request) -> Response:
+        """Cancels a job. 200: it has ended, 202: the log has not said so within 10 s, 409: it was over before."""
+        before = api.job(job)
+        if before["ended_ms"] is not None:
+            raise Problem(409, "refused:ended", f'job "{job}" has ended: {before["state"]}', "job")
+        answer = await api.send("jobs", {"cancel": job}, request)
+        over = answer.answered and await api.follower.until(lambda view: job not in view.jobs, ANSWER_WAIT_S)
+        return _json(api.job(job), 200 if over else 202)
+
+
+def _submitted(name: str, answer: Answer, warnings: list[str]) -> Response:
+    body = answer.record.body if answer.record is not None else None
+    told = {"warnings": warnings}
+    match body:
+        case JobAdmitted():
+            state, status = "waiting", 201
+        case InputRepeated():
+            state, status = "repeated", 200
+        case JobRejected():
+            status = {"name_taken": 409, "too_many_jobs": 503}.get(body.reason, 422)
+            more = {"reason": body.reason, "job": name, **told}
+            raise Problem(status, f"refused:{body.reason}", f"{body.field}: {body.detail}", body.field, **more)
+        case _:
+            state, status = "unanswered", 202
+    where = f"/v1/jobs/{quote(name, safe='')}"
+    return _json({"job": name, "state": state, **told}, status, Location=where)
+
+
+# ---------------------------------------------------------------- what goes on
+def _add_streams(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
+    @app.get("/v1/jobs/{job}/events", tags=["jobs"], dependencies=ready)
+    async def events(job: str) -> Response:
+        """The job's document whenever it changes, as server-sent events of type `job`; the stream ends with the job."""
+        api.job(job)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(_events(api, job), media_type="text/event-stream", headers=headers)
+
+    @app.get("/v1/tasks/{job}/{stage}/{index}/logs", tags=["jobs"], dependencies=ready)
+    async def logs(
+        job: str,
+        stage: str,
+        index: int,
+        stream: Stream = "stdout",
+        attempt: Annotated[int | None, Query(ge=1)] = None,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Response:
+        """What a task has printed, from a byte on. The header Largesse-Task-State says whether the job has ended."""
+        if api.read_output is None:
+            raise Problem(404, "no_output", "this gateway does not reach what tasks print; ask the node's agent")
+        known = documents.job_document(api.follower.state, job)
+        if known is not None:
+            found = next((each for each in known["stages"] if each["stage"] == stage), None)
+            if found is None:
+                names = ", ".join(each["stage"] for each in known["stages"])
+                raise Problem(404, "unknown_stage", f'job "{job}" has no stage "{stage}"; it has {names}', "stage")
+            if index >= found["tasks"]["total"] or index < 0:
+                last = found["tasks"]["total"] - 1
+                raise Problem(404, "unknown_task", f'stage "{stage}" has tasks 0 to {last}', "index")
+        output = await api.read_output(job, stage, index, attempt, stream)
+        if output is None:
+            api.job(job)
+            raise Problem(
+                404, "no_output", f"nothing is kept of {job}/{stage}/{index}: it has not started, or is cleared away"
+            )
+        over = known is None or known["ended_ms"] is not None
+        headers = {STATE_HEADER: "ended" if over else "live"}
+        return PlainTextResponse(output[offset:], headers=headers)
+
+
+async def _events(api: Api, job: str) -> AsyncIterator[bytes]:
+    said: documents.Document | None = None
+    while not api.follower.stop.is_set():
+        document = documents.job_document(api.follower.state, job)
+        if document is None:
+            return
+        if document != said:
+            said = document
+            yield b"id: %d\nevent: job\ndata: %b\n\n" % (api.follower.state.seq, dumped(document))
+            if document["ended_ms"] is not None:
+                return
+            await api.follower.pause(EVENT_GAP_S)
+            continue
+        if not await api.follower.changed(BEAT_S):
+            yield b": still here\n\n"
+
+
+# ---------------------------------------------------------------- nodes, queues, config
+def _add_cluster(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
+    @app.get("/v1/queues", tags=["cluster"], dependencies=ready)
+    async def queues() -> Response:
+        """The tree: weights, shares held and entitled to, jobs."""
+        return _json(documents.queue_document(api.follower.state))
+
+    @app.get("/v1/nodes", tags=["cluster"], dependencies=ready)
+    async def nodes() -> Response:
+        """Nodes with capacity, what is free, and their state."""
+        return _json({"nodes": documents.node_documents(api.follower.state)})
+
+    @app.get("/v1/reservations", tags=["cluster"], dependencies=ready)
+    async def reservations() -> Response:
+        """Reservations and what the planner has promised them."""
+        return _json({"reservations": documents.reservation_documents(api.follower.state)})
+
+    async def drain(node: str, draining: bool, request: Request) -> Response:
+        if documents.node_document(api.follower.state, node) is None:
+            raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
+        answer = await api.send("nodes", {"drain": {"node": node, "draining": draining}}, request)
+        return _json(documents.node_document(api.follower.state, node), 200 if answer.answered else 202)
+
+    @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready)
+    async def drain_node(node: str, request: Request) -> Response:
+        """Stops new placements on a node; what runs there runs on."""
+        return await drain(node, True, request)
+
+    @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready)
+    async def resume_node(node: str, request: Request) -> Response:
+        """Takes new placements on a node again."""
+        return await drain(node, False, request)
+
+    @app.get("/v1/config", tags=["cluster"], dependencies=ready)
+    async def config() -> Response:
+        """Knobs and queue tree in force."""
+        return _json(documents.config_document(api.follower.state))
+
+    @app.put("/v1/config", tags=["cluster"], dependencies=ready)
+    async def configure(request: Request) -> Response:
+        """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether that was any news."""
+        document = await api.body(request)
+        try:
+            read_input("config", document, "")
+        except Malformed as fault:
+            raise malformed(fault) from None
+        answer = await api.send("config", document, request)
+        changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
+        told = {"changed": changed, **documents.config_document(api.follower.state)}
+        return _json(told, 200 if answer.answered else 202)

@@ -1,0 +1,290 @@
+"""What the gateway says of a cell, as JSON documents: base units, Unix milliseconds, shares as parts of 1."""
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from schemas import Queue, Vector
+from schemas.quantities import MILLIONTHS, SHARE_UNITS, dominant_share
+from schemas.rounds import WaitReason
+from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, class_of
+
+Document = dict[str, Any]
+
+WHY: dict[WaitReason | str, str] = {
+    "after": "waits for {after}",
+    "back_off": "failed, and is tried again in {seconds} s",
+    "no_room": "no node has room for it now",
+    "no_node": "no node that is up could take it",
+    "gang_no_room": "there is no room for all {tasks} tasks of the gang at once",
+    "behind_head": "waits behind an earlier job, which does not fit yet",
+    "next_round": "is looked at in the next round",
+}
+"""Why tasks wait: the reason, and how it is told."""
+
+
+def job_document(state: State, name: str, *, whole: bool = True) -> Document | None:
+    """One job, or None where it is not in view. `whole`: with its stages and the attempts that failed."""
+    live = state.jobs.get(name)
+    if live is not None:
+        return _live(state, live, whole)
+    ended = state.ended.get(name)
+    return None if ended is None else _ended(ended, whole)
+
+
+def job_documents(
+    state: State, *, wanted: str | None = None, queue: str | None = None, user: str | None = None, limit: int
+) -> list[Document]:
+    """Jobs in brief: those that have not ended in order of admission, then ended ones, latest first.
+
+    `wanted`: only this state. `queue`: only this queue and those below it.
+    """
+    found: list[Document] = []
+    jobs: list[LiveJob | EndedJob] = [*state.jobs.values(), *reversed(state.ended.values())]
+    for job in jobs:
+        if len(found) == limit:
+            break
+        said = job.spec if isinstance(job, LiveJob) else job
+        if queue is not None and said.queue != queue and not said.queue.startswith(queue + "/"):
+            continue
+        if user is not None and said.user != user:
+            continue
+        if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
+            continue
+        found.append(_live(state, job, False) if isinstance(job, LiveJob) else _ended(job, False))
+    return found
+
+
+def _state_of(job: LiveJob) -> str:
+    return "waiting" if job.started_ms is None else "running"
+
+
+def _live(state: State, job: LiveJob, whole: bool) -> Document:
+    spec = job.spec
+    tasks = sum(stage.tasks for stage in spec.stages)
+    succeeded = tasks - sum(job.progress.left)
+    running, starting = sum(job.running), sum(job.starting)
+    stages = [_stage(state, job, at) for at in range(len(spec.stages))]
+    why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
+    document: Document = {
+        "job": spec.job,
+        "state": _state_of(job),
+        "queue": spec.queue,
+        "class": job.job_class,
+        "priority": spec.priority,
+        "user": spec.user,
+        "author": job.author,
+        "submitted_ms": job.submitted_ms,
+        "started_ms": job.started_ms,
+        "ended_ms": None,
+        "tasks": _counts(tasks, tasks - succeeded - running - starting, starting, running, succeeded, sum(job.failed)),
+        "why": why,
+        "reason": None,
+        "detail": "",
+    }
+    if whole:
+        document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
+    return document
+
+
+def _counts(total: int, waiting: int, starting: int, running: int, succeeded: int, failed: int) -> Document:
+    """`failed` counts attempts, the others tasks."""
+    counts = {"total": total, "waiting": waiting, "starting": starting, "running": running, "succeeded": succeeded}
+    return {**counts, "failed_attempts": failed}
+
+
+def _stage(state: State, job: LiveJob, at: int) -> Document:
+    stage = job.spec.stages[at]
+    succeeded = stage.tasks - job.progress.left[at]
+    running, starting = job.running[at], job.starting[at]
+    waiting = stage.tasks - succeeded - running - starting
+    counts = _counts(stage.tasks, waiting, starting, running, succeeded, job.failed[at])
+    if succeeded == stage.tasks:
+        at_work = "succeeded"
+    else:
+        at_work = "running" if running or starting else "waiting"
+    why = _why(state, job, at, waiting) if waiting else []
+    return {
+        "stage": stage.stage,
+        "after": stage.after,
+        "state": at_work,
+        "gang": stage.gang,
+        "tasks": counts,
+        "why": why,
+    }
+
+
+def _why(state: State, job: LiveJob, at: int, waiting: int) -> list[Document]:
+    """Why tasks of a stage wait: reasons with how many tasks each holds back."""
+    stage = job.spec.stages[at]
+    if job.progress.parents[at]:
+        left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
+        return [_reason("after", waiting, after=", ".join(left))]
+    asked = min(waiting, job.asked[at])
+    reasons = []
+    if asked:
+        reasons.append(_reason(state.waits.get(class_of(stage), "next_round"), asked))
+    if waiting > asked:
+        left_ms = job.retry_ms[at] - state.time
+        if left_ms > 0:
+            reasons.append(_reason("back_off", waiting - asked, seconds=-(-left_ms // 1_000)))
+        else:
+            reasons.append(_reason("next_round", waiting - asked))
+    return reasons
+
+
+def _reason(reason: str, tasks: int, **told: Any) -> Document:
+    return {"reason": reason, "tasks": tasks, "text": WHY[reason].format(tasks=tasks, **told)}
+
+
+def _ended(job: EndedJob, whole: bool) -> Document:
+    tasks = sum(stage.tasks for stage in job.stages)
+    succeeded = sum(stage.succeeded for stage in job.stages)
+    document: Document = {
+        "job": job.job,
+        "state": job.outcome,
+        "queue": job.queue,
+        "class": job.job_class,
+        "priority": job.priority,
+        "user": job.user,
+        "author": job.author,
+        "submitted_ms": job.submitted_ms,
+        "started_ms": job.started_ms,
+        "ended_ms": job.ended_ms,
+        "tasks": _counts(tasks, 0, 0, 0, succeeded, sum(stage.failed for stage in job.stages)),
+        "why": None,
+        "reason": job.reason,
+        "detail": job.detail,
+    }
+    if whole:
+        stages = [
+            {
+                "stage": stage.stage,
+                "after": stage.after,
+                "state": "succeeded" if stage.succeeded == stage.tasks else "unfinished",
+                "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
+                "why": [],
+            }
+            for stage in job.stages
+        ]
+        document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
+    return document
+
+
+def _failure(failed: FailedAttempt) -> Document:
+    return asdict(failed)
+
+
+# ---------------------------------------------------------------- nodes and queues
+def node_documents(state: State) -> list[Document]:
+    """Nodes in the order in which they came."""
+    return [_node(name, node) for name, node in state.nodes.items()]
+
+
+def node_document(state: State, name: str) -> Document | None:
+    """One node, or None."""
+    node = state.nodes.get(name)
+    return None if node is None else _node(name, node)
+
+
+def _state_of_node(node: NodeRow) -> str:
+    return "lost" if node.lost else "draining" if node.draining else "ready"
+
+
+def _node(name: str, node: NodeRow) -> Document:
+    used = {resource: node.used.get(resource, 0) for resource in node.capacity}
+    return {
+        "node": name,
+        "state": _state_of_node(node),
+        "capacity": node.capacity,
+        "used": used,
+        "free": {resource: 0 if node.lost else amount - used[resource] for resource, amount in node.capacity.items()},
+        "running": node.holds,
+        "labels": node.labels,
+        "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
+        "epoch": node.epoch,
+    }
+
+
+def queue_document(state: State) -> Document:
+    """The tree: for each queue its weight, the share it holds, the share it is entitled to now (`target`; null where it
+    asks for nothing), and its jobs that have not ended."""
+    capacity: Vector = {}
+    for node in state.nodes.values():
+        if not node.lost:
+            for resource, amount in node.capacity.items():
+                capacity[resource] = capacity.get(resource, 0) + amount
+    jobs: dict[str, list[int]] = {}
+    for job in state.jobs.values():
+        jobs.setdefault(job.spec.queue, [0, 0])[job.started_ms is not None] += 1
+    tree = state.queues or Queue("root")
+    listed = [child.name for child in tree.children]
+    if "default" not in listed:
+        tree = Queue(tree.name, tree.weight, [*tree.children, Queue("default")])
+    return _queue(state, tree, "", capacity, jobs)[0]
+
+
+def _queue(
+    state: State, queue: Queue, path: str, capacity: Vector, jobs: dict[str, list[int]]
+) -> tuple[Document, Vector, list[int]]:
+    used = dict(state.used.get(path, {})) if path else {}
+    waiting, running = jobs.get(path, [0, 0]) if path else [0, 0]
+    children = []
+    for child in queue.children:
+        below, more, counts = _queue(state, child, f"{path}/{child.name}" if path else child.name, capacity, jobs)
+        children.append(below)
+        for resource, amount in more.items():
+            used[resource] = used.get(resource, 0) + amount
+        waiting, running = waiting + counts[0], running + counts[1]
+    target = state.levels.get(path)
+    document = {
+        "queue": path,
+        "weight": _weight(queue.weight),
+        "held": dominant_share(used, capacity) / SHARE_UNITS,
+        "target": None if target is None else target / SHARE_UNITS,
+        "used": {resource: amount for resource, amount in used.items() if amount},
+        "jobs": {"waiting": waiting, "running": running},
+        "children": children,
+    }
+    return document, used, [waiting, running]
+
+
+def _weight(millionths: int) -> int | float:
+    return millionths // MILLIONTHS if millionths % MILLIONTHS == 0 else millionths / MILLIONTHS
+
+
+# ---------------------------------------------------------------- the rest
+def counts(state: State) -> tuple[dict[str, int], dict[str, int]]:
+    """How many jobs and how many nodes there are, by state."""
+    jobs = Counter(_state_of(job) for job in state.jobs.values())
+    jobs.update(job.outcome for job in state.ended.values())
+    return dict(jobs), dict(Counter(_state_of_node(node) for node in state.nodes.values()))
+
+
+def reservation_documents(state: State) -> list[Document]:
+    """Reservations in the order in which they came. `state`: accepted once the planner has promised something."""
+    return [
+        {
+            "reservation": row.reservation,
+            "user": row.user,
+            "state": "accepted" if row.steps else "requested",
+            "requested_ms": row.at_ms,
+            "steps": [asdict(step) for step in row.steps],
+        }
+        for row in state.reservations.values()
+    ]
+
+
+def config_document(state: State) -> Document:
+    """Knobs and tree in force, as `PUT /v1/config` takes them back."""
+    queues = None if state.queues is None else _tree(state.queues)
+    return {"set": asdict(state.policy), "queues": queues}
+
+
+def _tree(queue: Queue) -> Document:
+    return {"name": queue.name, "weight": _weight(queue.weight), "children": [_tree(child) for child in queue.children]}
+
+
+def standing_document(state: State) -> Document:
+    """Where the view stands in the log."""
+    return {"cell": state.cell, "seq": state.seq, "round": state.round, "time": state.time}

@@ -1,0 +1,170 @@
+"""The gateway's side of the bus: folds the view, tells waiting requests what became of their inputs, sends new ones.
+
+An input's answer is the log record that carries its topic, partition and offset; an input that changed nothing has
+none, and the log says only that it was read.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from largesse.bus import Bus, BusError, Writer
+from largesse.log import publish_input, wait_for_more
+from largesse.settings import Settings
+from largesse.shell import Shell
+from schemas import Record
+from schemas.topics import INPUTS
+from services.gateway import view
+from services.gateway.view_state import State
+
+ANSWERS_KEPT = 10_000
+"""Answers to inputs that are remembered for requests that have not asked for them yet."""
+
+TURN_RECORDS = 100
+"""Records that are folded before requests get a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of an input. `record` None: it changed nothing. Not answered: the log has not come to it in time."""
+
+    offset: int
+    answered: bool
+    record: Record | None = None
+
+
+@dataclass(slots=True)
+class _Answers:
+    """One input topic: how far the log has read it, what it answered, who waits."""
+
+    reached: int = -1
+    records: dict[int, Record | None] = field(default_factory=dict)
+    waiting: dict[int, asyncio.Future[Record | None]] = field(default_factory=dict)
+
+    def move(self, reached: int, record: Record) -> None:
+        self.reached = reached
+        for offset in [offset for offset in self.waiting if offset <= reached]:
+            waiter = self.waiting.pop(offset)
+            if not waiter.done():
+                waiter.set_result(record if offset == reached else None)
+        self.records[reached] = record
+        if len(self.records) > ANSWERS_KEPT:
+            del self.records[next(iter(self.records))]
+
+
+class Follower:
+    """Follows one cell. `run` drives it; requests read `state`, and `send` inputs. Belongs to one event loop."""
+
+    def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+        self.ready = False
+        self.stop = stop
+        self._bus = bus
+        self._settings = settings
+        core: Any = view
+        self._shell = Shell(core, bus, settings, stop=stop)
+        self._answers = {topic: _Answers() for topic in INPUTS}
+        self._writer: Writer | None = None
+        self._turn: asyncio.Future[None] | None = None
+
+    @property
+    def partition(self) -> int:
+        """Where the cell's messages lie in every topic."""
+        return self._settings.partition
+
+    @property
+    def state(self) -> State:
+        """The cell as far as the log has been folded."""
+        state: State = self._shell.state
+        return state
+
+    async def run(self) -> None:
+        """Until `stop`. Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for."""
+        shell = self._shell
+        try:
+            await shell.restore()
+            for topic, answers in self._answers.items():
+                answers.reached = self._reached(topic)
+            while not self.stop.is_set():
+                folded = 0
+                while folded < TURN_RECORDS and await shell.step():
+                    folded += 1
+                    self._answer()
+                if folded:
+                    self._tell()
+                    await asyncio.sleep(0)
+                if folded < TURN_RECORDS:
+                    self.ready = True
+                    await wait_for_more(self._bus, shell.log.position, self._settings.wait_ms, self.stop)
+        finally:
+            self.ready = False
+            self._tell()
+            await shell.close()
+            if self._writer is not None:
+                await self._writer.drop()
+
+    async def send(self, topic: str, document: Any, author: str, wait_s: float) -> Answer:
+        """Publishes one input and waits for what becomes of it. Raises BusError: it may or may not have arrived."""
+        if self._writer is None:
+            self._writer = self._bus.writer()
+        try:
+            offset = await publish_input(self._writer, topic, document, author, self._settings.partition)
+        except BusError:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                await writer.drop()
+            raise
+        answers = self._answers[topic]
+        if answers.reached >= offset:
+            return Answer(offset, True, answers.records.get(offset))
+        waiter = asyncio.get_running_loop().create_future()
+        answers.waiting[offset] = waiter
+        try:
+            async with asyncio.timeout(wait_s):
+                return Answer(offset, True, await waiter)
+        except TimeoutError:
+            return Answer(offset, False)
+        finally:
+            answers.waiting.pop(offset, None)
+
+    async def changed(self, wait_s: float) -> bool:
+        """Waits until something was folded; False where the time is over, or the gateway ends."""
+        if self.stop.is_set():
+            return False
+        if self._turn is None:
+            self._turn = asyncio.get_running_loop().create_future()
+        done, _ = await asyncio.wait((self._turn,), timeout=wait_s)
+        return bool(done)
+
+    async def pause(self, seconds: float) -> None:
+        """Sleeps, unless the gateway ends."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.stop.wait()
+
+    async def until(self, holds: Callable[[State], bool], wait_s: float) -> bool:
+        """Waits until the view shows what is asked for; False once the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while not holds(self.state):
+            left_s = deadline - loop.time()
+            if left_s <= 0 or self.stop.is_set():
+                return False
+            await self.changed(left_s)
+        return True
+
+    def _reached(self, topic: str) -> int:
+        return self._shell.log.order.positions.get(f"{topic}/{self._settings.partition}", -1)
+
+    def _answer(self) -> None:
+        """The record folded last is the answer to an input if the log has read further by it."""
+        for topic, answers in self._answers.items():
+            reached = self._reached(topic)
+            if reached > answers.reached:
+                answers.move(reached, self.state.latest)
+
+    def _tell(self) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None and not turn.done():
+            turn.set_result(None)

@@ -1,0 +1,88 @@
+"""Errors as RFC 9457 problem documents: what is wrong, in which field, and for programs a type that is permanent."""
+
+import json
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from largesse.bus import BusError
+from schemas.edge import Malformed
+
+MEDIA_TYPE = "application/problem+json"
+_TITLES = {
+    400: "The request cannot be read",
+    403: "Not from here",
+    404: "There is no such thing",
+    405: "Not done to this",
+    409: "It does not go with what is there",
+    413: "The request is too large",
+    422: "The request cannot be taken",
+    500: "Internal error",
+    503: "Not now",
+}
+
+
+class Problem(Exception):
+    """Ends a request. `kind`: how the type ends, like `refused:unknown_queue`. `field`: the path of what is wrong."""
+
+    def __init__(self, status: int, kind: str, detail: str, field: str | None = None, **more: Any) -> None:
+        self.status = status
+        self.document: dict[str, Any] = {
+            "type": f"urn:largesse:{kind}",
+            "title": _TITLES[status],
+            "status": status,
+            "detail": detail,
+        }
+        if field is not None:
+            self.document["field"] = field
+        self.document |= more
+        super().__init__(detail)
+
+
+def malformed(fault: Malformed, status: int = 422) -> Problem:
+    """A document that the edge refuses."""
+    return Problem(status, "malformed", str(fault), fault.field, reason=fault.reason)
+
+
+def dumped(document: Any) -> bytes:
+    """A document's JSON."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def install(app: FastAPI) -> None:
+    """Every error of the app, its own and the framework's, becomes a problem document."""
+
+    @app.exception_handler(Problem)
+    async def ours(request: Request, problem: Problem) -> Response:
+        return _response(problem)
+
+    @app.exception_handler(HTTPException)
+    async def framework(request: Request, error: HTTPException) -> Response:
+        status = error.status_code
+        told = f"{request.method} {request.url.path}: {error.detail}"
+        kind = {404: "not_found", 405: "method"}.get(status, "request")
+        return _response(Problem(status if status in _TITLES else 400, kind, told), error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def parameters(request: Request, error: RequestValidationError) -> Response:
+        fault = error.errors()[0]
+        field = str(fault["loc"][-1])
+        return _response(Problem(422, "malformed", f"{field}: {fault['msg']}", field))
+
+    @app.exception_handler(BusError)
+    async def bus(request: Request, error: BusError) -> Response:
+        return _response(
+            Problem(503, "bus", f"the bus did not take it, or may not have: {error}"), {"Retry-After": "1"}
+        )
+
+    @app.exception_handler(Exception)
+    async def internal(request: Request, error: Exception) -> Response:
+        return _response(Problem(500, "internal", f"{type(error).__name__}; the gateway's log has more"))
+
+
+def _response(problem: Problem, headers: Any = None) -> Response:
+    body = dumped(problem.document)
+    return Response(body, status_code=problem.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)

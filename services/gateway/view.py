@@ -1,0 +1,426 @@
+"""Gateway: what people ask about a cell, folded from the log and from the winning decision records.
+
+Folds   every fact of jobs, tasks, nodes, config and reservations; winning Shares, Asks and Grants; closings.
+Decides nothing. `documents.py` words what is kept here for the outside.
+"""
+
+from typing import Any
+
+from largesse.core import Folds, OpenRound
+from largesse.ids import shard_of
+from schemas import (
+    Asks,
+    ConfigChanged,
+    Grants,
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    JobRejected,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Plans,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    SequencerAlive,
+    Shares,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    TimeReached,
+    Vector,
+)
+from schemas.graph import end_tasks, graph_of, progress_of
+from schemas.nodes import devices_of
+from schemas.track import COUNTED, failures_of, is_broken, judge_failure
+from services.gateway.view_state import (
+    ENDED_JOBS_MAX,
+    FAILURES_KEPT,
+    EndedJob,
+    EndedStage,
+    FailedAttempt,
+    Hold,
+    LiveJob,
+    NodeRow,
+    ReservationRow,
+    State,
+    class_key,
+)
+
+NAME = "gateway"
+TOPIC = ""
+UPSTREAM = ()
+READS = ("shares", "asks", "grants")
+LAYOUT = 1
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    FOLDS[type(record.body)](state, record)
+
+
+def decide(state: State, opened: OpenRound) -> list[Any]:
+    """Nothing: the gateway answers people, no rounds."""
+    return []
+
+
+# ---------------------------------------------------------------- jobs
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    graph = graph_of(body.spec)
+    of = len(body.spec.stages)
+    state.jobs[body.spec.job] = LiveJob(
+        spec=body.spec,
+        graph=graph,
+        progress=progress_of(graph),
+        job_class=body.job_class,
+        author=body.author,
+        submitted_ms=record.time,
+        running=[0] * of,
+        starting=[0] * of,
+        asked=[0] * of,
+        failed=[0] * of,
+        retry_ms=[0] * of,
+    )
+    state.ended.pop(body.spec.job, None)
+
+
+def _rejected(state: State, record: Record) -> None:
+    body: JobRejected = record.body
+    spec = body.spec
+    if body.reason == "name_taken":
+        return  # The name is another job's.
+    stages = [EndedStage(stage.stage, stage.after, stage.tasks, 0, 0) for stage in spec.stages]
+    detail = f"{body.field}: {body.detail}"
+    job = EndedJob(
+        spec.job,
+        spec.queue,
+        spec.user,
+        spec.priority,
+        body.author,
+        record.time,
+        record.time,
+        "rejected",
+        detail,
+        stages,
+    )
+    job.reason = body.reason
+    _keep(state, job)
+
+
+def _job_ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        job = state.jobs.pop(end.job)
+        spec = job.spec
+        stages = [
+            EndedStage(stage.stage, stage.after, stage.tasks, stage.tasks - job.progress.left[at], job.failed[at])
+            for at, stage in enumerate(spec.stages)
+        ]
+        over = EndedJob(
+            job=end.job,
+            queue=spec.queue,
+            user=spec.user,
+            priority=spec.priority,
+            author=job.author,
+            submitted_ms=job.submitted_ms,
+            ended_ms=record.time,
+            outcome=end.outcome,
+            detail=end.detail,
+            stages=stages,
+            job_class=job.job_class,
+            started_ms=job.started_ms,
+            failures=job.failures,
+        )
+        _keep(state, over)
+
+
+def _keep(state: State, job: EndedJob) -> None:
+    state.ended.pop(job.job, None)
+    state.ended[job.job] = job
+    if len(state.ended) > ENDED_JOBS_MAX:
+        del state.ended[next(iter(state.ended))]
+
+
+# ---------------------------------------------------------------- nodes
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    _set_node(state, body)
+    _end_ranges(state, record, body.lost)
+    for known in body.attempts:
+        for index in range(known.first, known.first + known.count):
+            if known.state == "succeeded":
+                _succeed(state, known.job, known.stage, index, 1, known.attempt)
+            elif known.state == "failed":
+                reason = known.reason or "exit_code"
+                attempt = FailedAttempt(
+                    known.stage, index, known.attempt, body.node, reason, known.exit_code, known.detail, record.time
+                )
+                _fail(state, known.job, attempt)
+            else:
+                _begin(state, record, known.job, known.stage, index)
+
+
+def _reported(state: State, record: Record) -> None:
+    _set_node(state, record.body)
+
+
+def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
+    before = state.nodes.get(body.node)
+    devices = devices_of(body.capacity, body.devices)
+    node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author)
+    if before is not None:
+        node.used, node.holds, node.draining = before.used, before.holds, before.draining
+    state.nodes[body.node] = node
+
+
+def _drained(state: State, record: Record) -> None:
+    body: NodeDrained = record.body
+    state.nodes[body.node].draining = body.draining
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    state.nodes[body.node].lost = True
+    _end_ranges(state, record, body.lost)
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        for index in range(item.first, item.first + item.count):
+            detail = f"node {item.node}"
+            attempt = FailedAttempt(item.stage, index, item.attempt, item.node, "lost", None, detail, record.time)
+            _fail(state, item.job, attempt)
+
+
+# ---------------------------------------------------------------- tasks
+def _started(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _begin(state, record, item.job, item.stage, index)
+
+
+def _begin(state: State, record: Record, name: str, stage: str, index: int) -> None:
+    hold = state.holds[f"{name}/{stage}/{index}"]
+    if hold.started:
+        return
+    hold.started = True
+    job = state.jobs.get(name)
+    if job is not None:
+        at = job.graph.position[stage]
+        job.starting[at] -= 1
+        job.running[at] += 1
+        if job.started_ms is None:
+            job.started_ms = record.time
+
+
+def _finished(state: State, record: Record) -> None:
+    for item in record.body.items:
+        _succeed(state, item.job, item.stage, item.first, item.count, item.attempt)
+
+
+def _succeed(state: State, name: str, stage: str, first: int, count: int, attempt: int) -> None:
+    for index in range(first, first + count):
+        _release(state, name, stage, index)
+    job = state.jobs.get(name)
+    if job is None:
+        return
+    at = job.graph.position[stage]
+    if not (job.graph.stages[at].gang and is_broken(job.tries, at, attempt)):
+        end_tasks(job.graph, job.progress, at, count)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            attempt = FailedAttempt(
+                item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail, record.time
+            )
+            _fail(state, item.job, attempt)
+
+
+def _fail(state: State, name: str, failed: FailedAttempt) -> None:
+    _release(state, name, failed.stage, failed.index)
+    job = state.jobs.get(name)
+    if job is None:
+        return
+    at = job.graph.position[failed.stage]
+    judge_failure(job.tries, job.graph, job.progress, at, failed.index, failed.attempt, failed.reason)
+    job.failures = [*job.failures, failed][-FAILURES_KEPT:]
+    if failed.reason in COUNTED:
+        job.failed[at] += 1
+        failures, policy = failures_of(job.tries, job.graph, at, failed.index), state.policy
+        backoff_ms = min(policy.retry_backoff_ms_max, policy.retry_backoff_ms << min(max(failures - 1, 0), 32))
+        job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + backoff_ms)
+
+
+def _release(state: State, name: str, stage: str, index: int) -> None:
+    hold = state.holds.pop(f"{name}/{stage}/{index}")
+    node = state.nodes[hold.node]
+    node.holds -= 1
+    _add(node.used, hold.demand, -1)
+    _add(state.used[hold.queue], hold.demand, -1)
+    job = state.jobs.get(name)
+    if job is not None:
+        counts = job.running if hold.started else job.starting
+        counts[job.graph.position[stage]] -= 1
+
+
+def _add(used: Vector, demand: Vector, tasks: int) -> None:
+    for resource, amount in demand.items():
+        used[resource] = used.get(resource, 0) + amount * tasks
+
+
+# ---------------------------------------------------------------- rounds
+def _opened(state: State, record: Record) -> None:
+    state.round, state.open = record.round, True
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    state.open = False
+    for grant in body.grants:
+        job = state.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        demand, queue = job.graph.stages[at].demand, job.spec.queue
+        for index in range(grant.first, grant.first + grant.count):
+            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Hold(grant.attempt, grant.node, queue, demand)
+        node = state.nodes[grant.node]
+        node.holds += grant.count
+        _add(node.used, demand, grant.count)
+        _add(state.used.setdefault(queue, {}), demand, grant.count)
+        job.starting[at] += grant.count
+        job.asked[at] = max(0, job.asked[at] - grant.count)
+
+
+def _abandoned(state: State, record: Record) -> None:
+    state.open = False
+
+
+def _shares(state: State, record: Record) -> None:
+    body: Shares = record.body
+    if body.full:
+        state.levels = {}
+    for queue in body.gone:
+        state.levels.pop(queue, None)
+    for level in body.levels:
+        state.levels[level.queue] = level.target
+
+
+def _asks(state: State, record: Record) -> None:
+    body: Asks = record.body
+    if body.full:
+        for name, job in state.jobs.items():
+            if shard_of(name, body.of) == body.shard:
+                job.asked = [0] * len(job.asked)
+    for told in body.jobs:
+        found = state.jobs.get(told.job)
+        if found is not None:
+            found.asked = [0] * len(found.asked)
+            for ask in told.asks:
+                found.asked[found.graph.position[ask.stage]] += ask.count
+
+
+def _grants(state: State, record: Record) -> None:
+    body: Grants = record.body
+    if body.full:
+        state.waits = {}
+    for wait in body.waits:
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        if wait.reason == "none":
+            state.waits.pop(key, None)
+        else:
+            state.waits[key] = wait.reason
+
+
+# ---------------------------------------------------------------- config and reservations
+def _configured(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.policy = body.policy
+    if body.queues is not None:
+        state.queues = body.queues
+
+
+def _reserved(state: State, record: Record) -> None:
+    body: ReservationRequested | ReservationUpdated = record.body
+    before = state.reservations.get(body.reservation)
+    row = ReservationRow(body.reservation, body.user, body.rdl, record.time)
+    row.steps = before.steps if before is not None else []
+    state.reservations[body.reservation] = row
+
+
+def _given_back(state: State, record: Record) -> None:
+    body: ReservationDeleted = record.body
+    state.reservations.pop(body.reservation, None)
+
+
+def _planned(state: State, record: Record) -> None:
+    body: Plans = record.body
+    for name in {step.reservation: True for step in body.steps}:
+        row = state.reservations.get(name)
+        if row is not None:
+            row.steps = [step for step in body.steps if step.reservation == name]
+
+
+def _only_seen(state: State, record: Record) -> None:
+    """Nothing to keep but that it came."""
+
+
+_LOG: Folds = {
+    JobAdmitted: _admitted,
+    JobRejected: _rejected,
+    JobCancelled: _only_seen,
+    JobEnded: _job_ended,
+    InputRefused: _only_seen,
+    InputRepeated: _only_seen,
+    NodeRegistered: _registered,
+    NodeReported: _reported,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    TaskStarted: _started,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    ConfigChanged: _configured,
+    ReservationRequested: _reserved,
+    ReservationUpdated: _reserved,
+    ReservationDeleted: _given_back,
+    Plans: _planned,
+    SequencerAlive: _only_seen,
+    TimeReached: _only_seen,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+}
+
+
+def _noting(learn: Any) -> Any:
+    """What folds a log record, and notes where the log stands."""
+
+    def learned(state: State, record: Record) -> None:
+        learn(state, record)
+        state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
+
+    return learned
+
+
+FOLDS: Folds = {
+    **{kind: _noting(learn) for kind, learn in _LOG.items()},
+    Shares: _shares,
+    Asks: _asks,
+    Grants: _grants,
+}

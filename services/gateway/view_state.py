@@ -1,0 +1,155 @@
+"""What the gateway keeps of a cell: jobs, attempts that hold room, nodes, levels of queues, why task classes wait."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
+from schemas.graph import Graph, Progress
+from schemas.jobs import JobClass
+from schemas.rounds import WaitReason
+from schemas.tasks import Failure
+from schemas.track import Tries
+
+ENDED_JOBS_MAX = 10_000
+"""Ended and rejected jobs that stay in view; the oldest go first."""
+
+FAILURES_KEPT = 20
+"""Failed attempts that are told of one job, the last ones."""
+
+JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
+
+
+@dataclass(slots=True)
+class FailedAttempt:
+    """One attempt that ended without success."""
+
+    stage: str
+    index: int
+    attempt: int
+    node: str
+    reason: Failure
+    exit_code: int | None
+    detail: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
+    asked for, failures that counted, and the end of the last back-off."""
+
+    spec: JobSpec
+    graph: Graph
+    progress: Progress
+    job_class: JobClass
+    author: str
+    submitted_ms: int
+    running: list[int]
+    starting: list[int]
+    asked: list[int]
+    failed: list[int]
+    retry_ms: list[int]
+    tries: Tries = field(default_factory=Tries)
+    started_ms: int | None = None
+    failures: list[FailedAttempt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EndedStage:
+    """What came of one stage."""
+
+    stage: str
+    after: list[str]
+    tasks: int
+    succeeded: int
+    failed: int
+
+
+@dataclass(slots=True)
+class EndedJob:
+    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words)."""
+
+    job: str
+    queue: str
+    user: str
+    priority: int
+    author: str
+    submitted_ms: int
+    ended_ms: int
+    outcome: JobOutcome
+    detail: str
+    stages: list[EndedStage]
+    job_class: JobClass | None = None
+    started_ms: int | None = None
+    reason: str | None = None
+    failures: list[FailedAttempt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Hold:
+    """An attempt that holds room on a node, for a job that may have ended already."""
+
+    attempt: int
+    node: str
+    queue: str
+    demand: Vector
+    started: bool = False
+
+
+@dataclass(slots=True)
+class NodeRow:
+    """A node as the log knows it. `used`: what attempts hold of it."""
+
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str]
+    devices: list[Device]
+    author: str
+    used: Vector = field(default_factory=dict)
+    holds: int = 0
+    draining: bool = False
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class ReservationRow:
+    """A reservation as it was last asked for; `steps`: what the planner promised it."""
+
+    reservation: str
+    user: str
+    rdl: str
+    at_ms: int
+    steps: list[PlanStep] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `holds`: by "job/stage/index". `levels`: by queue, in 10^-9 of the cell. `waits`: by task class, why
+    its tasks wait. `latest`: the record folded last, which answers the input it came from."""
+
+    cell: str = ""
+    seq: int = 0
+    time: int = 0
+    round: int = 0
+    open: bool = False
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    nodes: dict[str, NodeRow] = field(default_factory=dict)
+    jobs: dict[str, LiveJob] = field(default_factory=dict)
+    ended: dict[str, EndedJob] = field(default_factory=dict)
+    holds: dict[str, Hold] = field(default_factory=dict)
+    used: dict[str, Vector] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+    waits: dict[str, WaitReason] = field(default_factory=dict)
+    reservations: dict[str, ReservationRow] = field(default_factory=dict)
+    latest: Cache = None
+
+
+def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
+    """Names a class of tasks that wait for the same reason."""
+    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+
+
+def class_of(stage: Stage) -> str:
+    """The class that a stage's tasks belong to."""
+    return class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)

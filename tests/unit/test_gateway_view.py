@@ -1,0 +1,289 @@
+import pytest
+
+from largesse.codec import decode
+from schemas import JobSpec, NodeDrained, NodeRegistered, Stage, TaskFailed, TaskFailure, TaskFinished, TaskStarted
+from schemas.edge import ConfigPatch, read_cluster, read_workload_line
+from schemas.nodes import KnownAttempt
+from schemas.tasks import TaskEnd, TaskRange
+from services.admission.core_judge import lose
+from services.gateway import view
+from services.gateway.documents import (
+    config_document,
+    counts,
+    job_document,
+    job_documents,
+    node_documents,
+    queue_document,
+)
+from services.simulator.drawn import drawn_cluster, drawn_jobs
+from services.simulator.engine import Cell
+from services.simulator.run import Options, simulate
+
+CPU = {"cpu": 1000}
+
+
+class Watched:
+    """A cell with all its cores, and the gateway's view of it."""
+
+    def __init__(self, nodes=1, cpu=4, queues=None, **knobs):
+        self.view = view.start()
+        self.cell = Cell(listener=self._hear)
+        self.take(ConfigPatch(knobs, queues))
+        for i in range(nodes):
+            self.take(NodeRegistered(f"n{i}", "e1", {"cpu": cpu * 1000}))
+        self.settle()
+
+    def _hear(self, topic, header, content):
+        record = decode(content)
+        if type(record.body) in view.FOLDS and topic not in ("releases", "plans"):
+            view.fold(self.view, record)
+
+    def take(self, body):
+        self.cell.take(body, "ann")
+        return self
+
+    def settle(self, after_ms=0):
+        self.cell.advance(self.cell.time + after_ms)
+        while self.cell.settle() is not None:
+            pass
+        return self
+
+    def submit(self, name, *stages, queue="default", user=""):
+        return self.take(JobSpec(name, queue, list(stages), user=user)).settle()
+
+    def job(self, name):
+        return job_document(self.view, name)
+
+    def tasks(self, name, stage=0):
+        counts = self.job(name)["stages"][stage]["tasks"]
+        return {kind: count for kind, count in counts.items() if count and kind != "total"}
+
+    def why(self, name, stage=0):
+        return [(why["reason"], why["tasks"]) for why in self.job(name)["stages"][stage]["why"]]
+
+    def start(self, job, stage, count=1, attempt=1, node="n0", first=0, epoch="e1"):
+        return self.take(TaskStarted([TaskRange(job, stage, first, count, attempt, node, epoch)]))
+
+    def finish(self, job, stage, count=1, attempt=1, node="n0", first=0, epoch="e1"):
+        return self.take(TaskFinished([TaskEnd(job, stage, first, count, attempt, node, epoch, [5])])).settle()
+
+    def fail(self, job, stage, index=0, attempt=1, reason="exit_code", node="n0", detail=""):
+        item = TaskFailure(job, stage, index, 1, attempt, node, "e1", reason, 1, detail)
+        return self.take(TaskFailed([item])).settle()
+
+
+def stage(name="s", tasks=1, cpu=1, **more):
+    return Stage(name, tasks, {"cpu": cpu * 1000}, **more)
+
+
+def test_a_job_goes_from_waiting_to_running_to_its_end():
+    cell = Watched().submit("j", stage(tasks=2))
+    assert (cell.job("j")["state"], cell.tasks("j")) == ("waiting", {"starting": 2})
+
+    cell.start("j", "s", count=2)
+    assert (cell.job("j")["state"], cell.tasks("j")) == ("running", {"running": 2})
+
+    cell.finish("j", "s", count=2)
+    assert (cell.job("j")["state"], cell.tasks("j")) == ("succeeded", {"succeeded": 2})
+    assert cell.view.jobs == cell.view.holds == {}
+
+
+def test_every_waiting_task_says_why():
+    cell = Watched(nodes=1, cpu=2).submit("wide", stage("a", tasks=3), stage("b", after=["a"]))
+
+    assert cell.why("wide", 0) == [("no_room", 1)]
+    assert cell.why("wide", 1) == [("after", 1)]
+    assert cell.job("wide")["stages"][1]["why"][0]["text"] == "waits for a"
+    assert cell.job("wide")["why"] == "no node has room for it now"
+
+
+def test_a_gang_says_that_it_needs_room_for_all():
+    cell = Watched(nodes=1, cpu=4).submit("one", stage(tasks=2)).submit("gang", stage(tasks=4, gang=True))
+
+    assert cell.why("gang") == [("gang_no_room", 4)]
+
+
+def test_a_task_that_failed_says_when_it_is_tried_again():
+    cell = Watched(retry_backoff_ms=8_000).submit("j", stage(retries=1)).start("j", "s").fail("j", "s", detail="exit 1")
+
+    assert cell.why("j") == [("back_off", 1)]
+    assert cell.job("j")["why"] == "failed, and is tried again in 8 s"
+    assert cell.job("j")["failures"][0]["detail"] == "exit 1"
+
+    cell.settle(after_ms=8_000)
+    assert cell.tasks("j") == {"starting": 1, "failed_attempts": 1}
+
+
+def test_a_job_that_failed_says_which_task_and_why():
+    cell = Watched().submit("j", stage(tasks=2)).start("j", "s", count=2).fail("j", "s", index=1, detail="no such file")
+
+    job = cell.job("j")
+    assert (job["state"], job["detail"]) == ("failed", "s/1 exit_code: no such file")
+    # What still runs of it holds its room until the node gives it back.
+    assert node_documents(cell.view)[0]["free"] == {"cpu": 3000}
+    cell.fail("j", "s", index=0, reason="killed")
+    assert node_documents(cell.view)[0]["free"] == {"cpu": 4000}
+
+
+def test_a_refused_job_stays_in_view_with_the_field():
+    cell = Watched(cpu=2).submit("huge", stage(cpu=64))
+
+    job = cell.job("huge")
+    assert (job["state"], job["reason"]) == ("rejected", "exceeds_capacity")
+    assert job["detail"].startswith("stages[0].demand: ")
+    assert job_documents(cell.view, wanted="rejected", limit=10) != []
+
+
+def test_a_name_that_is_taken_leaves_the_other_job_as_it_is():
+    cell = Watched().submit("j", stage()).submit("j", stage(tasks=2))
+
+    assert cell.job("j")["state"] == "waiting"
+    assert cell.job("j")["tasks"]["total"] == 1
+
+
+def test_a_gang_that_breaks_starts_again_as_a_whole():
+    cell = Watched().submit("g", stage(tasks=3, gang=True, retries=1)).start("g", "s", count=3)
+    cell.finish("g", "s", count=1)
+    assert cell.tasks("g") == {"running": 2, "succeeded": 1}
+
+    cell.fail("g", "s", index=1)
+    assert cell.tasks("g") == {"waiting": 2, "running": 1, "failed_attempts": 1}
+
+
+def test_a_lost_node_holds_nothing_and_its_tasks_wait_again():
+    cell = (
+        Watched(nodes=2, cpu=1)
+        .submit("j", stage(tasks=2))
+        .start("j", "s", node="n0")
+        .start("j", "s", node="n1", first=1)
+    )
+    cell.cell.put(lose(cell.cell.admission, "n0"))
+
+    nodes = {node["node"]: node for node in node_documents(cell.view)}
+    assert (nodes["n0"]["state"], nodes["n0"]["running"]) == ("lost", 0)
+    assert cell.job("j")["failures"][0]["reason"] == "lost"
+    assert cell.tasks("j") == {"running": 1, "waiting": 1}
+
+
+def test_a_restarted_agent_keeps_what_it_names_and_loses_the_rest():
+    cell = Watched(cpu=4).submit("j", stage(tasks=4)).start("j", "s", count=3)
+    known = [
+        KnownAttempt("j", "s", 0, 1, 1, "running"),
+        KnownAttempt("j", "s", 1, 1, 1, "succeeded", [5]),
+        KnownAttempt("j", "s", 3, 1, 1, "running"),
+    ]
+    cell.take(NodeRegistered("n0", "e2", {"cpu": 4000}, attempts=known))
+
+    assert cell.tasks("j") == {"running": 2, "succeeded": 1, "waiting": 1}
+    assert node_documents(cell.view)[0]["epoch"] == "e2"
+
+
+def test_a_drained_node_says_so():
+    cell = Watched().take(NodeDrained("n0", True)).settle()
+
+    assert node_documents(cell.view)[0]["state"] == "draining"
+    assert counts(cell.view) == ({}, {"draining": 1})
+
+
+TREE = {
+    "name": "root",
+    "children": [
+        {"name": "ads", "weight": 3, "children": [{"name": "prod"}, {"name": "test"}]},
+        {"name": "ml", "weight": 0.5},
+    ],
+}
+QUEUES = read_cluster({"nodes": [{"name": "n", "capacity": {"cpu": "1"}}], "queues": TREE}).queues
+
+
+def test_the_queue_tree_says_what_is_held_and_what_is_due():
+    cell = (
+        Watched(cpu=4, queues=QUEUES)
+        .submit("p", stage(tasks=2), queue="ads/prod")
+        .submit("m", stage(tasks=9), queue="ml")
+    )
+    tree = queue_document(cell.view)
+    ads, ml, default = tree["children"]
+
+    assert (ads["queue"], ads["weight"], ads["held"], ads["jobs"]) == ("ads", 3, 0.5, {"waiting": 1, "running": 0})
+    assert (ml["weight"], ml["held"], ml["target"]) == (0.5, 0.5, 0.5)
+    assert (default["queue"], tree["held"], tree["jobs"]["waiting"]) == ("default", 1.0, 2)
+
+
+def test_jobs_are_found_by_queue_user_and_state():
+    cell = Watched(queues=QUEUES).submit("a", stage(), queue="ads/prod", user="ann").submit("b", stage(), queue="ml")
+
+    def found(**by):
+        return [job["job"] for job in job_documents(cell.view, limit=10, **by)]
+
+    assert found() == ["a", "b"]
+    assert found(queue="ads") == found(user="ann") == ["a"]
+    assert found(wanted="running") == []
+    cell.start("b", "s").finish("b", "s")
+    assert found() == ["a", "b"]
+    assert found(wanted="succeeded") == ["b"]
+
+
+def test_the_config_document_is_what_the_edge_takes_back():
+    cell = Watched(queues=QUEUES, theta_permille=250)
+    document = config_document(cell.view)
+
+    assert document["queues"]["children"][1] == {"name": "ml", "weight": 0.5, "children": []}
+    assert document["set"]["theta_permille"] == 250
+
+
+def test_ended_jobs_stay_up_to_a_limit(monkeypatch):
+    monkeypatch.setattr(view, "ENDED_JOBS_MAX", 2)
+    cell = Watched()
+    for name in "abc":
+        cell.submit(name, stage()).start(name, "s").finish(name, "s")
+
+    assert [job["job"] for job in job_documents(cell.view, limit=10)] == ["c", "b"]
+    assert cell.job("a") is None
+
+
+@pytest.mark.parametrize("preset", ["fifo", "largesse"])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
+    state = view.start()
+    cells: list[Cell] = []
+
+    def hear(topic, header, content):
+        record = decode(content)
+        if type(record.body) in view.FOLDS:
+            view.fold(state, record)
+
+    def compare(cell):
+        cells[:] = [cell]
+        judge = cell.admission
+        free = {name: node.free for name, node in judge.nodes.items()}
+        assert {node["node"]: node["free"] for node in node_documents(state)} == free
+        assert {key: hold.started for key, hold in state.holds.items()} == {
+            key: hold.started for key, hold in judge.holds.items()
+        }
+        assert {name: job.progress for name, job in state.jobs.items()} == {
+            name: job.progress for name, job in judge.jobs.items()
+        }
+        for name in state.jobs:
+            document = job_document(state, name)
+            assert document is not None
+            for each in document["stages"]:
+                told = each["tasks"]
+                assert told["total"] == sum(told[k] for k in ("waiting", "starting", "running", "succeeded"))
+                assert sum(why["tasks"] for why in each["why"]) == told["waiting"]
+
+    options = Options({"preset": preset}, listener=hear, before_round=compare)
+    result = simulate(drawn_jobs(seed), drawn_cluster(seed), options)
+
+    assert len(cells) == 1
+    assert {job["job"]: job["outcome"] for job in result["per_job"]} == {
+        job["job"]: job["state"] for job in job_documents(state, limit=10_000) if job["state"] != "rejected"
+    }
+    assert not any(amount for used in state.used.values() for amount in used.values())
+
+
+def test_a_workload_line_is_a_job_too():
+    _, spec = read_workload_line(
+        {"job": "w", "submit_ms": 0, "stages": [{"stage": "s", "tasks": 1, "duration_ms": 5, "demand": {"cpu": "1"}}]}
+    )
+
+    assert Watched().take(spec).settle().job("w")["state"] == "waiting"
