@@ -1,0 +1,325 @@
+"""Agent: what the log says must run on one node, and what must stop.
+
+Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeLost, RoundClosed, the task facts, ConfigChanged.
+Decides nothing by `decide`: `take` says what has changed for the node since it was last asked. What is held here is
+exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from largesse.core import Folds
+from schemas import (
+    ConfigChanged,
+    DeviceShare,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    JobSpec,
+    NodeLost,
+    NodeRegistered,
+    Policy,
+    Record,
+    RoundClosed,
+    Stage,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+)
+from schemas.tasks import TaskEnd, TaskFailure
+
+LAYOUT = 1
+
+StopReason = Literal["killed", "gang", "revoked"]
+Standing = Literal["new", "registered", "lost", "taken"]
+"""Of this agent's epoch: not in the log yet; in force; its lease ran out; another epoch followed it."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
+    by gang stage, the last attempt that ended without success."""
+
+    spec: JobSpec
+    run: int
+    over: bool = False
+    broken: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Held:
+    """An attempt that the log says the node holds. `begun`: the log has its start. `given`: `take` has said to start
+    it.
+    """
+
+    job: str
+    stage: str
+    index: int
+    attempt: int
+    run: int
+    epoch: str
+    devices: list[DeviceShare] = field(default_factory=list)
+    begun: bool = False
+    given: bool = False
+    stop: StopReason | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
+    the next `take`. `rival`: the epoch that followed ours."""
+
+    node: str
+    epoch: str
+    standing: Standing = "new"
+    rival: str = ""
+    node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
+    changed: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run this attempt, once."""
+
+    key: str
+    held: Held
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End this attempt and report it `failed` with `reason`; one that never started is reported so at once."""
+
+    key: str
+    held: Held
+    reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The log has the attempt's start."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The log has the attempt's end: nothing of it is to be reported, and nothing may run on."""
+
+    key: str
+
+
+Action = Start | Stop | Begun | Over
+
+
+def attempt_key(job: str, stage: str, index: int, attempt: int) -> str:
+    """Names one attempt; unambiguous because no name contains a slash."""
+    return f"{job}/{stage}/{index}/{attempt}"
+
+
+def start(node: str, epoch: str) -> State:
+    """The state before the first record, for an agent that is about to register `node` under `epoch`."""
+    return State(node, epoch)
+
+
+def renew(state: State, epoch: str) -> None:
+    """Another epoch, about to be registered: the last one is lost, or an old message of ours came in after it."""
+    state.epoch, state.standing, state.rival = epoch, "new", ""
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one log record, in order. Types that say nothing to an agent are passed over."""
+    learn = FOLDS.get(type(record.body))
+    if learn is not None:
+        learn(state, record)
+
+
+def take(state: State) -> list[Action]:
+    """What has changed for the node since the last call, in the order of the log."""
+    actions: list[Action] = []
+    for key in state.changed:
+        held = state.held.get(key)
+        if held is None:
+            actions.append(Over(key))
+        elif held.stop is not None:
+            actions.append(Stop(key, held, held.stop))
+        elif held.begun:
+            actions.append(Begun(key))
+        elif held.epoch == state.epoch and not held.given:
+            held.given = True
+            actions.append(Start(key, held, _stage_of(state.jobs[held.job], held.stage)))
+    state.changed = {}
+    return actions
+
+
+def look_again(state: State) -> None:
+    """The next `take` speaks of everything held: for an agent that has read the log without acting on it."""
+    state.changed = dict.fromkeys(state.held, True)
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    state.jobs[body.spec.job] = Job(body.spec, record.seq)
+
+
+def _cancelled(state: State, record: Record) -> None:
+    body: JobCancelled = record.body
+    if (job := state.jobs.get(body.job)) is not None:
+        job.over = True
+    _stop_all(state, body.job)
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        state.jobs.pop(end.job, None)
+        _stop_all(state, end.job)
+
+
+def _stop_all(state: State, job: str) -> None:
+    for key in state.held_of.get(job, ()):
+        _stop(state, key, "killed")
+
+
+def _stop(state: State, key: str, reason: StopReason) -> None:
+    """The first reason stands: it is what the agent may have acted on already."""
+    held = state.held[key]
+    if held.stop is None:
+        held.stop = reason
+        state.changed[key] = True
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        if grant.node != state.node:
+            continue
+        job = state.jobs[grant.job]
+        for task in range(grant.count):
+            devices = grant.devices[task] if grant.devices else []
+            held = Held(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
+            key = attempt_key(held.job, held.stage, held.index, held.attempt)
+            state.held[key] = held
+            state.held_of.setdefault(held.job, {})[key] = True
+            state.changed[key] = True
+    for revoked in body.revoked:
+        if revoked.node == state.node:
+            for key in _keys(revoked.job, revoked.stage, revoked.first, revoked.count, revoked.attempt):
+                if key in state.held:
+                    _stop(state, key, "revoked")
+
+
+def _started(state: State, record: Record) -> None:
+    for item in record.body.items:
+        if item.node == state.node:
+            for key in _keys(item.job, item.stage, item.first, item.count, item.attempt):
+                state.held[key].begun = True
+                state.changed[key] = True
+
+
+def _finished(state: State, record: Record) -> None:
+    item: TaskEnd
+    for item in record.body.items:
+        _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
+
+
+def _failed(state: State, record: Record) -> None:
+    item: TaskFailure
+    for item in record.body.items:
+        _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
+        _break_gang(state, item.job, item.stage, item.attempt)
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    _end_lost(state, body.lost)
+    if body.node == state.node and body.epoch == state.epoch:
+        state.standing = "lost"
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    _end_lost(state, body.lost)
+    for known in body.attempts:
+        if known.state == "running":
+            if body.node == state.node:
+                _adopt(state, body.epoch, _keys(known.job, known.stage, known.first, known.count, known.attempt))
+            continue
+        _over(state, body.node, known.job, known.stage, known.first, known.count, known.attempt)
+        if known.state == "failed":
+            _break_gang(state, known.job, known.stage, known.attempt)
+    if body.node != state.node:
+        return
+    if body.epoch == state.epoch:
+        state.standing = "registered"
+    elif state.standing == "registered":
+        state.standing, state.rival = "taken", body.epoch
+
+
+def _adopt(state: State, epoch: str, keys: Iterable[str]) -> None:
+    for key in keys:
+        held = state.held[key]
+        held.epoch, held.begun, held.given = epoch, True, True
+        state.changed[key] = True
+
+
+def _end_lost(state: State, lost: list[TaskRange]) -> None:
+    for ended in lost:
+        _over(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
+        _break_gang(state, ended.job, ended.stage, ended.attempt)
+
+
+def _over(state: State, node: str, job: str, stage: str, first: int, count: int, attempt: int) -> None:
+    if node != state.node:
+        return
+    keys_of_job = state.held_of[job]
+    for key in _keys(job, stage, first, count, attempt):
+        del state.held[key], keys_of_job[key]
+        state.changed[key] = True
+    if not keys_of_job:
+        del state.held_of[job]
+
+
+def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:
+    """One task of a gang's attempt has ended without success, here or elsewhere: the others stop."""
+    job = state.jobs.get(name)
+    if job is None or not _stage_of(job, stage).gang or attempt <= job.broken.get(stage, 0):
+        return
+    job.broken[stage] = attempt
+    for key in state.held_of.get(name, ()):
+        held = state.held[key]
+        if held.stage == stage and held.attempt <= attempt:
+            _stop(state, key, "gang")
+
+
+def _configured(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.node_lease_ms = body.policy.node_lease_ms
+
+
+def _keys(job: str, stage: str, first: int, count: int, attempt: int) -> Iterable[str]:
+    return (attempt_key(job, stage, index, attempt) for index in range(first, first + count))
+
+
+def _stage_of(job: Job, name: str) -> Stage:
+    return next(stage for stage in job.spec.stages if stage.stage == name)
+
+
+FOLDS: Folds = {
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    NodeRegistered: _registered,
+    NodeLost: _lost,
+    RoundClosed: _closed,
+    TaskStarted: _started,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    ConfigChanged: _configured,
+}

@@ -1,0 +1,86 @@
+"""How one agent is set up: its node's name and folder, what it offers, how it treats tasks."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from largesse.settings import PREFIX, SettingWrong
+from largesse.strict import loads
+from schemas import Device, Vector
+from schemas.edge import Malformed
+from schemas.edge_base import sorted_map, validated
+from schemas.edge_nodes import NodeReport, offered
+from services.agent.folders import Kept
+
+MemoryLimit = Literal["resident", "address_space", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """One node. Times in milliseconds.
+
+    `capacity`: base units; empty: what the machine has, divided into `parts`. `data`: a folder of this agent alone.
+    `memory_limit`, for tasks that ask for memory: `resident` looks every second at what their processes hold and kills,
+    `address_space` is the kernel's RLIMIT_AS on each process, exact, but it counts what is only reserved.
+    `output_bytes`: kept of each stream of a task. `pass_env`: variables of the agent that tasks get too.
+    `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over.
+    """
+
+    name: str
+    data: Path
+    partition: int = 0
+    capacity: Vector = field(default_factory=dict)
+    parts: int = 1
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    heartbeat_ms: int = 3_000
+    report_flush_ms: int = 20
+    stop_grace_ms: int = 5_000
+    revoke_grace_ms: int = 30_000
+    memory_limit: MemoryLimit = "resident"
+    output_bytes: int = 16 << 20
+    kept: Kept = field(default_factory=Kept)
+    pass_env: tuple[str, ...] = ()
+    keep_running: bool = True
+
+
+def read_node_settings(partition: int, environment: Mapping[str, str] | None = None) -> NodeSettings:
+    """A node from the environment. Raises SettingWrong.
+
+    LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
+    in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
+    LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT.
+    """
+    environment = os.environ if environment is None else environment
+    name = environment.get(f"{PREFIX}NODE") or socket.gethostname()
+    capacity, labels, devices = _offer(name, environment.get(f"{PREFIX}NODE_OFFER", "{}"))
+    limit = environment.get(f"{PREFIX}NODE_MEMORY_LIMIT", "resident")
+    if limit not in get_args(MemoryLimit):
+        raise SettingWrong(f"{PREFIX}NODE_MEMORY_LIMIT={limit}: has to be one of {', '.join(get_args(MemoryLimit))}")
+    return NodeSettings(
+        name=name,
+        data=Path(environment.get(f"{PREFIX}NODE_DATA") or Path("largesse-agent", name)),
+        partition=partition,
+        capacity=capacity,
+        labels=labels,
+        devices=devices,
+        memory_limit=limit,  # type: ignore[arg-type]
+        pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
+    )
+
+
+def _offer(name: str, text: str) -> tuple[Vector, dict[str, str], list[Device]]:
+    try:
+        document: Any = loads(text.encode())
+        if not isinstance(document, dict):
+            raise Malformed("", "has to be an object")
+        report = validated(NodeReport, {"capacity": {}, **document, "node": name, "epoch": "-"})
+        if not report.capacity and not report.devices.gpu:
+            return {}, sorted_map(report.labels), []
+        capacity, devices = offered(report.capacity, report.devices, "")
+    except Malformed as fault:
+        raise SettingWrong(f"{PREFIX}NODE_OFFER: {fault}") from None
+    return capacity, sorted_map(report.labels), devices

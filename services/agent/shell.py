@@ -1,0 +1,302 @@
+"""Agent: processes on one node, and what becomes of them.
+
+Follows the log and acts on nothing else: starts what is granted to its node and epoch, stops what the log says is over,
+and reports to `nodes` and `tasks` until the log shows the report. Tasks outlive the agent (shim.py); the next one
+registers the node under a new epoch, names the attempts it still knows, and kills those that the log does not adopt.
+"""
+
+import asyncio
+import os
+from dataclasses import replace
+
+from largesse import failpoints
+from largesse.bus import Bus, BusError, PositionGap
+from largesse.file_lock import DirectoryLock
+from largesse.log import LogReader
+from largesse.order import Accepted
+from largesse.telemetry import logger
+from schemas.topics import LOG
+from services.agent import checkpoint, core
+from services.agent.attempts import Attempts, Local, mono_ms
+from services.agent.capacity import measured
+from services.agent.core import Action, Begun, Over, Start, Stop
+from services.agent.folders import clear_away, live_name, make_events, runs_of_jobs, take_identity
+from services.agent.reports import Name, Result
+from services.agent.settings import NodeSettings
+from services.agent.voice import RETRY_MS, Voice
+
+READ_WAIT_MS = 1_000
+LOOK_MS = 1_000
+CLEAR_SECONDS = 60
+END_WAIT_MS = 20_000  # Beyond the grace, for everything to have ended.
+
+
+class TakenOver(Exception):
+    """Another agent has registered this node: names node and epoch. Everything that ran here has been stopped."""
+
+
+async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event) -> None:
+    """Serves one node until `stop` is set.
+
+    Raises DirectoryHeld (another agent has the data folder), TakenOver, PositionGap and Undecodable (the log cannot be
+    followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for.
+    """
+    data = node.data.absolute()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = DirectoryLock(data)
+    try:
+        capacity = node.capacity or measured(data, node.parts)
+        agent = _Agent(bus, replace(node, data=data, capacity=capacity))
+        await agent.live(stop)
+    finally:
+        lock.release()
+
+
+class _Agent:
+    """One life of an agent. Everything happens on one event loop; only what blocks runs in threads."""
+
+    def __init__(self, bus: Bus, node: NodeSettings) -> None:
+        self._bus, self._node = bus, node
+        self._identity, epoch = take_identity(node.data)
+        self._state = core.start(node.name, epoch)
+        self._reader = LogReader(bus, node.partition)
+        self._folded = 0  # Records since the last checkpoint.
+        self._attempts = Attempts(node)
+        self._voice = Voice(bus, node)
+        self._events = make_events(node.data)
+        self._wake = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._log = logger(service="agent", node=node.name)
+
+    async def live(self, stop: asyncio.Event) -> None:
+        """From the first look at the folder until `stop`."""
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self._attempts.scan)
+            loop.add_reader(self._events, self._hear)
+            try:
+                await self._serve(stop)
+            except TakenOver:
+                await self._end_all()
+                raise
+            if not self._node.keep_running:
+                await self._end_all()
+        finally:
+            loop.remove_reader(self._events)
+            os.close(self._events)
+            await self._voice.drop()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        """Until `stop`, or the first error of any part."""
+        lives = (self._follow(), self._keep_time(), self._clear(), stop.wait())
+        parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for part in parts:
+                part.cancel()
+            outcomes = await asyncio.gather(*parts, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    # ---------------------------------------------------------------- the log
+    async def _follow(self) -> None:
+        await self._catch_up()
+        while True:
+            await self._act(core.take(self._state))
+            self._check_standing()
+            await self._save()
+            batch = await self._read(READ_WAIT_MS)
+            failpoints.hit("agent", "before_consume")
+            self._fold(batch)
+            failpoints.hit("agent", "after_consume")
+
+    async def _catch_up(self) -> None:
+        """Reads what the log has by now without acting on it: most of it is over."""
+        end = await self._where_to_begin()
+        begun = self._reader.order.offset
+        while self._reader.order.offset < end:
+            self._fold(await self._read(0))
+            core.take(self._state)
+        core.look_again(self._state)
+        for local in list(self._attempts.by_key.values()):
+            held = self._state.held.get(local.key)
+            if held is None or held.run != local.admitted:
+                self._drop(local)
+        attempts = len(self._attempts.by_key)
+        self._log.info("caught up", from_offset=begun, offset=end, epoch=self._state.epoch, attempts=attempts)
+        self._caught_up.set()
+
+    async def _where_to_begin(self) -> int:
+        """Takes up the last checkpoint, if it is one of this log; returns where the log ends now."""
+        node = self._node
+        while True:
+            try:
+                found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self._state.epoch)
+                end = (await self._bus.bounds(LOG, node.partition))[1]
+            except BusError as error:
+                await self._wait_for_bus(error)
+                continue
+            if found is not None:
+                self._state, order = found
+                self._reader = LogReader(self._bus, node.partition, order)
+            return end
+
+    def _fold(self, batch: list[Accepted]) -> None:
+        for one in batch:
+            core.fold(self._state, one.record)
+        self._folded += len(batch)
+
+    async def _save(self) -> None:
+        """A checkpoint, when enough has been read since the last."""
+        if self._folded < checkpoint.RECORDS_BETWEEN:
+            return
+        self._folded = 0
+        try:
+            await checkpoint.save(self._bus, self._node.partition, self._node.data, self._state, self._reader.order)
+        except (BusError, OSError) as error:
+            self._log.warning("no checkpoint could be written", error=str(error))
+
+    async def _read(self, wait_ms: int) -> list[Accepted]:
+        try:
+            return await self._reader.read(wait_ms)
+        except PositionGap:
+            raise
+        except BusError as error:
+            await self._wait_for_bus(error)
+            return []
+
+    async def _wait_for_bus(self, error: BusError) -> None:
+        self._log.warning("the log cannot be read at the moment", error=str(error))
+        await asyncio.sleep(RETRY_MS / 1_000)
+
+    def _check_standing(self) -> None:
+        state = self._state
+        if state.standing == "taken":
+            # A message of our own that came late, be it of the agent before us, is no rival.
+            if not state.rival.startswith(self._identity + "."):
+                raise TakenOver(f"node {state.node} was registered by another agent, under epoch {state.rival}")
+            self._renew()
+        self._wake.set()
+
+    def _renew(self) -> None:
+        _, epoch = take_identity(self._node.data)
+        core.renew(self._state, epoch)
+        self._log.warning("the node has to be registered anew", epoch=epoch)
+
+    # ---------------------------------------------------------------- what the log wants
+    async def _act(self, actions: list[Action]) -> None:
+        starts = []
+        for action in actions:
+            match action:
+                case Start():
+                    starts.append(action)
+                case Stop():
+                    self._stop(action)
+                case Begun(key):
+                    self._voice.outbox.begun(key)
+                case Over(key):
+                    self._voice.outbox.over(key)
+                    if (local := self._attempts.by_key.get(key)) is not None:
+                        self._drop(local)
+        if starts:
+            await self._start(starts)
+
+    async def _start(self, starts: list[Start]) -> None:
+        free = []
+        for start in starts:
+            if start.key in self._attempts.by_key:
+                self._report(start, Result("lost", detail="an older attempt of the same name is still ending"))
+            else:
+                free.append(start)
+        prepared = self._attempts.prepare(free)
+        launching = asyncio.ensure_future(asyncio.to_thread(self._attempts.launch, prepared))
+        try:
+            await asyncio.shield(launching)
+        finally:
+            # Whoever ends this agent wants to know what runs.
+            self._note(self._attempts.launched(await launching))
+
+    def _stop(self, stop: Stop) -> None:
+        local = self._attempts.by_key.get(stop.key)
+        if local is not None and local.admitted == stop.held.run:
+            grace_ms = self._node.revoke_grace_ms if stop.reason == "revoked" else self._node.stop_grace_ms
+            self._note(self._attempts.stop(local, stop.reason, grace_ms))
+        elif stop.held.epoch == self._state.epoch:
+            self._report(stop, Result(stop.reason, detail=f"stopped before it began: {stop.reason}"))
+
+    def _report(self, action: Start | Stop, result: Result) -> None:
+        held = action.held
+        name = Name(held.job, held.stage, held.index, held.attempt)
+        self._voice.outbox.ended(action.key, name, result, mono_ms())
+
+    def _drop(self, local: Local) -> None:
+        """The log does not wait for it, or no longer: nothing of it is reported, and nothing of it runs on."""
+        local.quiet = True
+        if local.phase != "ended":
+            self._attempts.stop(local, "killed", self._node.stop_grace_ms)
+        if local.phase == "ended":
+            self._attempts.forget(local.key)
+
+    # ---------------------------------------------------------------- what happens here
+    def _hear(self) -> None:
+        self._note(self._attempts.hear(self._events))
+
+    def _note(self, changed: list[Local]) -> None:
+        """Attempts that began or ended, on their way to the log."""
+        now_ms = mono_ms()
+        for local in changed:
+            if local.quiet:
+                if local.phase == "ended":
+                    self._attempts.forget(local.key)
+            elif local.result is not None:
+                self._voice.outbox.ended(local.key, local.name, local.result, now_ms)
+            else:
+                self._voice.outbox.started(local.key, local.name, now_ms)
+        if changed:
+            self._wake.set()
+
+    async def _keep_time(self) -> None:
+        """Timers, looks and words, each when it is due."""
+        look_ms = 0
+        while True:
+            self._wake.clear()
+            now_ms = mono_ms()
+            self._note(self._attempts.ring(now_ms))
+            if now_ms >= look_ms:
+                self._note(self._attempts.look(now_ms))
+                look_ms = now_ms + LOOK_MS
+            moments = [look_ms, self._attempts.ring_ms()]
+            if self._caught_up.is_set():
+                if self._state.standing == "lost" and not self._attempts.alive:
+                    self._renew()
+                moments.append(await self._voice.speak(self._state, self._attempts.by_key.values()))
+            next_ms = min(moment for moment in moments if moment is not None)
+            await self._sleep_until(next_ms)
+
+    async def _sleep_until(self, moment_ms: int) -> None:
+        """Until then, or until something happens."""
+        waiting = asyncio.ensure_future(self._wake.wait())
+        await asyncio.wait((waiting,), timeout=max(0, moment_ms - mono_ms()) / 1_000)
+        waiting.cancel()
+
+    async def _clear(self) -> None:
+        await self._caught_up.wait()
+        while True:
+            runs = await asyncio.to_thread(runs_of_jobs, self._node.data)
+            names = [live_name(name, job.run) for name, job in self._state.jobs.items()]
+            names += [live_name(local.name.job, local.admitted) for local in self._attempts.by_key.values()]
+            await asyncio.to_thread(clear_away, runs, frozenset(names), self._node.kept)
+            await asyncio.sleep(CLEAR_SECONDS)
+
+    async def _end_all(self) -> None:
+        """Stops everything and sees it end, or gives up on what the kernel does not let go."""
+        for local in list(self._attempts.by_key.values()):
+            self._attempts.stop(local, "killed", self._node.stop_grace_ms)
+        over_ms = mono_ms() + self._node.stop_grace_ms + END_WAIT_MS
+        while self._attempts.alive and mono_ms() < over_ms:
+            self._wake.clear()
+            self._attempts.look(mono_ms())
+            if self._attempts.alive:
+                await self._sleep_until(mono_ms() + 100)

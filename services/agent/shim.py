@@ -1,0 +1,436 @@
+"""One attempt's guardian: a process of its own that outlives the agent, started by attempts.py as `main(FOLDER)`.
+
+Claims the attempt (nobody can twice), runs its command in a session of its own, keeps what it prints, holds it to its
+time and memory, ends everything it started, and leaves exit code and run time in RESULT. SIGTERM means stop; STOP says
+why and how long to wait before force. Only the standard library, and little of it: a start costs about 10 ms.
+
+Nobody knows a child's orphans but the kernel, so the shim takes them in (PR_SET_CHILD_SUBREAPER), and the command dies
+with the shim (PR_SET_PDEATHSIG). Where ctypes is missing the session's processes are still found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from contextlib import suppress
+
+# typing and pathlib would be a quarter of all that a start costs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    AnyPath = str | os.PathLike[str]
+
+TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "stop.json", "result.json"
+WORK = "work"
+STREAMS = ("stdout", "stderr")
+
+MEMORY_LOOK_MS = 1_000
+KILL_WAIT_MS = 10_000  # After SIGKILL; what is stuck in the kernel for longer is left behind.
+DRAIN_MS = 1_000  # For output that is still in a pipe when everything has ended.
+CHUNK_BYTES = 65_536
+RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
+SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+# ---------------------------------------------------------------- files that the agent reads and writes too
+def read_json(path: AnyPath) -> dict[str, Any] | None:
+    """A file's document, or None where there is no such file or it is no whole document."""
+    try:
+        document = json.loads(_read(path))
+    except (FileNotFoundError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _read(path: AnyPath) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write_json(path: AnyPath, document: dict[str, Any], *, durable: bool = False) -> None:
+    """Writes a document so that readers see all of it or nothing. Raises OSError."""
+    draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    with open(draft, "wb") as file:
+        file.write(json.dumps(document).encode())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(draft, path)
+    if durable:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def claim(folder: AnyPath, document: dict[str, Any]) -> bool:
+    """Makes the attempt the caller's own; False if somebody has it. A link is as exclusive as O_EXCL and never half
+    written. Raises OSError."""
+    place = os.path.join(folder, CLAIM)
+    draft = f"{place}.{os.getpid()}.tmp"
+    with open(draft, "wb") as file:
+        file.write(json.dumps(document).encode())
+    try:
+        os.link(draft, place)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(draft)
+    return True
+
+
+def boot_id() -> str:
+    """Names this run of the kernel: pids and the monotonic clock mean nothing beyond it."""
+    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot, which with its pid names it for good; None: it is no more."""
+    try:
+        words = _stat(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if words[0] in (b"Z", b"X") else int(words[19])
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on; the name before it may hold anything."""
+    text = _read(f"/proc/{pid}/stat")
+    return text[text.rindex(b")") + 2 :].split()
+
+
+def session_of(leader: int) -> list[int]:
+    """Processes of the session that `leader` opened. A number in use by a session is given to no other process."""
+    members = []
+    for pid in _processes():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                members.append(pid)
+    return members
+
+
+def _processes() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
+
+
+# ---------------------------------------------------------------- what one attempt prints
+class Output:
+    """One stream, in segments named by the offset at which they start: the head, and the last of what came after it."""
+
+    def __init__(self, pipe: int, stream: str, bytes_max: int) -> None:
+        self.pipe, self.open = pipe, True
+        self._stream, self._head, self._segment = stream, bytes_max // 2, bytes_max // 4
+        self._at = 0
+        self._tails: list[str] = []
+        self._room = self._head
+        self._file = os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def pump(self) -> None:
+        """Takes what the pipe has; closes at its end."""
+        try:
+            chunk = os.read(self.pipe, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if not chunk:
+            self.close()
+        while chunk:
+            if self._room == 0:
+                self._turn()
+            part, chunk = chunk[: self._room], chunk[self._room :]
+            # A full disk costs output, not the attempt.
+            with suppress(OSError):
+                os.write(self._file, part)
+            self._at += len(part)
+            self._room -= len(part)
+
+    def _turn(self) -> None:
+        os.close(self._file)
+        name = f"{self._stream}.{self._at}"
+        self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._tails.append(name)
+        self._room = self._segment
+        if len(self._tails) > 2:
+            with suppress(OSError):
+                os.unlink(self._tails.pop(0))
+
+    def close(self) -> None:
+        """No more is taken."""
+        if self.open:
+            os.close(self.pipe)
+            os.close(self._file)
+            self.open = False
+
+
+# ---------------------------------------------------------------- the attempt
+class CannotStart(Exception):
+    """The command could not be executed, and why."""
+
+
+class Guardian:
+    """Runs one attempt in the present folder, from its claim to its result."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        self.task = task
+        self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
+        self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.outputs: list[Output] = []
+        self.child = 0
+        self.status: int | None = None
+        self.begun_ns = 0
+        self.ended_ns = 0
+        self.reason: str | None = None
+        self.detail = ""
+        self.kill_ns: int | None = None
+        signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, lambda *_: None)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+
+    def run(self) -> None:
+        """The whole life of the attempt, once it is claimed."""
+        _prctl(_PR_SET_CHILD_SUBREAPER)
+        try:
+            self._start()
+        except (CannotStart, OSError) as error:
+            self._finish({"state": "failed", "reason": "cannot_start", "detail": str(error), "run_ms": 0})
+            return
+        write_json(CHILD, {"pid": self.child, "start": start_ticks(self.child)})
+        self._tell("started")
+        self._watch()
+        self._end_everything()
+        self._drain()
+        self._finish(self._result())
+
+    def _start(self) -> None:
+        fault, said = os.pipe2(os.O_CLOEXEC)
+        pipes = []
+        for stream in STREAMS:
+            mine, theirs = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(mine, False)
+            self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
+            pipes.append(theirs)
+        os.mkdir(WORK, 0o700)
+        guardian = os.getpid()
+        self.child = os.fork()
+        if self.child == 0:
+            _become(self.task, pipes, said, guardian, self.umask)
+        for pipe in (*pipes, said):
+            os.close(pipe)
+        with os.fdopen(fault, "rb") as reader:
+            problem = reader.read()
+        if problem:
+            os.waitpid(self.child, 0)
+            raise CannotStart(problem.decode(errors="replace"))
+        self.begun_ns = time.monotonic_ns()
+
+    def _watch(self) -> None:
+        """Until the command has ended: pumps its output, keeps its time, looks at its memory, hears a stop."""
+        timeout_ms, limit_mib = self.task["timeout_ms"], self.task["resident_mib"]
+        deadline_ns = None if timeout_ms is None else self.begun_ns + timeout_ms * 1_000_000
+        look_ns = None if limit_mib is None else self.begun_ns + MEMORY_LOOK_MS * 1_000_000
+        while True:
+            signals = self._wait([moment for moment in (deadline_ns, look_ns, self.kill_ns) if moment is not None])
+            self._reap()
+            if self.status is not None:
+                return
+            now_ns = time.monotonic_ns()
+            if signal.SIGTERM in signals:
+                stop = read_json(STOP) or {}
+                self._stop(stop.get("reason", "killed"), stop.get("grace_ms", self.task["grace_ms"]))
+            if deadline_ns is not None and now_ns >= deadline_ns:
+                deadline_ns = None
+                self._stop("timeout", self.task["grace_ms"], f"ran longer than {timeout_ms} ms")
+            if look_ns is not None and now_ns >= look_ns:
+                look_ns = now_ns + MEMORY_LOOK_MS * 1_000_000
+                self._check_memory(limit_mib)
+            if self.kill_ns is not None and now_ns >= self.kill_ns:
+                self.kill_ns = now_ns + 1_000_000_000  # Again: something may have been forked meanwhile.
+                self._signal(signal.SIGKILL)
+
+    def _wait(self, moments: list[int]) -> bytes:
+        """Sleeps until output, a signal or the first of the moments comes; returns the numbers of the signals."""
+        seconds = max(0, min(moments) - time.monotonic_ns()) / 1e9 if moments else None
+        pipes = {output.pipe: output for output in self.outputs if output.open}
+        ready, _, _ = select.select([self.wake, *pipes], [], [], seconds)
+        for pipe in ready:
+            if pipe != self.wake:
+                pipes[pipe].pump()
+        return os.read(self.wake, CHUNK_BYTES) if self.wake in ready else b""
+
+    def _reap(self) -> bool:
+        """Takes in whatever has ended; False where no process is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.child:
+                self.status, self.ended_ns = status, time.monotonic_ns()
+
+    def _stop(self, reason: str, grace_ms: int, detail: str = "") -> None:
+        """SIGTERM now, SIGKILL after the grace. The first reason stands; a later stop can only shorten the grace."""
+        if self.reason is None:
+            self.reason, self.detail = reason, detail
+            if grace_ms > 0:
+                self._signal(signal.SIGTERM)
+                self._signal(signal.SIGCONT)  # What is stopped would not hear it.
+        kill_ns = time.monotonic_ns() + grace_ms * 1_000_000
+        self.kill_ns = kill_ns if self.kill_ns is None else min(self.kill_ns, kill_ns)
+
+    def _check_memory(self, limit_mib: int) -> None:
+        """Ends the attempt at once if its processes together hold more than it asked for."""
+        used_mib = sum(_private_kib(pid) for pid in session_of(self.child)) // 1024
+        if used_mib > limit_mib and self.reason is None:
+            self._stop("exit_code", 0, f"used {used_mib} MiB of memory, more than the {limit_mib} MiB it may")
+
+    def _signal(self, number: int) -> None:
+        for pid in _family(self.child):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def _end_everything(self) -> None:
+        """What the command left running ends with it: its room is about to be given to others."""
+        over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
+        pause_ns = 1_000_000
+        while (self._reap() or session_of(self.child)) and time.monotonic_ns() < over_ns:
+            self._signal(signal.SIGKILL)
+            self._wait([time.monotonic_ns() + pause_ns])
+            pause_ns = min(2 * pause_ns, 100_000_000)
+
+    def _drain(self) -> None:
+        over_ns = time.monotonic_ns() + DRAIN_MS * 1_000_000
+        while any(output.open for output in self.outputs) and time.monotonic_ns() < over_ns:
+            self._wait([over_ns])
+        for output in self.outputs:
+            output.close()
+
+    def _result(self) -> dict[str, Any]:
+        assert self.status is not None
+        peak_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
+        result: dict[str, Any] = {"run_ms": run_ms, "peak_mib": -(-peak_kib // 1024), "exit_code": None}
+        if os.WIFEXITED(self.status):
+            result["exit_code"] = os.WEXITSTATUS(self.status)
+            detail = f"ended with status {result['exit_code']}"
+        else:
+            number = os.WTERMSIG(self.status)
+            result["exit_code"] = SIGNAL_BASE + number
+            detail = f"ended by {_signal_name(number)}"
+        if self.reason is None and result["exit_code"] == 0:
+            return {"state": "succeeded", **result}
+        return {"state": "failed", "reason": self.reason or "exit_code", "detail": self.detail or detail, **result}
+
+    def _finish(self, result: dict[str, Any]) -> None:
+        for left in reversed(range(RESULT_TRIES)):
+            try:
+                write_json(RESULT, result, durable=True)
+                break
+            except OSError:
+                if left == 0:
+                    raise
+                time.sleep(1)
+        self._tell("ended")
+
+    def _tell(self, what: str) -> None:
+        """A word to the agent, if there is one; else it will look at the files."""
+        with suppress(OSError):
+            pipe = os.open(self.task["events"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(pipe, f"{what} {self.task['key']}\n".encode())
+            finally:
+                os.close(pipe)
+
+
+def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
+    """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
+    problem = "the shim failed"
+    try:
+        os.setsid()
+        os.umask(umask)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guardian:
+            os._exit(SIGNAL_BASE + signal.SIGKILL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for stream, pipe in enumerate(pipes, 1):
+            os.dup2(pipe, stream)
+        problem = f"no working directory {task['cwd']}"
+        os.chdir(WORK)
+        if task["cwd"] is not None:
+            os.chdir(task["cwd"])
+        problem = "cannot limit its memory"
+        if task["address_mib"] is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
+        problem = f"cannot execute {task['command'][0]}"
+        os.execvpe(task["command"][0], task["command"], task["env"])
+    except Exception as error:
+        os.write(said, f"{problem}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
+    finally:
+        os._exit(127)
+
+
+def _family(child: int) -> list[int]:
+    """The session of the command, and every descendant of this process: orphans come to it."""
+    parents: dict[int, list[int]] = {}
+    for pid in _processes():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            parents.setdefault(int(_stat(pid)[1]), []).append(pid)
+    found, waiting = [], [os.getpid()]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return [*found, *(pid for pid in session_of(child) if pid not in found)]
+
+
+def _private_kib(pid: int) -> int:
+    """Resident memory that no file stands behind; 0 for a process that has just ended."""
+    try:
+        words = _read(f"/proc/{pid}/statm").split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(words[1]) - int(words[2])) * resource.getpagesize() // 1024
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _prctl(option: int, value: int = 1) -> None:
+    with suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def main(folder: str) -> None:
+    """Guards the attempt in `folder`; returns without a word if somebody else has claimed it."""
+    with os.scandir("/proc/self/fd") as entries:
+        inherited = [int(entry.name) for entry in entries if int(entry.name) > 2]
+    for number in inherited:
+        with suppress(OSError):
+            os.close(number)  # Of whoever started the agent: none of a task's business.
+    os.chdir(folder)
+    task = read_json(TASK)
+    assert task is not None, f"{folder}: no {TASK}"
+    guardian = Guardian(task)
+    pid = os.getpid()
+    if claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+        guardian.run()

@@ -1,0 +1,260 @@
+"""A real cell around a real agent: the cores of the engine judge what the agent says, over a bus in memory.
+
+The agent runs beside it on the same loop, or in a process of its own (agent_process.py) over a socket, to be killed.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from largesse.bus import BusError, Message, Outgoing
+from largesse.codec import encode, record_of, wrap
+from largesse.memory_bus import MemoryBus
+from largesse.strict import loads
+from schemas import Header, Record, SequencerClaimed
+from schemas.edge import Malformed, read_input
+from schemas.topics import LOG
+from services.admission.core_judge import lose
+from services.agent.attempts import mono_ms
+from services.agent.settings import NodeSettings
+from services.agent.shell import run
+from services.agent.shim import start_ticks
+from services.simulator.engine import Cell
+
+GUARD_SECONDS = 60
+"""Ends a story that hangs."""
+
+INPUTS = ("config", "nodes", "tasks", "jobs")
+TOKEN = Header("scripted")
+
+
+@dataclass
+class ScriptedCell:
+    """A cell whose sequencer does what the story says. `records`: its log so far; `inputs`: what came in, by topic."""
+
+    bus: MemoryBus = field(default_factory=MemoryBus)
+    records: list[Record] = field(default_factory=list)
+    inputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    deaf: bool = False
+    serving: "asyncio.Future[None]" = field(default_factory=asyncio.Future)
+    _unwritten: list[Outgoing] = field(default_factory=list)
+    _grown: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
+        self.cell = Cell(listener=self._heard, observer=self.records.append)
+        self._begun_ms = mono_ms()
+        self._positions = {(topic, 0): 0 for topic in INPUTS}
+        claim = record_of(
+            SequencerClaimed("scripted"), cell="default", seq=0, round_number=0, time=0, id_="default/claim", cause=""
+        )
+        self._unwritten.append(Outgoing(LOG, 0, wrap(TOKEN, encode(claim))))
+
+    def _heard(self, topic: str, header: Header | None, content: bytes) -> None:
+        if topic == LOG:
+            self._unwritten.append(Outgoing(LOG, 0, wrap(TOKEN, content)))
+
+    async def serve(self) -> None:
+        """Sequences inputs and rounds until it is cancelled."""
+        while True:
+            await self.settle()
+            due_ms = self.cell.next_due_ms()
+            wait_ms = 1_000 if due_ms is None else max(0, min(1_000, due_ms - self._now_ms()))
+            await self.bus.wait_any(self._positions, wait_ms)
+            for topic in INPUTS:
+                for message in await self.bus.fetch(topic, 0, self._positions[topic, 0]):
+                    self._positions[topic, 0] = message.offset + 1
+                    self._take(message)
+
+    def _take(self, message: Message) -> None:
+        if self.deaf:
+            return
+        document = loads(message.value)
+        self.inputs.setdefault(message.topic, []).append(document)
+        self.cell.advance(self._now_ms())
+        try:
+            body = read_input(message.topic, document, message.headers.get("author", ""))
+        except Malformed as fault:
+            raise AssertionError(f"malformed on {message.topic}: {fault}") from fault
+        self.cell.take(body, "story")
+
+    def _now_ms(self) -> int:
+        return max(self.cell.time, mono_ms() - self._begun_ms)
+
+    async def settle(self) -> None:
+        """Everything that is due, and all of it on the bus."""
+        self.cell.advance(self._now_ms())
+        while self.cell.settle() is not None:
+            pass
+        batch, self._unwritten = self._unwritten, []
+        if batch:
+            await self.bus.writer().send(batch)
+        async with self._grown:
+            self._grown.notify_all()
+
+    # ---------------------------------------------------------------- what a story does
+    async def tell(self, topic: str, document: Any) -> None:
+        """A message from somebody else."""
+        await self.bus.writer().send([Outgoing(topic, 0, json.dumps(document).encode(), headers={"author": "story"})])
+
+    async def submit(self, job: str, *stages: dict[str, Any]) -> None:
+        """A job of `stages`, each with what differs from one task of 100 millicores."""
+        listed = [{"stage": "s", "demand": {"cpu": 100}, **stage} for stage in stages]
+        for stage in listed:
+            if "durations_ms" not in stage:
+                stage.setdefault("tasks", 1)
+        await self.tell("jobs", {"job": job, "stages": listed})
+
+    async def lose(self, node: str) -> None:
+        """The node's lease runs out."""
+        body = lose(self.cell.admission, node)
+        assert body is not None
+        self.cell.put(body)
+        await self.settle()
+
+    async def put(self, body: Any) -> None:
+        """A record that the sequencer makes of its own accord."""
+        self.cell.put(body)
+        await self.settle()
+
+    # ---------------------------------------------------------------- what a story looks at
+    async def until(self, holds: Callable[[], Any]) -> Any:
+        """Waits until it holds, and returns what it said."""
+        async with asyncio.timeout(GUARD_SECONDS), self._grown:
+            return await self._grown.wait_for(holds)
+
+    def bodies(self, kind: type) -> list[Any]:
+        """The bodies of one type, in order."""
+        return [record.body for record in self.records if isinstance(record.body, kind)]
+
+    def items(self, kind: type, job: str | None = None) -> list[Any]:
+        """What task facts of one type say, task by task, of one job or of all."""
+        found = [item for body in self.bodies(kind) for item in body.items]
+        single = [replace(item, first=item.first + task, count=1) for item in found for task in range(item.count)]
+        return [item for item in single if job is None or item.job == job]
+
+
+@asynccontextmanager
+async def scripted_cell() -> AsyncIterator[ScriptedCell]:
+    """A cell that serves for the length of the story."""
+    cell = ScriptedCell()
+    cell.serving = asyncio.ensure_future(cell.serve())
+    try:
+        yield cell
+    finally:
+        cell.serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await cell.serving
+        await cell.bus.close()
+
+
+def settings(data: Path, **changes: Any) -> NodeSettings:
+    """A node `n` of four cores, quick to stop and to speak."""
+    return replace(
+        NodeSettings("n", data, capacity={"cpu": 4_000, "memory": 8_192}, stop_grace_ms=500, heartbeat_ms=500),
+        **changes,
+    )
+
+
+async def eventually(holds: Callable[[], Any]) -> Any:
+    """Waits until something about processes or files holds, which nobody announces; returns what it said."""
+    async with asyncio.timeout(GUARD_SECONDS):
+        while not (said := holds()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return said
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: a zombie does not."""
+    return start_ticks(pid) is not None
+
+
+@asynccontextmanager
+async def agent_on(cell: ScriptedCell, node: NodeSettings) -> AsyncIterator["asyncio.Task[None]"]:
+    """An agent on the same loop, for the length of the story."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(run(cell.bus, node, stop))
+    try:
+        yield running
+    finally:
+        stop.set()
+        with suppress(Exception):
+            await asyncio.wait_for(running, GUARD_SECONDS)
+
+
+# ---------------------------------------------------------------- the bus over a socket
+async def serve_bus(bus: MemoryBus, path: Path) -> asyncio.Server:
+    """The bus for another process: one call a line, one connection a client."""
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.CancelledError):
+            while line := await reader.readline():
+                call = json.loads(line)
+                writer.write(json.dumps(await _answer(bus, call)).encode() + b"\n")
+                await writer.drain()
+        writer.close()
+
+    return await asyncio.start_unix_server(client, path, limit=1 << 24)
+
+
+async def _answer(bus: MemoryBus, call: dict[str, Any]) -> Any:
+    match call:
+        case {"fetch": [topic, offset, wait_ms, most]}:
+            found = await bus.fetch(topic, 0, offset, wait_ms=wait_ms, most=most)
+            return [[m.offset, base64.b64encode(m.value).decode(), m.headers] for m in found]
+        case {"bounds": topic}:
+            return await bus.bounds(topic, 0)
+        case {"send": batch}:
+            sent = [Outgoing(t, 0, base64.b64decode(value), headers=headers) for t, value, headers in batch]
+            return await bus.writer().send(sent)
+    raise AssertionError(call)
+
+
+class SocketBus:
+    """The client's side: as much of the Bus port as an agent needs."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
+    ) -> list[Message]:
+        found = await self._call({"fetch": [topic, offset, wait_ms, most]})
+        return [Message(topic, 0, at, base64.b64decode(value), headers) for at, value, headers in found]
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        first, end = await self._call({"bounds": topic})
+        return first, end
+
+    def writer(self) -> "SocketBus":
+        return self
+
+    async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
+        sent = [[out.topic, base64.b64encode(out.value).decode(), out.headers] for out in batch]
+        offsets: list[int] = await self._call({"send": sent})
+        return offsets
+
+    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
+        raise NotImplementedError
+
+    async def drop(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    async def _call(self, call: dict[str, Any]) -> Any:
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=1 << 24)
+            writer.write(json.dumps(call).encode() + b"\n")
+            line = await reader.readline()
+            writer.close()
+        except OSError as error:
+            raise BusError(str(error)) from error
+        if not line:
+            raise BusError("the bus is gone")
+        return json.loads(line)

@@ -1,0 +1,155 @@
+"""Folders of attempts: names for everything, output found again, and limits on what stays."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from services.agent import folders
+from services.agent.folders import Kept, attempt_folder, clear_away, encoded, live_name, output_path, read_output
+from services.agent.shim import TASK, claim, read_json, write_json
+
+names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=253)
+
+
+@for_all(names)
+def test_any_name_has_a_folder(name):
+    folder = encoded(name)
+
+    assert 0 < len(os.fsencode(folder)) <= 255
+    assert "/" not in folder
+    assert not folder.startswith(".")
+
+
+@for_all(names, names)
+def test_different_names_have_different_folders(one, other):
+    assert (encoded(one) == encoded(other)) == (one == other)
+
+
+def test_long_names_that_begin_alike_are_kept_apart():
+    assert encoded("x" * 252 + "a") != encoded("x" * 252 + "b")
+    assert encoded(encoded("x" * 252 + "a")) != encoded("x" * 252 + "a")
+
+
+@pytest.mark.parametrize("name", ["..", ".", ".hidden", "#over.json", "a b", "~", "%2E", "ünï", "日本語"])
+def test_awkward_names_stay_inside(name, tmp_path):
+    folder = attempt_folder(tmp_path, name, "1-e", name, 0, 1)
+    folder.mkdir(parents=True)
+
+    assert folder.resolve().relative_to((tmp_path / "jobs").resolve()).parts == folder.parts[-4:]
+    assert list(folders.attempt_folders(tmp_path)) == [folder]
+
+
+def attempt(data, *, job="j", run="5-e.1", stage="map", index=0, number=1, at_s=1_000, **streams):
+    """An attempt's folder as a shim leaves it, made `at_s` seconds after 1970."""
+    folder = attempt_folder(data, job, run, stage, index, number)
+    folder.mkdir(parents=True)
+    write_json(folder / TASK, {})
+    os.utime(folder / TASK, (at_s, at_s))
+    for name, text in streams.items():
+        (folder / name).write_bytes(text)
+    return folder
+
+
+def test_output_is_that_of_the_last_attempt_unless_one_is_named(tmp_path):
+    attempt(tmp_path, number=1, stdout=b"first", at_s=1)
+    attempt(tmp_path, number=2, stdout=b"second", stderr=b"oh", at_s=2)
+
+    assert read_output(tmp_path, "j", "map", 0) == b"second"
+    assert read_output(tmp_path, "j", "map", 0, 1) == b"first"
+    assert read_output(tmp_path, "j", "map", 0, stream="stderr") == b"oh"
+
+
+def test_attempts_of_a_later_job_of_the_same_name_come_first(tmp_path):
+    attempt(tmp_path, run="900-e.1", number=7, stdout=b"older", at_s=1)
+    attempt(tmp_path, run="5-e.2", number=1, stdout=b"newer", at_s=2)
+
+    assert read_output(tmp_path, "j", "map", 0) == b"newer"
+
+
+def test_what_is_not_kept_is_told_from_what_is_empty(tmp_path):
+    folder = attempt(tmp_path, stdout=b"")
+
+    assert output_path(tmp_path, "j", "map", 0, 1, "stdout") == folder / "stdout"
+    assert read_output(tmp_path, "j", "map", 0) == b""
+    assert read_output(tmp_path, "j", "map", 1) is None
+    assert output_path(tmp_path, "j", "map", 0, 2, "stdout") is None
+    assert read_output(tmp_path, "other", "map", 0) is None
+
+
+def test_the_tail_of_a_long_output_follows_its_head(tmp_path):
+    folder = attempt(tmp_path, stdout=b"head")
+    (folder / "stdout.4").write_bytes(b"next")
+    assert read_output(tmp_path, "j", "map", 0) == b"headnext"
+
+    (folder / "stdout.4").unlink()
+    (folder / "stdout.8").write_bytes(b"....")
+    (folder / "stdout.12").write_bytes(b"tail")
+    assert read_output(tmp_path, "j", "map", 0) == b"head\n[4 bytes were not kept]\n....tail"
+
+
+def test_an_attempt_is_claimed_once(tmp_path):
+    assert claim(tmp_path, {"pid": 1})
+    assert not claim(tmp_path, {"pid": 2})
+    assert read_json(tmp_path / "claim.json") == {"pid": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["claim.json"]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b"\xff"])
+def test_half_a_document_is_none(text, tmp_path):
+    path = tmp_path / "x.json"
+    path.write_bytes(text)
+
+    assert read_json(path) is None
+
+
+def test_every_epoch_of_a_folder_is_fresh_and_shows_whose_it_is(tmp_path):
+    identity, first = folders.take_identity(tmp_path)
+    again, second = folders.take_identity(tmp_path)
+
+    assert identity == again
+    assert (first, second) == (f"{identity}.1", f"{identity}.2")
+
+
+def runs(data: Path):
+    return sorted(f"{run.parent.name}/{run.name}" for run in folders.runs_of_jobs(data))
+
+
+def clear(data, *live, **limits):
+    return clear_away(folders.runs_of_jobs(data), frozenset(live), Kept(**limits))
+
+
+def test_folders_of_ended_jobs_stay_within_their_limits(tmp_path):
+    for admitted in range(1, 6):
+        attempt(tmp_path, run=f"{admitted}-e", stdout=b"x" * 1_000)
+        clear(tmp_path)  # Each has its own end.
+
+    assert clear(tmp_path, runs=3) == 2
+    assert len(runs(tmp_path)) == 3
+    assert clear(tmp_path, bytes=2_100) == 1
+    assert clear(tmp_path, age_ms=-1) == 2
+    assert runs(tmp_path) == []
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_what_lives_is_never_cleared_away(tmp_path):
+    attempt(tmp_path, job="a/b".replace("/", " "), run="7-e.1")
+    attempt(tmp_path, job="a/b".replace("/", " "), run="7-e.2")
+    attempt(tmp_path, job="a b", run="77-e.2")
+
+    assert clear(tmp_path, live_name("a b", 7), runs=0) == 1
+    assert runs(tmp_path) == ["a b/7-e.1", "a b/7-e.2"]
+
+
+def test_what_a_task_has_locked_is_cleared_away_too(tmp_path):
+    folder = attempt(tmp_path)
+    (folder / "work" / "deep").mkdir(parents=True)
+    (folder / "work" / "deep" / "file").write_bytes(b"")
+    (folder / "work" / "link").symlink_to("/")
+    (folder / "work" / "deep").chmod(0o500)
+    (folder / "work").chmod(0)
+
+    assert clear(tmp_path, runs=0) == 1
+    assert runs(tmp_path) == []
