@@ -229,12 +229,31 @@ def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reaso
 
 
 def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
-    if item.at_ms > time:
+    if item.at_ms <= time:
+        _put_first(job, item, time)
+    elif job.later and _continues(job.later[-1], item):
+        job.later[-1].count += item.count
+    else:
         job.later.append(item)
         state.later[name] = True
-    else:
-        job.waits.setdefault(item.stage, []).insert(0, Span(item.first, item.count, item.attempt, time))
     _change(state, name)
+
+
+def _continues(last: Later, item: Later) -> bool:
+    """Whether the tasks stand next to each other in everything: neighbours that end together wait as one."""
+    end = last.stage, last.first + last.count, last.attempt, last.at_ms
+    return end == (item.stage, item.first, item.attempt, item.at_ms)
+
+
+def _put_first(job: Job, item: Later, since_ms: int) -> None:
+    """Tasks that come back go before those that never ran, neighbours as one span: a lost node costs its stages."""
+    spans = job.waits.setdefault(item.stage, [])
+    if spans:
+        head = spans[0]
+        if (head.first + head.count, head.attempt, head.since_ms) == (item.first, item.attempt, since_ms):
+            head.count += item.count
+            return
+    spans.insert(0, Span(item.first, item.count, item.attempt, since_ms))
 
 
 def _lost(state: State, record: Record) -> None:
@@ -286,7 +305,7 @@ def _mature(state: State, name: str, time: int) -> None:
     if due:
         job.later = [item for item in job.later if item.at_ms > time]
         for item in due:
-            job.waits.setdefault(item.stage, []).insert(0, Span(item.first, item.count, item.attempt, item.at_ms))
+            _put_first(job, item, item.at_ms)
         _change(state, name)
     if not job.later:
         del state.later[name]

@@ -1,0 +1,219 @@
+"""What has to hold in a cell at any time, worked out plainly from what its cores keep, never with their own code."""
+
+from schemas.nodes import devices_of
+from schemas.quantities import on_devices
+from services.fairness.hdrf import fill
+from services.fairness.tree import Node
+
+
+# ---------------------------------------------------------------- room
+def check_room(cell):
+    """Holds and free room add up to what each node has; leftover holds the same attempts in the same places."""
+    state = cell.admission
+    for name, each in state.nodes.items():
+        here = [hold for hold in state.holds.values() if hold.node == name]
+        for kind in {**each.capacity, **each.free}:
+            used = sum(hold.demand.get(kind, 0) for hold in here)
+            assert each.free.get(kind, 0) == each.capacity.get(kind, 0) - used, f"{name}: {kind}"
+        for device in each.devices:
+            taken = sum((hold.devices or {}).get(str(device.index), 0) for hold in here)
+            assert each.devices_free[str(device.index)] == device.milli - taken, f"{name}: device {device.index}"
+        assert not each.lost or not here, f"{name} is lost and holds {len(here)} attempts"
+    total = {}
+    for each in state.nodes.values():
+        for kind, amount in each.capacity.items():
+            total[kind] = total.get(kind, 0) + (0 if each.lost else amount)
+    assert {k: n for k, n in total.items() if n} == {k: n for k, n in state.capacity.items() if n}
+    assert {k: n for k, n in total.items() if n} == {k: n for k, n in cell.fairness.capacity.items() if n}
+    held = {key: (hold.node, hold.demand, hold.devices or {}) for key, hold in state.holds.items()}
+    assert held == {
+        key: (each.node, each.demand, {str(share.index): share.milli for share in each.devices})
+        for key, each in cell.leftover.held.items()
+    }
+
+
+def check_grants_fit(cell):
+    """What leftover answered to the round just opened fits what is free, part by part and device by device."""
+    free = {name: dict(each.free) for name, each in cell.admission.nodes.items()}
+    devices = {name: dict(each.devices_free) for name, each in cell.admission.nodes.items()}
+    for grant in cell.answer("grants").grants:
+        of = _stage(cell, grant.job, grant.stage)
+        at = cell.admission.nodes[grant.node]
+        assert not at.lost, f"{grant.node} is lost"
+        assert not at.draining, f"{grant.node} is draining"
+        assert all(at.labels.get(key) == value for key, value in of.labels.items()), f"{grant} ignores {of.labels}"
+        for kind, amount in of.demand.items():
+            free[grant.node][kind] -= amount * grant.count
+            assert free[grant.node][kind] >= 0, f"{grant} takes more {kind} than {grant.node} has"
+        gpu = of.demand.get("gpu", 0)
+        assert len(grant.devices) == (grant.count if gpu else 0)
+        for shares in grant.devices:
+            parts = sorted(share.milli for share in shares)
+            assert sum(parts) == gpu
+            assert sum(part < 1_000 for part in parts) <= 1, f"{grant}: one fraction lies on one device"
+            for share in shares:
+                devices[grant.node][str(share.index)] -= share.milli
+                assert devices[grant.node][str(share.index)] >= 0, f"{grant} takes more of a device than it has"
+
+
+# ---------------------------------------------------------------- tasks
+def check_tasks(cell):
+    """Every task of a live job is in one place: not yet runnable, waiting, backing off, running, or done."""
+    for name, job in cell.altruism.jobs.items():
+        known = cell.admission.jobs[name]
+        if known.over:
+            continue
+        assert known.progress == job.progress
+        assert cell.fairness.jobs[name].progress == job.progress
+        for at, of in enumerate(job.graph.stages):
+            waits = [i for span in job.waits.get(at, []) for i in range(span.first, span.first + span.count)]
+            later = [i for item in job.later if item.stage == at for i in range(item.first, item.first + item.count)]
+            held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in cell.admission.holds]
+            if job.progress.parents[at]:
+                assert waits + later + held == [], f"{name}/{of.stage} waits for its parents"
+                continue
+            assert len({*waits, *later}) == len(waits) + len(later)
+            assert not {*waits, *later} & {*held}
+            done = of.tasks - job.progress.left[at]
+            if of.gang:
+                assert job.running.get(at, 0) == len(held)
+                broken = held and known.last[at][held[0]] <= (known.tries.broken.get(str(at), 0) if known.tries else 0)
+                if broken:
+                    assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"
+                    continue
+            assert len(waits) + len(later) + len(held) + done == of.tasks, f"{name}/{of.stage}: a task is lost"
+            for span in job.waits.get(at, []):
+                last = known.last[at][span.first : span.first + span.count]
+                assert set(last) == {span.attempt - 1}, f"{name}/{of.stage}/{span.first} waits for {span.attempt}"
+
+
+def check_asks(cell):
+    """After a round that nothing disturbed leftover knows exactly what waits."""
+    for name, job in cell.altruism.jobs.items():
+        waits = {
+            (job.graph.stages[at].stage, span.first, span.count, span.attempt, span.since_ms)
+            for at, spans in job.waits.items()
+            for span in spans
+        }
+        asks = {(ask.stage, ask.first, ask.count, ask.attempt, ask.since_ms) for ask in cell.leftover.jobs[name].asks}
+        assert asks == waits, f"{name} waits for {waits}, leftover thinks for {asks}"
+
+
+class Attempts:
+    """Each attempt of a task is granted once, and they are counted without a gap."""
+
+    def __init__(self):
+        self.last = {}
+
+    def check(self, cell, closing):
+        whole = {}
+        for grant in closing.grants:
+            whole[grant.job, grant.stage] = whole.get((grant.job, grant.stage), 0) + grant.count
+            for i in range(grant.first, grant.first + grant.count):
+                task = grant.job, grant.stage, i
+                assert grant.attempt == self.last.get(task, 0) + 1, f"{task} is granted as attempt {grant.attempt}"
+                self.last[task] = grant.attempt
+        for (job, stage), count in whole.items():
+            of = _stage(cell, job, stage)
+            assert not of.gang or count == of.tasks, f"{job}/{stage}: a part of a gang starts"
+
+
+# ---------------------------------------------------------------- shares
+def fair_levels(cell):
+    """What every leaf is entitled to, filled from nothing over what its jobs run or could start."""
+    state = cell.admission
+    if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
+        return {}
+    demand = {}
+    for job in state.jobs.values():
+        leaf = demand.setdefault(job.spec.queue, {})
+        for at, of in enumerate(job.graph.stages):
+            if not job.progress.parents[at]:
+                for kind, amount in of.demand.items():
+                    leaf[kind] = leaf.get(kind, 0) + amount * job.progress.left[at]
+    kinds = sorted({**state.capacity, **{kind: 0 for leaf in demand.values() for kind in leaf}})
+    leaves = []
+
+    def grow(queue, path):
+        if not queue.children:
+            asked = demand.get(path, {})
+            vector = [asked.get(kind, 0) for kind in kinds]
+            if not any(vector):
+                return None
+            leaves.append(Node(path, queue.weight, demand=vector))
+            return leaves[-1]
+        below = [grow(child, f"{path}/{child.name}" if path else child.name) for child in queue.children]
+        children = [each for each in below if each is not None]
+        return Node(path or "/", queue.weight, children) if children else None
+
+    top = grow(state.queues, "")
+    if top is None:
+        return {}
+    if state.policy.preset == "drf":
+        top = Node("/", children=leaves)
+    reached = fill(top, [state.capacity.get(kind, 0) for kind in kinds]).leaves
+    return {name: at.share_units for name, at in reached.items()}
+
+
+def check_levels(cell, before):
+    """The levels in force before the round, with what the round says of them, are those of a filling from nothing."""
+    said = cell.answer("shares")
+    levels = {queue: target for queue, target in before.items() if queue not in said.gone}
+    levels |= {level.queue: level.target for level in said.levels}
+    assert levels == fair_levels(cell)
+
+
+# ---------------------------------------------------------------- work conservation
+def check_conserved(cell):
+    """Nothing that waits fits on what is free (any preset but fifo), and what was said of who waits is so."""
+    reasons = {}
+    for job in cell.altruism.jobs.values():
+        for at, spans in job.waits.items():
+            of = job.graph.stages[at]
+            rooms = [_room(each, of) for each in cell.admission.nodes.values()]
+            need = of.tasks if of.gang else 1
+            assert sum(rooms) < need, f"{of} waits though there is room: {rooms}"
+            assert not spans or sum(span.count for span in spans)
+            reasons[_class_of(of)] = "gang_no_room" if of.gang else _reason(cell, of)
+    said = {
+        (str(sorted(w.demand.items())), str(sorted(w.labels.items())), str(sorted(w.prefer.items())), w.gang): w.reason
+        for w in cell.leftover.reasons.values()
+    }
+    assert said == reasons
+
+
+def _class_of(of):
+    maps = (str(sorted(each.items())) for each in (of.demand, of.labels, of.prefer))
+    return (*maps, of.tasks if of.gang else 0)
+
+
+def _room(at, of):
+    """How many tasks of a stage the node could take now."""
+    if at.lost or at.draining or any(at.labels.get(key) != value for key, value in of.labels.items()):
+        return 0
+    room = min(max(0, at.free.get(kind, 0)) // amount for kind, amount in of.demand.items())
+    if not of.demand.get("gpu"):
+        return room
+    free, count = [at.devices_free[str(device.index)] for device in at.devices], 0
+    while count < room and (taken := on_devices(of.demand["gpu"], free)) is not None:
+        for position, milli in taken:
+            free[position] -= milli
+        count += 1
+    return count
+
+
+def _reason(cell, of):
+    for at in cell.admission.nodes.values():
+        if at.lost or at.draining or any(at.labels.get(key) != value for key, value in of.labels.items()):
+            continue
+        devices = [device.milli for device in devices_of(at.capacity, at.devices)]
+        gpu = of.demand.get("gpu", 0)
+        if all(at.capacity.get(kind, 0) >= amount for kind, amount in of.demand.items()):
+            if not gpu or on_devices(gpu, devices) is not None:
+                return "no_room"
+    return "no_node"
+
+
+def _stage(cell, job, stage):
+    graph = cell.admission.jobs[job].graph
+    return graph.stages[graph.position[stage]]

@@ -1,0 +1,263 @@
+"""Histories of a cell: what clients, agents and operators do, drawn blind, and played on the cell as it then stands.
+
+A `Play` notes every call that it makes on its cell, so that twins can be put through the very same facts.
+"""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from schemas import JobSpec, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
+from schemas.nodes import KnownAttempt
+from tests.cells import config, node, queue, report, stage, tree
+
+NODES = {
+    "plain": node("plain", 4_000, 8_192, labels={"zone": "a"}),
+    "small": node("small", 2_000, 4_096, labels={"zone": "b"}),
+    "gpus": node("gpus", 8_000, 8_192, gpus=(1_000, 1_000, 1_000), labels={"zone": "b", "disk": "ssd"}),
+    "spare": node("spare", 3_000, 16_384),
+}
+TREES = {
+    "wide": tree(queue("a"), queue("b", 3), queue("c", 1.5)),
+    "deep": tree(queue("a", 2), queue("in", 1, queue("b", 1), queue("c", 4))),
+    "uneven": tree(queue("in", 5, queue("deeper", 3, queue("a", 0.1))), queue("b"), queue("c")),
+}
+QUEUES_IN = {  # A queue is known by another path in each tree.
+    "wide": ("a", "b", "c", "default"),
+    "deep": ("a", "in/b", "in/c", "default"),
+    "uneven": ("in/deeper/a", "b", "c", "default"),
+}
+LABELS = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
+PREFERS = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})
+KINDS = {"small": (500, 512), "cpu": (2_000, 256), "memory": (250, 4_096), "even": (1_000, 1_024)}
+GPUS = (0, 0, 0, 0, 250, 400, 1_000, 1_500, 2_000)
+REASONS = ("exit_code", "exit_code", "timeout", "cannot_start", "lost", "killed")
+
+
+@st.composite
+def shapes(draw):
+    """A stage, without what it comes after."""
+    cpu, memory = KINDS[draw(st.sampled_from(sorted(KINDS)))]
+    return stage(
+        tasks=draw(st.integers(1, 5)),
+        cpu=cpu,
+        memory=memory,
+        gpu=draw(st.sampled_from(GPUS)),
+        gang=draw(st.integers(0, 5)) == 5,
+        retries=draw(st.integers(0, 2)),
+        labels=draw(st.sampled_from(LABELS)),
+        prefer=draw(st.sampled_from(PREFERS)),
+    )
+
+
+def graph(shapes_of_job, parents):
+    """Stages s0, s1 ...; bit j of a stage's number in `parents` makes it wait for stage j."""
+    named = []
+    for i, (shape, mask) in enumerate(zip(shapes_of_job, parents, strict=False)):
+        named.append(replace(shape, stage=f"s{i}", after=[f"s{j}" for j in range(i) if mask >> j & 1]))
+    return named
+
+
+numbers = st.integers(0, 1_000)
+jobs_drawn = st.builds(graph, st.lists(shapes(), min_size=1, max_size=4), st.tuples(*[st.integers(0, 7)] * 4))
+submits = st.tuples(st.just("submit"), jobs_drawn, numbers, st.integers(-1, 1))
+ends = st.tuples(st.sampled_from(["finish", "finish", "finish", "start", "repeat"]), numbers, st.integers(1, 6))
+fails = st.tuples(st.just("fail"), numbers, st.integers(1, 3), st.sampled_from(REASONS))
+nodes_told = st.tuples(
+    st.sampled_from(["lose", "register", "register", "report", "drain", "foreign"]), numbers, numbers
+)
+operators = st.tuples(st.sampled_from(["cancel", "knobs", "knobs", "tree"]), numbers, numbers)
+times = st.tuples(st.just("wait"), st.sampled_from([1, 10, 1_000, 5_000, 70_000]))
+rounds = st.tuples(st.sampled_from(["round", "round", "settle", "settle", "open", "open", "abandon"]))
+steps = st.one_of(
+    *[submits, submits, submits, ends, ends, ends, fails, nodes_told, rounds, rounds, rounds, operators, times]
+)
+
+
+def histories(most=60):
+    """Steps of one history. None is short: what goes wrong needs company."""
+    return st.lists(steps, min_size=most // 3, max_size=most)
+
+
+class Play:
+    """Plays steps on a cell, noting each call. What the steps' numbers mean depends on how the cell then stands."""
+
+    def __init__(self, cell, tree_name="wide", **knobs):
+        self.cell = cell
+        self.calls = []
+        self.tree = tree_name
+        self.submitted = 0
+        self.epochs = 0
+        self.reported = []
+        queues = TREES.get(tree_name)
+        self.call("take", config(queues, retry_backoff_ms=1_000, **knobs))
+        for each in NODES.values():
+            self.call("take", each)
+
+    def call(self, name, *arguments):
+        self.calls.append((name, arguments))
+        return getattr(self.cell, name)(*arguments)
+
+    def step(self, what, *numbers):
+        getattr(self, f"_{what}")(*numbers)
+
+    # ------------------------------------------------------------ clients
+    def _submit(self, stages, at, priority):
+        paths = QUEUES_IN.get(self.tree, ("default", "x", "y"))
+        spec = JobSpec(f"j{self.submitted}", paths[at % len(paths)], stages, priority)
+        self.submitted += 1
+        self.call("take", spec)
+
+    def _cancel(self, which, _):
+        if live := list(self.cell.admission.jobs):
+            self.call("cancel", live[which % len(live)])
+
+    # ------------------------------------------------------------ agents
+    def _holds(self, which, count):
+        """Some attempts that hold room: as (job, stage, index, hold)."""
+        held = [(*key.split("/"), hold) for key, hold in self.cell.admission.holds.items()]
+        first = which % len(held) if held else 0
+        return [(name, of, int(index), hold) for name, of, index, hold in held[first : first + count]]
+
+    def _range(self, name, of, index, hold):
+        return name, of, index, 1, hold.attempt, hold.node, hold.epoch
+
+    def _tell(self, body):
+        self.reported.append(body)
+        self.call("take", body)
+
+    def _start(self, which, count):
+        if held := self._holds(which, count):
+            self._tell(TaskStarted([TaskRange(*self._range(*each)) for each in held]))
+
+    def _finish(self, which, count):
+        if held := self._holds(which, count):
+            self._tell(TaskFinished([TaskEnd(*self._range(*each), [10]) for each in held]))
+
+    def _fail(self, which, count, reason):
+        if held := self._holds(which, count):
+            self._tell(TaskFailed([TaskFailure(*self._range(*each), reason) for each in held]))
+
+    def _repeat(self, which, count):
+        if self.reported:
+            self.call("take", self.reported[which % len(self.reported)])
+
+    def _foreign(self, which, how):
+        for name, of, index, hold in self._holds(which, 1):
+            place = [name, of, index, 1, hold.attempt, hold.node, hold.epoch]
+            at = 2 + how % 5
+            place[at] = [index + 7, 1, hold.attempt + 1, "elsewhere", "other epoch"][at - 2]
+            self.call("take", TaskFinished([TaskEnd(*place, [10])]))
+
+    def _node(self, which):
+        return list(NODES.values())[which % len(NODES)]
+
+    def _lose(self, which, _):
+        self.call("lose", self._node(which).node)
+
+    def _drain(self, which, stop):
+        self.call("drain" if stop % 2 else "resume", self._node(which).node)
+
+    def _report(self, which, how):
+        plain = self._node(which)
+        epoch = self.cell.admission.nodes[plain.node].epoch
+        capacity = {kind: amount // (1 + how % 2) for kind, amount in plain.capacity.items()}
+        devices = plain.devices[: len(plain.devices) // (1 + how % 2)]
+        if devices:
+            capacity["gpu"] = sum(device.milli for device in devices)
+        labels = plain.labels if how % 3 else {}
+        told = report(plain.node, epoch=epoch, labels=labels, devices=devices, **capacity)
+        self.call("take", told)
+
+    def _register(self, which, how):
+        """A restarted agent: it knows some of what its node holds, running or ended, and may say a thing twice."""
+        plain = self._node(which)
+        self.epochs += 1
+        attempts = []
+        for k, (name, of, index, hold) in enumerate(self._holds(0, 1_000)):
+            if hold.node == plain.node and (how >> k % 8) % 4:
+                state = ("running", "succeeded", "failed", "running")[(how >> k % 7) % 4]
+                reason = REASONS[how % len(REASONS)] if state == "failed" else None
+                attempts.append(KnownAttempt(name, of, index, 1, hold.attempt, state, [5], reason))
+        if attempts and how % 5 == 0:
+            attempts.append(replace(attempts[0], state="succeeded"))
+            attempts.append(replace(attempts[0], job="unheard of"))
+        self.call("take", replace(plain, epoch=f"r{self.epochs}", attempts=attempts))
+
+    # ------------------------------------------------------------ operators
+    def _knobs(self, which, value):
+        knobs = [
+            {"preset": ("largesse", "drf", "hdrf", "fifo")[value % 4]},
+            {"altruism_shards": (1, 2, 4)[value % 3]},
+            {"round_gap_ms": (0, 700)[value % 2]},
+            {"retry_backoff_ms": (0, 500)[value % 2], "retry_backoff_ms_max": 900},
+            {"keyframe_rounds": 1 + value % 4},
+            {"fifo_order": ("job", "stage")[value % 2]},
+        ]
+        self.call("take", config(**knobs[which % len(knobs)]))
+
+    def _tree(self, which, _):
+        self.call("take", config(TREES[sorted(TREES)[which % len(TREES)]]))
+        if self.cell.admission.queues is not None:
+            here = next(name for name, top in TREES.items() if _alike(top, self.cell.admission.queues))
+            self.tree = here
+
+    # ------------------------------------------------------------ time and rounds
+    def _wait(self, span_ms):
+        self.call("at", self.cell.time + span_ms)
+
+    def _round(self):
+        self._close_open()
+        self.call("round")
+
+    def _settle(self):
+        self._close_open()
+        self.call("settle")
+
+    def _open(self):
+        if self.cell.opening is None:
+            self.call("open")
+
+    def _abandon(self):
+        if self.cell.opening is not None:
+            self.call("abandon")
+
+    def _close_open(self):
+        if self.cell.opening is not None:
+            self.call("close")
+
+    # ------------------------------------------------------------ the end
+    def wind_up(self):
+        """Every node comes back, and every attempt ends well. Fails if jobs are left that nothing moves."""
+        self._close_open()
+        self.call("take", config(round_gap_ms=0))
+        for name, plain in NODES.items():
+            held = [(*key.split("/"), hold) for key, hold in self.cell.admission.holds.items() if hold.node == name]
+            attempts = [KnownAttempt(j, s, int(i), 1, hold.attempt, "running", []) for j, s, i, hold in held]
+            self.call("take", replace(plain, epoch="last", attempts=attempts))
+            self.call("resume", name)
+        for _ in range(400):
+            self.call("settle")
+            if self.cell.admission.holds:
+                self._finish(0, 1_000)
+            elif not self.cell.admission.jobs:
+                return
+            else:
+                moment = self.cell.next_ms()
+                assert moment is not None, f"nothing moves {list(self.cell.admission.jobs)} any more"
+                self.call("at", max(moment, self.cell.time))
+        raise AssertionError(f"{list(self.cell.admission.jobs)} do not end")
+
+
+def _alike(plain, in_force):
+    names = [child.name for child in in_force.children if child.name != "default"]
+    return [child.name for child in plain.children] == names
+
+
+def replay(calls, cell, before=None):
+    """Puts a twin through the same calls. `before` is asked before each one, with its number."""
+    for number, (name, arguments) in enumerate(calls):
+        if before is not None:
+            before(cell, number)
+        getattr(cell, name)(*arguments)
+    return cell

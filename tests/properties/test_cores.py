@@ -1,0 +1,184 @@
+"""The core law: what a core answers follows from the log alone, whatever it remembers and wherever it was restarted.
+
+Random histories of jobs, failures, losses, restarts, drains and changed knobs, with facts between opening and closing;
+twins meet the very same facts without any cache, or from snapshots, or with another count of shards.
+"""
+
+from hypothesis import strategies as st
+
+from schemas import JobCancelled, NodeDrained, RoundClosed
+from schemas.edge import ConfigPatch
+from services.admission.core_judge import lose
+from services.simulator.engine import Cell
+from tests.cells import AUTHOR, SlowCell, config
+from tests.properties.cell_laws import (
+    Attempts,
+    check_asks,
+    check_conserved,
+    check_grants_fit,
+    check_levels,
+    check_room,
+    check_tasks,
+)
+from tests.properties.histories import Play, histories, replay
+from tests.strategies import for_all
+
+SHARDS = 4
+tree_names = st.sampled_from(["wide", "deep", "uneven", "none"])
+
+
+def played(history, tree_name, cell=None, **knobs):
+    """The history on a cell, wound up so that every job may end."""
+    play = Play(cell or SlowCell(SHARDS), tree_name, **knobs)
+    for step in history:
+        play.step(*step)
+    play.wind_up()
+    return play
+
+
+def assert_same_log(cell, twin):
+    for here, there in zip(cell.records, twin.records, strict=False):
+        assert here == there
+    assert cell.decisions == twin.decisions
+    assert cell.digest == twin.digest
+
+
+@for_all(histories(), tree_names)
+def test_caches_change_cost_and_never_bytes(history, tree_name):
+    play = played(history, tree_name)
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS, forgetful=True)))
+
+
+@for_all(histories(), tree_names, st.sets(st.integers(0, 120)))
+def test_a_restart_at_any_point_changes_no_byte(history, tree_name, restarts):
+    play = played(history, tree_name)
+
+    def restart(cell, number):
+        if number in restarts and cell.opening is None:
+            cell.restore()
+
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS), restart))
+
+
+@for_all(histories(), tree_names)
+def test_every_acknowledged_job_ends_and_leaves_nothing_behind(history, tree_name):
+    cell = played(history, tree_name).cell
+
+    ended = [end.job for record in cell.records if record.type == "JobEnded" for end in record.body.jobs]
+    assert sorted(ended) == sorted(record.body.spec.job for record in cell.records if record.type == "JobAdmitted")
+    assert not cell.admission.holds
+    assert not cell.leftover.held
+    assert not cell.leftover.reasons
+    assert not cell.leftover.targets
+    assert not any(cell.fairness.total.values())
+    for name, state in cell.states.items():
+        assert not getattr(state, "jobs", {}), name
+
+
+class Watched(SlowCell):
+    """Checks every law after every call."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
+        self.attempts = Attempts()
+        self.opened_at = 0
+
+    def put(self, body, cause=""):
+        record = super().put(body, cause)
+        if record.type not in ("RoundOpened", "RoundClosed"):
+            check_room(self)
+            check_tasks(self)
+        return record
+
+    def _answer(self):
+        told = dict(self.fairness.told)
+        super()._answer()
+        self.opened_at = len(self.records)
+        check_grants_fit(self)
+        check_levels(self, told)
+
+    def close(self):
+        undisturbed = self.opened_at == len(self.records)
+        of = {grant.job: grant for grant in self.answer("grants").grants}
+        live = [name for name in of if name in self.admission.jobs]
+        body = super().close()
+        assert undisturbed <= (not body.struck)
+        assert all(struck.grant.job in live or struck.reason == "job_over" for struck in body.struck)
+        self.attempts.check(self, body)
+        check_room(self)
+        check_tasks(self)
+        if undisturbed:
+            check_asks(self)
+            if self.admission.policy.preset != "fifo":
+                check_conserved(self)
+        return body
+
+
+@for_all(histories(), tree_names)
+def test_room_is_never_given_twice_and_work_never_waits_beside_it(history, tree_name):
+    played(history, tree_name, Watched(SHARDS))
+
+
+@for_all(histories(), tree_names)
+def test_the_count_of_shards_changes_no_grant(history, tree_name):
+    calls = without_shards(played(history, tree_name).calls)
+    answers = []
+    for shards in (1, 2, 4):
+        twin = SlowCell(shards)
+        twin.take(config(altruism_shards=shards))
+        replay(calls, twin)
+        answers.append([(body.grants, body.struck, body.wake_ms) for body in twin.bodies(RoundClosed)])
+
+    assert answers[0] == answers[1] == answers[2]
+
+
+def without_shards(calls):
+    """The same calls, each of which sets another knob that nothing depends on where it set the count of shards."""
+    kept = []
+    for number, (name, given) in enumerate(calls):
+        if name == "take" and isinstance(given[0], ConfigPatch) and "altruism_shards" in given[0].values:
+            given = (ConfigPatch({"seed": number + 1}, given[0].queues),)
+        kept.append((name, given))
+    return kept
+
+
+@for_all(histories(), tree_names)
+def test_the_engine_of_simulations_writes_the_very_same_log(history, tree_name):
+    calls = played([step for step in history if step[0] not in ("open", "abandon")], tree_name).calls
+    slow = replay(calls, SlowCell(SHARDS))
+    quick = replay(calls, Quick())
+
+    assert quick.cell.digest == slow.digest
+
+
+class Quick:
+    """The simulator's cell, called as a SlowCell is."""
+
+    def __init__(self):
+        self.cell = Cell(shards=SHARDS)
+
+    def take(self, body):
+        self.cell.take(body, AUTHOR)
+
+    def cancel(self, name):
+        self.take(JobCancelled(name, AUTHOR))
+
+    def drain(self, name):
+        self.take(NodeDrained(name, True, AUTHOR))
+
+    def resume(self, name):
+        self.take(NodeDrained(name, False, AUTHOR))
+
+    def lose(self, name):
+        if (body := lose(self.cell.admission, name)) is not None:
+            self.cell.put(body)
+
+    def at(self, time):
+        self.cell.advance(time)
+
+    def round(self):
+        self.cell.settle()
+
+    def settle(self):
+        while self.cell.settle() is not None:
+            pass

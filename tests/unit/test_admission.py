@@ -1,0 +1,794 @@
+"""Admission in stories: what becomes of each input, what a late fact strikes, and when rounds open."""
+
+from dataclasses import replace
+
+import pytest
+
+from largesse.core import RULES
+from schemas import (
+    ConfigChanged,
+    Device,
+    Grant,
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    JobRejected,
+    NodeDrained,
+    NodeRegistered,
+    NodeReported,
+    Plans,
+    Releases,
+    ReservationRequested,
+    RoundAbandoned,
+    RoundOpened,
+    TaskEnd,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    TimeReached,
+)
+from services.admission import core_judge
+from services.admission.core_rounds import accepts_forecast, close, due
+from tests.cells import AUTHOR, SlowCell, config, indexes, job, known, node, place, queue, report, single, stage, tree
+
+DAY_MS = 24 * 3_600_000
+
+
+def cell(*inputs, shards=1):
+    """A cell with one node n1 of four cores, and whatever else is given."""
+    story = SlowCell(shards)
+    story.take(node("n1"), *inputs)
+    return story
+
+
+def running(*jobs, **nodes):
+    """A cell whose jobs have been granted what fits."""
+    story = cell(*jobs, **nodes)
+    story.settle()
+    return story
+
+
+# ---------------------------------------------------------------- jobs
+def test_a_job_is_admitted_with_its_class_and_the_capacity_it_was_judged_by():
+    admitted = cell().take(job("j", stage(cpu=4_000)))
+
+    assert isinstance(admitted, JobAdmitted)
+    assert (admitted.job_class, admitted.reference, admitted.author) == ("large", "total", AUTHOR)
+
+
+def test_the_same_submission_again_is_answered_and_changes_nothing():
+    story = cell(job("j"))
+
+    assert story.take(job("j")) == InputRepeated("j", AUTHOR)
+    assert story.settle() == [Grant("j", "map", 0, 1, 1, "n1", "e1")]
+    assert story.take(job("j")) == InputRepeated("j", AUTHOR)
+
+
+def test_another_job_of_a_taken_name_is_rejected():
+    rejected = cell(job("j")).take(job("j", stage(tasks=2)))
+
+    assert isinstance(rejected, JobRejected)
+    assert (rejected.reason, rejected.field) == ("name_taken", "job")
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "repeat", "other"),
+    [
+        pytest.param(0, InputRepeated, JobRejected, id="at once"),
+        pytest.param(7 * DAY_MS, InputRepeated, JobRejected, id="seven days later"),
+        pytest.param(7 * DAY_MS + 1, JobAdmitted, JobAdmitted, id="when seven days have gone by"),
+    ],
+)
+def test_a_name_stays_taken_for_seven_days_after_its_jobs_end(later_ms, repeat, other):
+    def ended():
+        story = running(job("j"))
+        story.finish(*story.granted)
+        story.settle()
+        assert story.ended() == {"j": "succeeded"}
+        return story.at(later_ms)
+
+    assert type(ended().take(job("j"))) is repeat
+    assert type(ended().take(job("j", stage(tasks=2)))) is other
+
+
+def test_a_name_comes_free_although_nothing_else_ever_happened():
+    story = running(job("j"))
+    story.cancel("j")
+    story.settle()
+    story.fail(*story.granted, reason="killed")
+
+    story.at(8 * DAY_MS).take(job("j"))
+
+    assert story.settle() == [Grant("j", "map", 0, 1, 1, "n1", "e1")]
+
+
+def test_a_name_is_not_free_while_attempts_of_its_old_job_hold_room():
+    story = cell(config(name_kept_ms=0), job("j", stage(tasks=2)))
+    first = story.settle()
+    story.cancel("j")
+    story.settle()
+
+    assert story.ended() == {"j": "cancelled"}
+    assert type(story.at(1_000).take(job("j", stage(tasks=2)))) is InputRepeated
+    assert story.take(job("j", stage(tasks=3))).reason == "name_taken"
+
+    story.fail(single(first[0], 0), reason="killed")
+    assert story.take(job("j", stage(tasks=3))).reason == "name_taken"
+
+    story.fail(single(first[0], 1), reason="killed")
+    assert type(story.take(job("j", stage(tasks=3)))) is JobAdmitted
+    assert indexes(story.settle()) == [("map", 0), ("map", 1), ("map", 2)]
+
+
+def test_names_are_forgotten_when_their_time_is_over():
+    story = cell(config(name_kept_ms=1_000))
+    for i in range(5):
+        story.at(i * 1_000).take(job(f"j{i}"))
+        story.finish(*story.settle())
+        story.settle()
+
+    assert list(story.admission.ended) == ["j3", "j4"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        pytest.param("ads/prodd", 'is not in the tree; the nearest name is "ads/prod"', id="a slip of the pen"),
+        pytest.param("ads", "has queues below it; name one of those", id="an inner queue"),
+        pytest.param("defualt", 'is not in the tree; the nearest name is "default"', id="the default one misspelt"),
+    ],
+)
+def test_a_queue_that_cannot_hold_jobs_is_named_with_the_nearest(asked, said):
+    story = cell(config(tree(queue("ads", 60, "prod", "test"), queue("ml"))))
+
+    rejected = story.take(job("j", queue=asked))
+
+    assert (rejected.reason, rejected.field) == ("unknown_queue", "queue")
+    assert said in rejected.detail
+    assert f'queue "{asked}"' in rejected.detail
+
+
+def test_without_a_tree_any_queue_will_do():
+    assert isinstance(cell().take(job("j", queue="wherever/that/is")), JobAdmitted)
+
+
+def test_the_default_queue_is_there_with_weight_one_and_gets_its_share_and_no_more():
+    story = cell(config(tree(queue("a", 3))))
+    story.take(job("mine", stage(tasks=9), queue="a"), job("any", stage(tasks=9)))
+
+    assert sorted(grant.count for grant in story.settle() if grant.job == "mine") == [3]
+    levels = {level.queue: level.target for level in story.bodies_of("Shares")[0].levels}
+    assert levels == {"a": 750_000_000, "default": 250_000_000}
+
+
+def test_a_tree_that_is_in_force_already_makes_no_record():
+    story = cell()
+    assert isinstance(story.take(config(tree(queue("a")))), ConfigChanged)
+    assert story.take(config(tree(queue("a")))) is None
+
+
+def test_a_tree_without_a_queue_that_has_jobs_is_refused():
+    story = cell(config(tree(queue("a"), queue("b"))), job("j", queue="b"))
+
+    refused = story.take(config(tree(queue("a"))))
+
+    assert isinstance(refused, InputRefused)
+    assert (refused.topic, refused.field) == ("config", "queues")
+    assert '"b" still has jobs' in refused.reason
+
+
+def test_knobs_change_one_by_one_and_a_knob_at_its_value_is_no_record():
+    story = cell()
+    assert story.take(config(round_gap_ms=5)).policy.round_gap_ms == 5
+    assert story.take(config(seed=7)).policy.round_gap_ms == 5
+    assert story.take(config(seed=7)) is None
+
+
+TOO_LARGE = [
+    pytest.param(
+        {"cpu": 9_000, "memory": 1_024},
+        {},
+        "stages[0].demand",
+        "one task asks for cpu 9000, memory 1024; the largest node that could take it, big, has cpu 8000, memory 4096",
+        id="the node that comes nearest is named",
+    ),
+    pytest.param(
+        {"cpu": 5_000, "memory": 8_192},
+        {},
+        "stages[0].demand",
+        "n1, has cpu 4000, memory 16384",
+        id="not all of it on one node",
+    ),
+    pytest.param(
+        {"cpu": 5_000}, {"zone": "a"}, "stages[0].demand", "n1, has", id="only nodes with the labels are looked at"
+    ),
+    pytest.param({"cpu": 1}, {"zone": "c"}, "stages[0].demand", "no node has the labels zone=c", id="no such label"),
+]
+
+
+@pytest.mark.parametrize(("demand", "labels", "field", "said"), TOO_LARGE)
+def test_what_no_node_can_hold_is_rejected_with_the_largest_node(demand, labels, field, said):
+    story = SlowCell()
+    story.take(node("n1", labels={"zone": "a"}), node("big", cpu=8_000, memory=4_096))
+
+    rejected = story.take(job("j", stage(demand=demand, labels=labels)))
+
+    assert (rejected.reason, rejected.field) == ("exceeds_capacity", field)
+    assert said in rejected.detail
+
+
+def test_a_gang_wider_than_all_nodes_together_is_rejected():
+    story = cell(node("n2", cpu=2_500))
+
+    rejected = story.take(job("j", stage(), stage("gang", tasks=7, gang=True)))
+
+    assert (rejected.reason, rejected.field) == ("gang_too_wide", "stages[1].tasks")
+    assert "room for 6" in rejected.detail
+    assert isinstance(story.take(job("j", stage("gang", tasks=6, gang=True))), JobAdmitted)
+
+
+def test_a_part_of_a_gpu_has_to_lie_on_one_device():
+    story = cell(node("g", gpus=(600, 600, 600)))
+
+    assert story.take(job("whole", stage(gpu=1_000))).reason == "exceeds_capacity"
+    assert story.take(job("parts", stage(gpu=400, tasks=4, gang=True))).reason == "gang_too_wide"
+    assert isinstance(story.take(job("fits", stage(gpu=400, tasks=3, gang=True))), JobAdmitted)
+
+
+def test_a_resource_that_no_node_has_is_named_with_those_that_there_are():
+    rejected = cell().take(job("j", stage(demand={"cpu": 1, "fpga": 1})))
+
+    assert (rejected.reason, rejected.field) == ("unknown_resource", "stages[0].demand.fpga")
+    assert "there is cpu, memory" in rejected.detail
+
+
+def test_before_any_node_has_come_jobs_wait():
+    story = SlowCell()
+    story.take(job("j", stage(demand={"cpu": 1, "fpga": 1})))
+    assert story.settle() == []
+
+    story.take(node("n1"))
+    assert story.settle() == []
+
+    story.take(node("n2", fpga=1))
+    assert indexes(story.settle()) == [("map", 0)]
+
+
+def test_nodes_that_are_away_or_draining_may_come_back_and_so_count():
+    story = cell()
+    story.drain()
+    assert isinstance(story.take(job("j1", stage(cpu=4_000))), JobAdmitted)
+    story.lose()
+    assert isinstance(story.take(job("j2", stage(cpu=4_000))), JobAdmitted)
+    assert story.settle() == []
+
+
+def test_a_cell_holds_so_many_jobs_and_no_more(monkeypatch):
+    monkeypatch.setattr(core_judge, "LIVE_JOBS_MAX", 2)
+    story = running(job("j1"), job("j2"))
+
+    assert story.take(job("j3")).reason == "too_many_jobs"
+    assert type(story.take(job("j1"))) is InputRepeated
+
+    story.finish(story.granted[0])
+    story.settle()
+    assert isinstance(story.take(job("j3")), JobAdmitted)
+
+
+def test_only_a_job_that_lives_can_be_cancelled():
+    story = running(job("j"))
+
+    assert isinstance(story.cancel("stranger"), InputRefused)
+    assert story.cancel("j") == JobCancelled("j", AUTHOR)
+    assert story.cancel("j") is None
+    story.settle()
+    assert "has ended" in story.cancel("j").reason
+
+
+def test_a_cancelled_jobs_attempts_hold_their_room_until_they_have_ended():
+    story = running(job("j", stage(cpu=3_000)))
+    story.cancel("j")
+    story.take(job("next", stage(cpu=3_000)))
+    assert story.settle() == []
+
+    story.fail(story.granted[0], reason="killed")
+    assert [grant.job for grant in story.settle()] == ["next"]
+
+
+def test_a_reservation_is_a_fact_for_the_planner():
+    asked = ReservationRequested("r1", "ann", "{}", AUTHOR)
+    assert cell().take(asked) is asked
+
+
+# ---------------------------------------------------------------- reports of tasks
+def test_an_end_is_folded_once():
+    story = running(job("j", stage(tasks=2)))
+    grant = story.granted[0]
+
+    assert isinstance(story.finish(single(grant, 0)), TaskFinished)
+    assert story.finish(single(grant, 0)) is None
+    assert isinstance(story.start(single(grant, 1)), TaskStarted)
+    assert story.start(single(grant, 1)) is None
+
+
+def test_an_attempt_that_a_batch_names_twice_ends_once():
+    story = running(job("j", stage(tasks=3)))
+    grant = story.granted[0]
+
+    body = story.finish(single(grant, 1), grant, single(grant, 2))
+
+    assert [(item.first, item.count) for item in body.items] == [(1, 1), (0, 1), (2, 1)]
+    story.settle()
+    assert story.ended() == {"j": "succeeded"}
+    assert story.admission.nodes["n1"].free == {"cpu": 4_000, "memory": 16_384}
+
+
+def test_an_attempt_that_a_batch_fails_twice_counts_once():
+    story = running(job("j", stage(retries=1)))
+    story.fail(story.granted[0], story.granted[0])
+
+    assert story.ended() == {}
+    assert story.admission.jobs["j"].tries.failed == {"0/0": 1}
+
+
+FOREIGN = [
+    pytest.param({"job": "stranger"}, id="a job that never was"),
+    pytest.param({"stage": "reduce"}, id="no stage of the job"),
+    pytest.param({"first": 3}, id="no task of the stage"),
+    pytest.param({"attempt": 2}, id="an attempt that was never granted"),
+    pytest.param({"node": "n2"}, id="another node"),
+    pytest.param({"epoch": "e0"}, id="another agent epoch"),
+]
+
+
+@pytest.mark.parametrize("change", FOREIGN)
+def test_a_report_of_what_was_never_granted_is_refused_and_meets_no_core(change):
+    story = running(job("j", stage(tasks=2)))
+    before = dict(story.admission.holds)
+
+    refused = story.finish(replace(story.granted[0], count=1, **change))
+
+    assert isinstance(refused, InputRefused)
+    assert (refused.topic, refused.field) == ("tasks", "items")
+    assert "never granted" in refused.reason
+    assert story.admission.holds == before
+
+
+def test_of_a_batch_only_what_was_granted_is_taken():
+    story = running(job("j", stage(tasks=2)), job("k"))
+    theirs, mine = story.granted
+
+    body = story.finish(replace(theirs, count=3), replace(mine, node="n2"))
+
+    assert body.items == [TaskEnd(*place(single(theirs, i)), [1_000]) for i in (0, 1)]
+    assert body.refused == [
+        TaskRange(*place(replace(theirs, first=2, count=1))),
+        TaskRange(*place(replace(mine, node="n2"))),
+    ]
+
+
+def test_each_task_of_a_split_report_keeps_its_own_run_time():
+    story = running(job("j", stage(tasks=3)))
+    grant = story.granted[0]
+    story.finish(single(grant, 1))
+
+    body = story.take(TaskFinished([TaskEnd(*place(grant), [5, 6, 7])]))
+
+    assert [(item.first, item.run_ms) for item in body.items] == [(0, [5]), (2, [7])]
+
+
+def test_an_attempt_that_is_over_is_stale_and_the_one_after_it_is_not():
+    story = running(job("j", stage(retries=3)))
+    first = story.granted[0]
+    story.fail(first, reason="lost")
+    second = story.settle()[0]
+    assert second.attempt == 2
+
+    assert story.finish(first) is None
+    assert story.ended() == {}
+    story.finish(second)
+    story.settle()
+    assert story.ended() == {"j": "succeeded"}
+    assert story.finish(second) is None
+
+
+# ---------------------------------------------------------------- nodes
+def test_a_node_says_its_state_and_only_what_changed_is_a_record():
+    story = cell()
+
+    assert story.take(node("n1")) is None
+    assert story.take(report("n1")) is None
+    assert isinstance(story.take(report("n1", cpu=2_000)), NodeReported)
+    assert isinstance(story.take(report("n1", cpu=2_000, labels={"zone": "a"})), NodeReported)
+    assert story.take(report("n1", cpu=2_000, labels={"zone": "a"})) is None
+
+
+def test_devices_that_a_report_lists_no_more_are_a_change():
+    story = cell(node("g", gpus=(500, 500)))
+
+    assert story.take(report("g", devices=(Device(0, 500), Device(1, 500)), gpu=1_000)) is None
+    assert isinstance(story.take(report("g", gpu=1_000)), NodeReported)
+    assert story.admission.nodes["g"].devices_free == {"0": 1_000}
+
+
+@pytest.mark.parametrize("told", [report("n9"), report("n1", epoch="e0")], ids=["unknown node", "another epoch"])
+def test_a_report_without_a_registration_is_refused(told):
+    assert "register it" in cell().take(told).reason
+
+
+def test_a_lost_node_reports_in_vain_until_it_registers():
+    story = cell()
+    story.lose()
+
+    assert isinstance(story.take(report("n1")), InputRefused)
+    assert isinstance(story.take(node("n1")), NodeRegistered)
+    assert story.take(report("n1")) is None
+
+
+def test_what_a_lost_node_held_is_asked_again_and_its_late_word_changes_nothing():
+    story = running(job("j", stage(tasks=2)))
+    first = story.granted[0]
+    lost = story.lose()
+
+    assert [(r.first, r.attempt, r.node) for r in lost.lost] == [(0, 1, "n1"), (1, 1, "n1")]
+    assert story.lose() is None
+    assert story.settle() == []
+    assert story.finish(first) is None
+
+    story.take(node("n2"))
+    assert [(grant.node, grant.attempt, grant.count) for grant in story.settle()] == [("n2", 2, 2)]
+
+
+def test_a_node_that_comes_back_finds_its_attempts_over():
+    story = running(job("j"))
+    story.lose()
+
+    story.take(node("n1", epoch="e2", attempts=[known(story.granted[0])]))
+
+    assert story.bodies(NodeRegistered)[-1].attempts == []
+    assert [(grant.epoch, grant.attempt) for grant in story.settle()] == [("e2", 2)]
+
+
+def test_a_restarted_agent_keeps_what_it_knows_and_loses_the_rest():
+    story = running(job("j", stage(tasks=4, retries=1)))
+    grant = story.granted[0]
+    attempts = [
+        known(single(grant, 0)),
+        known(single(grant, 1), "succeeded"),
+        known(single(grant, 2), "failed", reason="exit_code", exit_code=3),
+    ]
+
+    body = story.take(node("n1", epoch="e2", attempts=attempts))
+
+    assert [r.first for r in body.lost] == [3]
+    assert list(story.admission.holds) == ["j/map/0"]
+    assert [(g.first, g.attempt, g.epoch) for g in story.settle()] == [(3, 2, "e2")]  # The failed one backs off.
+    assert isinstance(story.finish(single(grant, 0)), InputRefused)
+    assert isinstance(story.finish(replace(single(grant, 0), epoch="e2")), TaskFinished)
+
+
+def test_what_a_restarted_agent_tells_twice_counts_once():
+    story = running(job("j", stage(tasks=2)))
+    grant = story.granted[0]
+
+    body = story.take(node("n1", epoch="e2", attempts=[known(grant), known(single(grant, 0), "succeeded")]))
+
+    assert [(a.first, a.state) for a in body.attempts] == [(0, "running"), (1, "running")]
+    assert body.lost == []
+
+
+def test_an_agent_cannot_keep_what_it_was_never_given():
+    story = running(job("j"), job("k"))
+    mine, theirs = story.granted
+    story.take(node("n2"))
+    made_up = [known(replace(mine, attempt=2)), known(replace(mine, job="x")), known(replace(mine, node="n2"))]
+
+    assert story.take(node("n2", epoch="e2", attempts=made_up)).attempts == []
+    body = story.take(node("n1", epoch="e2", attempts=[known(mine, run_ms=[1, 2, 3])]))
+    assert [a.job for a in body.attempts] == ["j"]
+    assert [r.job for r in body.lost] == [theirs.job]
+
+
+def test_the_room_of_adopted_attempts_stays_taken_and_their_devices_too():
+    story = SlowCell()
+    story.take(node("g", gpus=(1_000, 1_000)), job("j", stage(gpu=1_400)), job("k", stage(gpu=700)))
+    first = story.settle()
+    assert [grant.job for grant in first] == ["j"]
+
+    story.take(node("g", gpus=(1_000, 1_000, 1_000), epoch="e2", attempts=[known(first[0])]))
+
+    assert story.admission.nodes["g"].devices_free == {"0": 0, "1": 600, "2": 1_000}
+    assert [[(s.index, s.milli) for s in grant.devices[0]] for grant in story.settle()] == [[(2, 700)]]
+    story.finish(replace(first[0], epoch="e2"))
+    assert story.admission.nodes["g"].devices_free == {"0": 1_000, "1": 1_000, "2": 300}
+
+
+def test_a_device_that_vanishes_under_a_task_comes_back_empty():
+    story = SlowCell()
+    story.take(node("g", gpus=(1_000, 1_000)), job("j", stage(gpu=2_000)))
+    grant = story.settle()[0]
+
+    story.take(report("g", gpu=1_000, devices=[Device(1, 1_000)]))
+    story.take(job("k", stage(gpu=500)))
+    assert story.settle() == []
+
+    story.finish(grant)
+    assert [[s.index for s in g.devices[0]] for g in story.settle()] == [[1]]
+
+
+def test_a_draining_node_gets_nothing_new_and_runs_on():
+    story = running(job("j"))
+    story.drain()
+    story.take(job("k"))
+
+    assert story.drain() is None
+    assert story.settle() == []
+    assert isinstance(story.finish(story.granted[0]), TaskFinished)
+    story.resume()
+    assert [grant.job for grant in story.settle()] == ["k"]
+    assert isinstance(story.drain("n9"), InputRefused)
+
+
+def test_a_drain_outlives_the_agent():
+    story = cell(job("j"))
+    story.drain()
+    story.take(node("n1", epoch="e2"))
+    assert story.settle() == []
+
+    story.lose()
+    story.take(node("n1", epoch="e3"))
+    assert story.settle() == []
+    assert story.take(NodeDrained("n1", False, AUTHOR)) is not None
+    assert len(story.settle()) == 1
+
+
+def test_capacity_may_shrink_below_what_runs():
+    story = running(job("j", stage(tasks=4)))
+    story.take(report("n1", cpu=1_500))
+    story.take(job("k"))
+
+    assert story.settle() == []
+    story.finish(single(story.granted[0], 0), single(story.granted[0], 1), single(story.granted[0], 2))
+    assert story.settle() == []
+    story.finish(single(story.granted[0], 3))
+    assert [grant.job for grant in story.settle()] == ["k"]
+
+
+# ---------------------------------------------------------------- facts between opening and closing
+def between(*facts, jobs=(), nodes=()):
+    """Opens a round, lets facts come, and closes it. Without jobs there is one of two tasks."""
+    story = cell(*nodes, *(jobs or [job("j", stage(tasks=2))]))
+    assert story.open()
+    for fact in facts:
+        fact(story)
+    return story, story.close()
+
+
+STRIKES = [
+    pytest.param(lambda story: story.lose(), "node_lost", id="the node is lost"),
+    pytest.param(lambda story: story.drain(), "node_draining", id="the node drains"),
+    pytest.param(lambda story: story.take(node("n1", epoch="e2")), "node_epoch", id="another agent speaks for it"),
+    pytest.param(lambda story: story.take(report("n1", cpu=1_000)), "no_room", id="it has shrunk"),
+    pytest.param(lambda story: story.cancel("j"), "job_over", id="the job is cancelled"),
+    pytest.param(
+        lambda story: story.cancel("j") and story.put(due(story.admission, 0, b"")),
+        "job_over",
+        id="the job has ended",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fact", "reason"), STRIKES)
+def test_a_grant_that_facts_have_overtaken_is_struck_with_the_reason(fact, reason):
+    story, closing = between(fact)
+
+    assert closing.grants == []
+    assert [(struck.reason, struck.grant.count) for struck in closing.struck] == [(reason, 2)]
+    assert story.admission.holds == {}
+
+
+def test_struck_tasks_wait_again_as_the_same_attempt():
+    story, closing = between(lambda story: story.lose(), nodes=[node("n2", cpu=2_000)])
+    assert [struck.grant.node for struck in closing.struck] == ["n1"]
+
+    assert [(grant.node, grant.first, grant.count, grant.attempt) for grant in story.settle()] == [("n2", 0, 2, 1)]
+
+
+def test_a_strike_opens_the_next_round_by_itself():
+    story, _ = between(lambda story: story.drain())
+    assert story.open()
+
+
+def test_what_still_fits_on_a_node_that_shrank_is_bound():
+    jobs = [job("j1"), job("j2"), job("j3")]
+    story, closing = between(lambda story: story.take(report("n1", cpu=2_000)), jobs=jobs)
+
+    assert [grant.job for grant in closing.grants] == ["j1", "j2"]
+    assert [(struck.grant.job, struck.reason) for struck in closing.struck] == [("j3", "no_room")]
+    assert story.admission.nodes["n1"].free["cpu"] == 0
+
+
+def test_a_device_that_went_between_opening_and_closing_strikes():
+    story = SlowCell()
+    story.take(node("g", gpus=(1_000, 1_000)), job("j", stage(gpu=500, tasks=2)), job("k", stage(gpu=700)))
+    story.open()
+    story.take(report("g", gpu=1_500, devices=[Device(0, 1_000), Device(1, 500)]))
+    closing = story.close()
+
+    assert [grant.job for grant in closing.grants] == ["j"]
+    assert [(struck.grant.job, struck.reason) for struck in closing.struck] == [("k", "no_room")]
+
+
+def test_a_gang_is_struck_whole():
+    gang = job("g", stage(tasks=2, cpu=3_000, gang=True))
+    single_task = job("j", stage(cpu=500))
+    story, closing = between(lambda story: story.lose("n1"), nodes=[node("n2")], jobs=[gang, single_task])
+
+    reasons = sorted((struck.grant.job, struck.grant.node, struck.reason) for struck in closing.struck)
+    assert [each for each in reasons if each[0] == "g"] == [("g", "n1", "node_lost"), ("g", "n2", "gang")]
+    assert all(grant.job == "j" for grant in closing.grants)
+
+    story.take(node("n1", epoch="e2"))
+    again = [(grant.node, grant.attempt) for grant in story.settle() if grant.job == "g"]
+    assert sorted(again) == [("n1", 1), ("n2", 1)]
+
+
+def test_facts_of_others_strike_nothing():
+    _, closing = between(
+        lambda story: story.take(node("n2"), job("k"), report("n2", cpu=1)), lambda story: story.cancel("k")
+    )
+    assert closing.struck == []
+    assert indexes(closing.grants) == [("map", 0), ("map", 1)]
+
+
+# ---------------------------------------------------------------- rounds
+def test_what_is_due_comes_in_order_ends_then_wake_ups_then_the_opening():
+    story = running(job("j", stage(retries=1)), job("k"))
+    j, k = story.granted
+    story.fail(j)
+    story.settle()
+    story.at(1_000).finish(k)
+
+    seen = []
+    while (body := due(story.admission, story.time, b"")) is not None:
+        seen.append(type(body))
+        story.put(body)
+        if isinstance(body, RoundOpened):
+            break
+    assert seen == [JobEnded, TimeReached, RoundOpened]
+
+
+def test_ends_name_the_record_that_led_to_them():
+    story = running(job("j"))
+    story.finish(story.granted[0])
+    cause = story.records[-1].id
+    story.settle()
+
+    assert [record.cause for record in story.records if record.type == "JobEnded"] == [cause]
+
+
+def test_nothing_opens_a_round_when_nothing_happened():
+    story = running(job("j"))
+
+    assert story.round() is None
+    assert story.next_ms() is None
+    story.start(story.granted[0])
+    assert story.round() is None
+
+
+def test_rounds_keep_their_distance():
+    story = cell(config(round_gap_ms=300), job("j1"))
+    story.settle()
+    opened_ms = story.time
+    story.at(10).take(job("j2"))
+
+    assert story.round() is None
+    assert story.next_ms() == opened_ms + 300
+    assert len(story.at(300).settle()) == 1
+
+
+def test_a_wake_up_comes_at_its_time_even_within_the_gap():
+    story = running(job("j", stage(retries=1)), job("k"))
+    story.take(config(round_gap_ms=5_000))
+    story.settle()
+    story.at(5_000).fail(story.granted[0])
+    story.settle()
+    assert story.next_ms() == 6_000
+
+    assert story.at(6_000).settle() == []
+    assert story.bodies(TimeReached) == [TimeReached(6_000)]
+    assert story.next_ms() == 10_000
+    assert [grant.attempt for grant in story.at(10_000).settle()] == [2]
+
+
+def test_an_open_round_holds_all_but_the_ends_of_jobs():
+    story = running(job("j"), job("k"))
+    story.take(job("l"))
+    story.open()
+    story.finish(story.granted[0])
+
+    assert isinstance(due(story.admission, 0, b""), JobEnded)
+    story.put(due(story.admission, 0, b""))
+    assert due(story.admission, 10_000_000, b"") is None
+    assert story.next_ms() is None
+
+
+def test_an_open_round_of_other_rules_is_abandoned_and_asked_again():
+    story = cell(job("j"))
+    story.put(RoundOpened(RULES + 1, "00", 1))
+
+    assert due(story.admission, 0, b"") == RoundAbandoned("rules", "sequencer")
+    story.put(due(story.admission, 0, b""))
+    assert indexes(story.settle()) == [("map", 0)]
+
+
+def test_an_abandoned_round_grants_nothing_and_leaves_everything_to_the_next():
+    story = cell(job("j"))
+    story.open()
+    assert story.answer("grants").grants
+    story.abandon()
+
+    assert story.admission.holds == {}
+    assert [grant.attempt for grant in story.settle()] == [1]
+
+
+def test_an_abandoned_round_leaves_wake_ups_in_force():
+    story = running(job("j", stage(retries=1)))
+    story.fail(story.granted[0])
+    story.settle()
+    story.take(job("k"))
+    story.open()
+    story.abandon()
+    assert story.admission.wake_ms == 1_000
+
+
+def test_a_wake_up_at_or_before_its_opening_is_a_bug():
+    story = cell(job("j"))
+    story.at(50).open()
+    story.answer("asks").wake_ms = 50
+    shares, asks, grants = (story.answers[topic] for topic in ("shares", "asks", "grants"))
+
+    with pytest.raises(AssertionError, match="not after the opening"):
+        close(story.admission, shares[0], asks, grants[0], [])
+
+
+def test_the_least_wake_up_of_all_answers_counts():
+    story = cell(job("j"), shards=1)
+    story.open()
+    story.answer("shares").wake_ms, story.answer("asks").wake_ms, story.answer("grants").wake_ms = 70, 60, 90
+    assert story.close().wake_ms == 60
+
+
+# ---------------------------------------------------------------- forecasts
+def test_a_forecast_made_without_the_last_one_in_view_is_stale():
+    story = cell()
+    told = story.put(Releases(after=0, at_ms=0))
+
+    assert not accepts_forecast(story.admission, Releases(after=0, at_ms=0))
+    assert accepts_forecast(story.admission, Releases(after=told.seq, at_ms=0))
+    assert accepts_forecast(story.admission, Plans(after=0))
+
+
+def test_plans_open_a_round_and_releases_do_not():
+    story = cell()
+    story.settle()
+    story.put(Releases(after=3, at_ms=0))
+    assert story.round() is None
+    story.put(Plans(after=0))
+    assert story.round() is not None
+
+
+def test_a_forecasts_wake_up_lasts_until_the_next_of_its_kind():
+    story = cell()
+    story.settle()
+    story.put(Releases(after=0, at_ms=0, wake_ms=500))
+    story.put(Plans(after=0, wake_ms=300))
+    story.settle()
+    assert story.next_ms() == 300
+
+    story.at(300).settle()
+    assert story.next_ms() == 500
+    story.put(Releases(after=9, at_ms=0))
+    assert story.next_ms() is None
