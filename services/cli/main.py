@@ -33,6 +33,7 @@ Preset = Annotated[str | None, _option("--preset", told="the policy; else the cl
 Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
 Settings = Annotated[list[str] | None, _option("--set", told="a knob of the policy; repeatable", metavar="KEY=VALUE")]
 Seed = Annotated[int | None, _option("--seed", told="names every draw  [default: 0]")]
+Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 
 
@@ -44,6 +45,7 @@ def simulate(
     settings: Settings = None,
     seed: Seed = None,
     schedule: Schedule = None,
+    log: Log = None,
     json: Json = False,
 ) -> None:
     """Run a workload on a cluster in virtual time."""
@@ -51,7 +53,7 @@ def simulate(
 
     asked = Asked(workload, cluster, settings or [], seed)
     values = values_of(asked, preset)
-    result = run_one(*inputs_of(asked), values, schedule)
+    result = run_one(*inputs_of(asked), values, schedule, log)
     if json:
         out_json(result)
     else:
@@ -104,6 +106,51 @@ def up(
     from services.cli.client import user
 
     upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
+
+
+@app.command()
+def demo() -> None:
+    """See it work: a cell on this machine, the example jobs through it, its log verified."""
+    from services.cli import demo as demonstration
+
+    demonstration.demo()
+
+
+LogPath = Annotated[str, typer.Argument(help="a data folder of `largesse up`, or an exported log", metavar="LOG")]
+
+
+@app.command()
+def replay(
+    log: LogPath,
+    verify: Annotated[bool, _option("--verify", told="decide it again and compare; exit code 1 if it differs")] = False,
+    until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
+    what_if: Annotated[bool, _option("--what-if", told="decide it under another policy (not in this version)")] = False,
+    preset: Preset = None,
+    settings: Settings = None,
+    json: Json = False,
+) -> None:
+    """Read a recorded log again: what it leads to, and whether it is decided as it stands."""
+    from services.cli import replaying
+
+    if what_if or preset is not None or settings:
+        raise Wrong("--what-if: a log cannot be decided under another policy in this version")
+    (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
+
+
+@app.command()
+def export(
+    log: LogPath,
+    target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
+    json: Json = False,
+) -> None:
+    """Write a log as one portable file."""
+    from services.cli import replaying
+
+    records = replaying.export(log, target)
+    if json:
+        out_json({"log": log, "records": records, "export": target})
+    else:
+        out(f"{records} records in {target}")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from largesse.export import ExportWriter
 from schemas import JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
 from services.cli.ending import Wrong, note
@@ -74,12 +75,21 @@ def run_one(
     """simulate's JSON result. Raises Wrong where a file cannot be written."""
     with ExitStack() as files, _progress(str(values.get("preset", ""))) as progress:
         options = Options(values, progress=progress)
-        try:
-            if schedule is not None:
+        if schedule is not None:
+            with _writing("--schedule"):
                 options.schedule = files.enter_context(ScheduleWriter(schedule))
-        except OSError as error:
-            raise Wrong(f"--schedule: {error.filename}: {error.strerror}") from None
+        if log is not None:
+            with _writing("--log"):
+                options.listener = files.enter_context(ExportWriter(log))
         return simulate(jobs, cluster, options)
+
+
+@contextmanager
+def _writing(option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Wrong(f"{option}: {error.filename}: {error.strerror}") from None
 
 
 @contextmanager

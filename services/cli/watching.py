@@ -58,11 +58,11 @@ def job_table(document: Document) -> Any:
         tasks = stage["tasks"]
         running = tasks["running"] + tasks["starting"]
         why = "; ".join(reason["text"] for reason in stage["why"])
-        rows.append((stage["stage"], _bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running or "", why))
+        rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running or "", why))
     return table(("stage", "", "done", "running", "why it waits"), rows, right="llrr")
 
 
-def _bar(tasks: dict[str, int]) -> str:
+def task_bar(tasks: dict[str, int]) -> str:
     """Done, at work, to come."""
     done = BAR_COLUMNS * tasks["succeeded"] // tasks["total"]
     started = tasks["succeeded"] + tasks["running"] + tasks["starting"]

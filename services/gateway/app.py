@@ -95,7 +95,9 @@ class Api:
 
     async def send(self, topic: str, document: Any, request: Request) -> Answer:
         """Publishes an input. Raises Problem where the log refuses it."""
-        answer = await self.follower.send(topic, document, self.author_of(request), ANSWER_WAIT_S)
+        # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
+        data = dumped(document, default=float)
+        answer = await self.follower.send(topic, data, self.author_of(request), ANSWER_WAIT_S)
         refused = answer.record.body if answer.record is not None else None
         if isinstance(refused, InputRefused):
             raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)

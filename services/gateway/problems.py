@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problem documents: what is wrong, in which field, and for programs a type that is permanent."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -47,9 +48,9 @@ def malformed(fault: Malformed, status: int = 422) -> Problem:
     return Problem(status, "malformed", str(fault), fault.field, reason=fault.reason)
 
 
-def dumped(document: Any) -> bytes:
-    """A document's JSON."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+def dumped(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """A document's JSON. `default`: what to write for what JSON does not know."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=default).encode()
 
 
 def install(app: FastAPI) -> None:

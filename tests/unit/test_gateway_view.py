@@ -1,12 +1,14 @@
 import pytest
 
 from largesse.codec import decode
+from largesse.snapshots import dump, load
 from schemas import JobSpec, NodeDrained, NodeRegistered, Stage, TaskFailed, TaskFailure, TaskFinished, TaskStarted
 from schemas.edge import ConfigPatch, read_cluster, read_workload_line
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskRange
 from services.admission.core_judge import lose
 from services.gateway import view
+from services.gateway.view_state import State
 from services.gateway.documents import (
     config_document,
     counts,
@@ -229,6 +231,14 @@ def test_the_config_document_is_what_the_edge_takes_back():
 
     assert document["queues"]["children"][1] == {"name": "ml", "weight": 0.5, "children": []}
     assert document["set"]["theta_permille"] == 250
+
+
+def test_the_view_comes_back_from_its_snapshot():
+    cell = Watched(queues=QUEUES).submit("a", stage(tasks=3, retries=1), queue="ml").start("a", "s").fail("a", "s")
+    restored = load(State, dump(cell.view))
+
+    assert dump(restored) == dump(cell.view)
+    assert job_document(restored, "a") == cell.job("a")
 
 
 def test_ended_jobs_stay_up_to_a_limit(monkeypatch):

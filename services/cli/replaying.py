@@ -1,0 +1,83 @@
+"""`largesse replay` and `largesse export`: a recorded log decided again, looked at, or written as one portable file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from largesse.codec import Undecodable
+from largesse.decisions import DecisionGap
+from largesse.export import ExportDamaged
+from largesse.file_bus import JournalDamaged
+from services.cli.ending import Refused, Wrong, out, out_json
+from services.cli.hosting import BUS
+from services.cli.show import rendered, span, table
+from services.gateway import view
+from services.gateway.documents import counts, standing_document
+from services.replay.source import NoLog, Source, open_source, write_export
+from services.replay.verify import verify
+
+
+def replay(log: str, *, until: int | None, json: bool) -> None:
+    """Folds the log up to `until` and tells where that leads. Raises Wrong."""
+    state = view.start()
+    first_ms: int | None = None
+    with _reading():
+        for step in _source(log).steps():
+            record = step.accepted.record
+            if until is not None and record.seq > until:
+                break
+            first_ms = record.time if first_ms is None else first_ms
+            if type(record.body) in view.FOLDS:
+                view.fold(state, record)
+    jobs, nodes = counts(state)
+    document = {**standing_document(state), "jobs": jobs, "nodes": nodes}
+    if json:
+        out_json(document)
+        return
+    rows: list[tuple[str, Any]] = [("cell", state.cell), ("records", state.seq), ("rounds", state.round)]
+    rows += [("log time", span(state.time - (first_ms or 0))), ("jobs", _listed(jobs)), ("nodes", _listed(nodes))]
+    out(rendered(table(("", ""), rows)))
+
+
+def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
+    """Decides the log again. Raises Refused where it differs, or nothing could be compared; Wrong."""
+    with _reading():
+        verdict = verify(_source(log), until)
+    if json:
+        out_json(verdict.document())
+    else:
+        out(verdict.text())
+    if not verdict.is_same:
+        raise Refused("the log was not decided again as it stands" if verdict.difference else "no round was compared")
+
+
+def export(log: str, target: str) -> int:
+    """Writes the log as one file; returns its records. Raises Wrong."""
+    source = _source(log)
+    with _reading():
+        try:
+            return write_export(source, target)
+        except OSError as error:
+            raise Wrong(f"{error.filename}: {error.strerror}") from None
+
+
+def _source(log: str) -> Source:
+    """The log that a path names: an export, a journal, or a data folder of `largesse up`."""
+    path = Path(log)
+    try:
+        return open_source(path / BUS if (path / BUS).is_dir() else path)
+    except NoLog as error:
+        raise Wrong(str(error)) from None
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable) as error:
+        raise Wrong(str(error)) from None
+
+
+def _listed(found: dict[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(found.items())) or "none"

@@ -1,0 +1,293 @@
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from schemas.edge import read_input, warnings_of
+from services.cli.client import user
+from services.gateway.bodies import read_yaml
+from tests.live.up_process import up
+from tests.unit.cli_process import ROOT, largesse
+
+EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
+
+
+def job(name, *command, tasks=1, cpu="100m", **stage):
+    demand = {"cpu": cpu, "memory": "32Mi"}
+    stages = [{"stage": "run", "tasks": tasks, "demand": demand, "command": list(command), **stage}]
+    return json.dumps({"job": name, "stages": stages})
+
+
+def shell(text):
+    return "sh", "-c", text
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    with up(tmp_path_factory.mktemp("cell"), "--nodes", 2) as running:
+        yield running
+        code, out, err = running.end()
+        assert (code, err) == (0, "")
+        assert out.endswith("ended\n")
+
+
+def test_a_job_runs_and_its_output_is_there(cell):
+    said = cell.ask("submit", "-", stdin=job("echo", *shell("echo out $LARGESSE_TASK_INDEX; echo err >&2"), tasks=2))
+
+    assert (said.code, said.out, said.err) == (0, "echo\n", "")
+    watched = cell.ask("watch", "echo")
+    assert watched.code == 0
+    assert "echo: succeeded" in watched.out.splitlines()[-1]
+    assert cell.ask("logs", "echo/run/1").out == "out 1\n"
+    assert cell.ask("logs", "echo/run/1", "--stderr").out == "err\n"
+    assert cell.ask("logs", "echo/run/0", "--json").json["output"] == "out 0\n"
+
+
+def test_a_job_in_yaml_comes_from_a_file(cell, tmp_path):
+    (tmp_path / "j.yaml").write_text(
+        "job: yaml\nstages:\n  - stage: s\n    tasks: 1\n    demand: {cpu: 2}\n    command: ['true']\n"
+    )
+    said = cell.ask("submit", tmp_path / "j.yaml", "--json")
+
+    assert said.json["job"] == "yaml"
+    assert f'{tmp_path}/j.yaml: stages[0].demand.cpu: 2 means 2 thousandths; for 2 whole ones write "2"' in said.err
+    assert cell.ask("watch", "yaml", "--json").json["state"] == "succeeded"
+
+
+def test_the_same_job_again_is_no_error_and_another_of_its_name_is_refused(cell):
+    first = cell.ask("submit", "-", stdin=job("twice", "true"))
+    again = cell.ask("submit", "-", stdin=job("twice", "true"))
+    other = cell.ask("submit", "-", stdin=job("twice", "false"))
+
+    assert (first.code, again.code, again.out) == (0, 0, "twice\n")
+    assert "in the cell already" in again.err
+    assert (other.code, other.out) == (1, "")
+    assert "job:" in other.err
+
+
+def test_a_job_that_fails_says_where(cell):
+    cell.ask("submit", "-", stdin=job("bad", *shell("echo no >&2; exit 3")))
+    watched = cell.ask("watch", "bad")
+
+    assert watched.code == 1
+    assert "run/0" in watched.err
+    document = cell.ask("get", "job", "bad", "--json").json
+    assert (document["state"], document["failures"][0]["exit_code"]) == ("failed", 3)
+    assert "failed" in cell.ask("get", "job", "bad").out
+    assert [each["job"] for each in cell.ask("get", "jobs", "--state", "failed", "--json").json] == ["bad"]
+
+
+def test_a_cancelled_job_is_killed(cell):
+    cell.ask("submit", "-", stdin=job("long", "sleep", "600"))
+    cell.until("long", lambda document: document["tasks"]["running"] == 1)
+    said = cell.ask("cancel", "long")
+
+    assert (said.code, said.out) == (0, "long: cancelled\n")
+    assert cell.ask("cancel", "long").code == 1
+    assert cell.ask("watch", "long").code == 1
+
+
+def test_output_is_followed_to_the_end_of_the_job(cell):
+    cell.ask("submit", "-", stdin=job("slow", *shell("echo one; sleep 1; echo two")))
+    cell.until("slow", lambda document: document["started_ms"] is not None)
+
+    assert cell.ask("logs", "slow/run/0", "--follow").out == "one\ntwo\n"
+
+
+def test_a_drained_node_gets_nothing_and_a_resumed_one_does(cell):
+    assert cell.ask("node", "drain", "node-0").out == "node-0: draining, 0 tasks on it\n"
+    cell.ask("submit", "-", stdin=job("elsewhere", *shell("echo $LARGESSE_NODE"), tasks=4))
+    cell.ask("watch", "elsewhere")
+    ran_on = {cell.ask("logs", f"elsewhere/run/{i}").out for i in range(4)}
+
+    assert ran_on == {"node-1\n"}
+    assert cell.ask("node", "resume", "node-0", "--json").json["state"] == "ready"
+    assert cell.ask("node", "drain", "node-9").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        pytest.param(["get", "job", "none"], 1, 'job "none" is not known', id="an unknown job"),
+        pytest.param(["watch", "none"], 1, 'job "none" is not known', id="watching one"),
+        pytest.param(["logs", "none/s/0"], 1, 'job "none" is not known', id="its output"),
+        pytest.param(["logs", "none"], 2, "JOB/STAGE/INDEX", id="no task"),
+        pytest.param(["submit", "no-such-file"], 2, "no-such-file: No such file", id="no file"),
+        pytest.param(["submit", "-"], 2, "standard input: ", id="nothing"),
+        pytest.param(["get", "jobs", "--state", "idle"], 2, "--state", id="no state"),
+        pytest.param(["get", "jobs", "--limit", "0"], 2, "--limit", id="no limit"),
+        pytest.param(["get", "jobs", "--url", "here"], 2, "--url", id="no address"),
+        pytest.param(["get", "jobs", "--url", "http://127.0.0.1:9"], 3, "no answer from", id="nobody there"),
+        pytest.param(["config", "apply", "-"], 2, "standard input: ", id="no config"),
+    ],
+)
+def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, told):
+    said = cell.ask(*words)
+
+    assert (said.code, said.out) == (code, "")
+    assert told in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("stages: [{stage: s, demand: {cpu: 1}, tasks: 1, comand: [a]}]", "stages[0].comand", id="a slip"),
+        pytest.param("stages: [{stage: s, demand: {cpu: 0.5}, tasks: 1}]", '"0.5"', id="a fraction"),
+        pytest.param("a: &x 1", "anchors are not taken", id="an anchor"),
+        pytest.param('{"job": "x", "job": "y"}', "job: is given twice", id="a key twice"),
+        pytest.param('{"cancel": "x"}', "largesse cancel", id="another message"),
+    ],
+)
+def test_a_malformed_job_is_refused_before_it_is_sent(text, told):
+    said = largesse("submit", "-", "--url", "http://127.0.0.1:9", stdin=text)
+
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_what_the_cell_cannot_run_is_refused_with_its_field(cell):
+    said = cell.ask("submit", "-", stdin=job("huge", "true", cpu="4096"))
+
+    assert (said.code, said.out) == (1, "")
+    assert "stages[0].demand" in said.err
+    assert cell.ask("get", "job", "huge", "--json").json["state"] == "rejected"
+
+
+def test_queues_come_and_go_by_config(cell, tmp_path):
+    (tmp_path / "q.yaml").write_text(
+        "queues: {name: root, children: [{name: ads, weight: 2.5}]}\nset: {theta_permille: 90}\n"
+    )
+
+    assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force\n"
+    assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force already: nothing changed\n"
+    assert "ads" in cell.ask("get", "queues").out
+    lost = cell.ask("submit", "-", stdin=json.dumps({**json.loads(job("lost", "true")), "queue": "adds"}))
+    assert lost.code == 1
+    assert 'the nearest name is "ads"' in lost.err
+
+
+def test_tables_fit_a_narrow_terminal(cell):
+    for what in ("jobs", "nodes", "queues", "reservations"):
+        said = cell.ask("get", what)
+        assert said.code == 0
+        assert max(map(len, said.out.splitlines())) <= 60
+
+
+def test_a_second_cell_on_the_same_folder_is_told_who_holds_it(cell):
+    said = largesse("up", "--data", cell.data, "--http", 0)
+
+    assert said.code == 2
+    assert f"held by process {cell.process.pid}" in said.err
+
+
+def test_a_port_that_is_taken_is_named(cell, tmp_path):
+    port = cell.url.rpartition(":")[2]
+    said = largesse("up", "--data", tmp_path, "--http", port)
+
+    assert said.code == 2
+    assert f"--http: 127.0.0.1:{port}" in said.err
+
+
+def test_the_log_of_a_cell_that_runs_is_decided_again_as_it_stands(cell, tmp_path):
+    said = largesse("replay", cell.data, "--verify", "--json")
+
+    assert said.json["same"] is True
+    assert said.json["rounds_compared"] > 0
+    assert largesse("replay", cell.data, "--json").json["nodes"] == {"ready": 2}
+    assert largesse("export", cell.data, tmp_path / "log.gz").code == 0
+    assert largesse("replay", tmp_path / "log.gz", "--verify").code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_tasks_outlive_the_cell_and_the_next_one_takes_them_over(tmp_path, number):
+    go_on = tmp_path / "go-on"
+    waits = shell(f"echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")
+    with up(tmp_path / "data") as first:
+        first.ask("submit", "-", stdin=job("patient", *waits))
+        first.until("patient", lambda document: document["tasks"]["running"] == 1)
+        code, out, err = first.end(number)
+
+        assert (code, err) == (0, "")
+        assert "1 tasks run on" in out
+
+        with up(tmp_path / "data") as second:
+            go_on.touch()
+            assert second.ask("watch", "patient").code == 0
+            assert second.ask("logs", "patient/run/0").out == "begun\ndone\n"
+            assert second.ask("get", "job", "patient", "--json").json["failures"] == []
+
+
+def test_tasks_end_with_the_cell_where_that_is_asked_for(tmp_path):
+    with up(tmp_path / "data", "--stop-tasks") as cell:
+        cell.ask("submit", "-", stdin=job("long", *shell("echo $$ > pid; exec sleep 600")))
+        cell.until("long", lambda document: document["tasks"]["running"] == 1)
+        (pid,) = (int(path.read_text()) for path in (tmp_path / "data").rglob("work/pid"))
+        code, out, _ = cell.end()
+
+        assert (code, out.splitlines()[-1]) == (0, "ended")
+        assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path):
+    cluster = {
+        "nodes": [{"name": "n", "count": 2, "capacity": {"cpu": "1", "memory": "1Gi"}, "labels": {"zone": "a"}}],
+        "queues": {"name": "root", "children": [{"name": "ads", "weight": 1.5}]},
+        "policy": {"preset": "drf", "altruism_shards": 3},
+    }
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    with up(tmp_path / "data", "--cluster", tmp_path / "cluster.json") as cell:
+        nodes = cell.ask("get", "nodes", "--json").json
+        assert [(node["node"], node["capacity"]["cpu"], node["labels"]) for node in nodes] == [
+            ("n-0", 1000, {"zone": "a"}),
+            ("n-1", 1000, {"zone": "a"}),
+        ]
+        assert cell.ask("config", "show").json["set"]["preset"] == "drf"
+        assert cell.ask("submit", "-", stdin=job("default", "true")).code == 0
+        assert cell.ask("watch", "default").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param(["--nodes", "0"], "--nodes", id="no nodes"),
+        pytest.param(["--nodes", "65"], "--nodes", id="too many nodes"),
+        pytest.param(["--nodes", "2", "--cluster", "examples/clusters/small.json"], "--nodes", id="both"),
+        pytest.param(["--cluster", "none.json"], "none.json: No such file", id="no file"),
+        pytest.param(["--cluster", "examples/jobs/gang.yaml"], "examples/jobs/gang.yaml: ", id="another file"),
+        pytest.param(["--data", "/proc/none"], "--data", id="no folder"),
+        pytest.param(["--http", "70000"], "--http", id="no port"),
+    ],
+)
+def test_up_names_the_option_that_is_wrong(tmp_path, words, told):
+    said = largesse("up", "--data", tmp_path, *words)
+
+    assert (said.code, said.out) == (2, "")
+    assert told in said.err
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_a_job_without_warnings(path):
+    document = read_yaml(path.read_bytes())
+
+    read_input("jobs", document, "")
+    assert document["job"] == path.stem
+    assert warnings_of(document) == []
+
+
+def test_the_demo_ends_as_it_says(tmp_path):
+    said = largesse("demo", columns=60, TMPDIR=str(tmp_path))
+
+    assert (said.code, said.err) == (0, "")
+    assert "the log verified" in said.out.splitlines()[-1]
+    assert "fails: failed" in said.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_asks_is_the_account_or_what_the_environment_says(monkeypatch):
+    monkeypatch.setenv("LARGESSE_USER", "zoë")
+    assert user() == "zo?"
+    monkeypatch.delenv("LARGESSE_USER")
+    assert user() == os.environ.get("LOGNAME", user())

@@ -1,0 +1,89 @@
+"""`largesse up` as a user starts it, in a process of its own, and the commands that talk to it."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from tests.unit.cli_process import ROOT, Said, largesse
+
+GUARD_S = 90
+UP = (sys.executable, "-m", "services.cli.main", "up")
+
+
+class Up:
+    """A cell that runs. `data`: its folder."""
+
+    def __init__(self, data: Path, process: "subprocess.Popen[str]") -> None:
+        self.data = data
+        self.process = process
+        self.greeting = _first_line(process)
+        self.url = self.greeting.rpartition(" at ")[2].strip()
+
+    def ask(self, *words: object, **given: Any) -> Said:
+        """One command to its end."""
+        return largesse(*words, LARGESSE_URL=self.url, **given)
+
+    def until(self, job: str, holds: Any) -> Any:
+        """The job's document, once it is as asked for."""
+        deadline = monotonic() + GUARD_S
+        while monotonic() < deadline:
+            said = self.ask("get", "job", job, "--json")
+            assert said.code == 0, said.err
+            if holds(said.json):
+                return said.json
+            sleep(0.1)
+        raise AssertionError(f"{job} did not come to that")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr after a signal."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=GUARD_S)
+        return self.process.returncode, out, err
+
+
+def _first_line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], GUARD_S)
+    line = process.stdout.readline() if ready else ""
+    if "http" not in line:
+        process.kill()
+        raise AssertionError(f"no cell: {line}{process.communicate()[1]}")
+    return line
+
+
+@contextmanager
+def up(data: Path, *words: object) -> Iterator[Up]:
+    """A cell on `data`; it has ended, with all tasks, when this is left."""
+    process = subprocess.Popen(
+        [*UP, "--data", str(data), "--http", "0", *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "LARGESSE_USER": "ann"},
+    )
+    try:
+        yield Up(data, process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+        end_tasks(data)
+
+
+def end_tasks(data: Path) -> None:
+    """Ends what a cell that was ended has left running: the shims of its tasks, found by the folder they guard."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if any(word.startswith(str(data).encode() + b"/") for word in words):
+                os.kill(int(entry.name), signal.SIGKILL)

@@ -1,0 +1,324 @@
+"""The gateway's HTTP over a bus in memory, with every service beside it but agents: what is granted never starts."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from largesse import shell
+from largesse.log import publish_input
+from largesse.memory_bus import MemoryBus
+from largesse.settings import Settings
+from services.admission import shell as admission
+from services.altruism import core as altruism
+from services.estimator import core as estimator
+from services.fairness import core as fairness
+from services.gateway import app as api
+from services.gateway.app import make_app
+from services.gateway.follow import Follower
+from services.leftover import core as leftover
+from services.planner import core as planner
+
+GUARD_S = 60
+STAGE = {"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}
+JOB = {"job": "j", "stages": [STAGE]}
+NODE = {"register": {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4", "memory": "8Gi"}}}
+YAML = {"content-type": "application/yaml"}
+
+
+class Cell:
+    """A client of the gateway, and the bus behind it."""
+
+    def __init__(self, http, bus, follower):
+        self.http, self.bus, self.follower = http, bus, follower
+
+    async def post(self, document, **more):
+        return await self.http.post("/v1/jobs", json=document, **more)
+
+    async def get(self, path, **params):
+        return await self.http.get(path, params=params)
+
+
+@asynccontextmanager
+async def a_cell(*, answering=True, following=True, read_output=None, loopback=True):
+    bus, stop = MemoryBus(), asyncio.Event()
+    settings = Settings(bus="file:memory")
+    follower = Follower(bus, settings, stop=stop)
+    running = [follower.run()] if following else []
+    if answering:
+        cores = (fairness, altruism, leftover, estimator, planner)
+        running += [admission.run(bus, settings, stop=stop)]
+        running += [shell.run(core, bus, settings, stop=stop) for core in cores]
+        await publish_input(bus.writer(), "nodes", NODE, "n1")
+    tasks = [asyncio.ensure_future(each) for each in running]
+    app = make_app(follower, read_output, author="tester", loopback=loopback)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
+        try:
+            if answering:
+                assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
+            yield Cell(http, bus, follower)
+        finally:
+            stop.set()
+            await asyncio.gather(*tasks)
+
+
+def told(story, **cell):
+    """Runs a story and returns what it returns."""
+
+    async def run():
+        async with asyncio.timeout(GUARD_S), a_cell(**cell) as each:
+            return await story(each)
+
+    return asyncio.run(run())
+
+
+def test_a_job_is_admitted_and_found():
+    async def story(cell):
+        answer = await cell.post(JOB)
+        return answer, (await cell.get("/v1/jobs/j")).json(), (await cell.get("/v1/jobs", state="waiting")).json()
+
+    answer, job, listed = told(story)
+    assert (answer.status_code, answer.headers["location"]) == (201, "/v1/jobs/j")
+    assert answer.json() == {"job": "j", "state": "waiting", "warnings": []}
+    assert (job["state"], job["author"], job["stages"][0]["tasks"]["total"]) == ("waiting", "tester", 2)
+    assert [each["job"] for each in listed["jobs"]] == ["j"]
+
+
+def test_a_repeat_changes_nothing_and_another_job_of_the_name_is_a_conflict():
+    async def story(cell):
+        await cell.post(JOB)
+        return await cell.post(JOB), await cell.post(JOB | {"priority": 7})
+
+    again, other = told(story)
+    assert (again.status_code, again.json()["state"]) == (200, "repeated")
+    assert (other.status_code, other.json()["type"]) == (409, "urn:largesse:refused:name_taken")
+    assert other.json()["field"] == "job"
+
+
+def test_a_job_without_a_name_gets_one():
+    async def story(cell):
+        name = (await cell.post({"stages": [STAGE]})).json()["job"]
+        return name, await cell.get(f"/v1/jobs/{name}")
+
+    name, found = told(story)
+    assert (name, found.status_code) == ("jobs-0-0", 200)
+
+
+def test_what_the_cell_cannot_run_is_refused_with_the_field():
+    async def story(cell):
+        huge = STAGE | {"demand": {"cpu": "64"}}
+        return await cell.post(JOB | {"stages": [huge]}), await cell.get("/v1/jobs/j")
+
+    answer, job = told(story)
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:largesse:refused:exceeds_capacity")
+    assert answer.json()["field"] == "stages[0].demand"
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert job.json()["state"] == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "field", "detail"),
+    [
+        pytest.param("{", {}, 400, "", "is no JSON", id="half a document"),
+        pytest.param("[]", {}, 422, "", "has to be an object", id="a list"),
+        pytest.param('{"job": "j"}', {}, 422, "stages", "is missing", id="no stages"),
+        pytest.param('{"job": "j", "job": "k"}', {}, 400, "job", "given twice", id="a key twice"),
+        pytest.param('{"stagse": []}', {}, 422, "stagse", 'did you mean "stages"', id="a slip"),
+        pytest.param('{"cancel": "j"}', {}, 422, "cancel", "DELETE", id="a cancellation by the wrong door"),
+        pytest.param("a: &x 1\nb: *x", YAML, 400, "", "anchors are not taken", id="an anchor"),
+        pytest.param("!!python/object:os.system x", YAML, 400, "", "tags are not taken", id="a tag"),
+        pytest.param("job: j\njob: k", YAML, 400, "job", "given twice", id="a YAML key twice"),
+        pytest.param(
+            "stages: [{stage: s, demand: {cpu: 1}, gang: yes}]", YAML, 422, "stages[0].gang", '"yes"', id="yes"
+        ),
+        pytest.param("job: [", YAML, 400, "", "is no YAML", id="half a YAML document"),
+        pytest.param("x" * 1_000_000, {}, 413, "", "at most", id="too large"),
+    ],
+)
+def test_what_is_malformed_is_refused_with_the_field(body, headers, status, field, detail):
+    async def story(cell):
+        return await cell.http.post("/v1/jobs", content=body, headers=headers)
+
+    answer = told(story)
+    problem = answer.json()
+    assert (answer.status_code, problem["status"], problem["field"]) == (status, status, field)
+    assert detail in problem["detail"]
+
+
+def test_a_job_spec_in_yaml_is_the_same_as_in_json():
+    text = "job: j\nstages:\n  - {stage: s, tasks: 2, command: [true], demand: {cpu: '1'}}\n"
+
+    async def story(cell):
+        first = await cell.http.post("/v1/jobs", content=text.replace("[true]", '["true"]'), headers=YAML)
+        return first, await cell.post(JOB)
+
+    first, second = told(story)
+    assert (first.status_code, second.json()["state"]) == (201, "repeated")
+
+
+def test_small_bare_numbers_are_warned_of():
+    async def story(cell):
+        bare = STAGE | {"demand": {"cpu": 1}}
+        return (await cell.post(JOB | {"stages": [bare]})).json()["warnings"]
+
+    assert told(story) == ['stages[0].demand.cpu: 1 means 1 thousandths; for 1 whole ones write "1"']
+
+
+def test_a_cancelled_job_has_ended_when_the_answer_comes():
+    async def story(cell):
+        await cell.post(JOB)
+        headers = {"Largesse-User": "ann"}
+        return await cell.http.delete("/v1/jobs/j", headers=headers), await cell.http.delete("/v1/jobs/j")
+
+    first, second = told(story)
+    assert (first.status_code, first.json()["state"], first.json()["detail"]) == (200, "cancelled", "by ann")
+    assert (second.status_code, second.json()["type"]) == (409, "urn:largesse:refused:ended")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind"),
+    [
+        ("GET", "/v1/jobs/none", "unknown_job"),
+        ("DELETE", "/v1/jobs/none", "unknown_job"),
+        ("GET", "/v1/jobs/none/events", "unknown_job"),
+        ("POST", "/v1/nodes/none/drain", "unknown_node"),
+        ("GET", "/v1/nothing", "not_found"),
+        ("GET", "/v1/tasks/j/s/0/logs", "no_output"),
+    ],
+)
+def test_what_is_not_there_is_a_problem_document(method, path, kind):
+    answer = told(lambda cell: cell.http.request(method, path))
+
+    assert (answer.status_code, answer.json()["type"]) == (404, f"urn:largesse:{kind}")
+
+
+def test_parameters_are_named_too():
+    answer = told(lambda cell: cell.get("/v1/jobs", limit=0))
+
+    assert (answer.status_code, answer.json()["field"]) == (422, "limit")
+
+
+def test_a_drained_node_is_resumed():
+    async def story(cell):
+        drained = await cell.http.post("/v1/nodes/n1/drain")
+        return drained.json(), (await cell.http.post("/v1/nodes/n1/resume")).json()
+
+    drained, resumed = told(story)
+    assert (drained["state"], resumed["state"]) == ("draining", "ready")
+
+
+def test_queues_and_knobs_are_changed_by_the_log():
+    tree = {"name": "root", "children": [{"name": "ads", "weight": 0.25}, {"name": "ml"}]}
+
+    async def story(cell):
+        changed = await cell.http.put("/v1/config", json={"set": {"theta_permille": 200}, "queues": tree})
+        again = await cell.http.put("/v1/config", json={"set": {"theta_permille": 200}})
+        wrong = await cell.http.put("/v1/config", json={"set": {"theta": 200}})
+        return changed.json(), again.json(), wrong, (await cell.get("/v1/queues")).json()
+
+    changed, again, wrong, queues = told(story)
+    assert (changed["changed"], changed["set"]["theta_permille"]) == (True, 200)
+    assert again["changed"] is False
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "set.theta")
+    assert [(each["queue"], each["weight"]) for each in queues["children"]] == [
+        ("ads", 0.25),
+        ("ml", 1),
+        ("default", 1),
+    ]
+
+
+def test_a_tree_that_strands_jobs_is_refused():
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": {"name": "root", "children": [{"name": "ads"}]}})
+        await cell.post(JOB | {"queue": "ads"})
+        return await cell.http.put("/v1/config", json={"queues": {"name": "root", "children": [{"name": "ml"}]}})
+
+    answer = told(story)
+    assert (answer.status_code, answer.json()["field"]) == (409, "queues")
+
+
+def test_events_tell_a_job_to_its_end():
+    async def story(cell):
+        await cell.post(JOB)
+        following = asyncio.ensure_future(cell.get("/v1/jobs/j/events"))
+        await cell.http.delete("/v1/jobs/j")
+        return (await following).text
+
+    events = [json.loads(line[6:]) for line in told(story).splitlines() if line.startswith("data: ")]
+    assert events[-1]["state"] == "cancelled"
+
+
+def test_output_is_served_from_any_byte_on():
+    async def read(job, stage, index, attempt, stream):
+        return f"{job}/{stage}/{index} {attempt} {stream}".encode() if index == 0 else None
+
+    async def story(cell):
+        await cell.post(JOB)
+        path = "/v1/tasks/j/s/0/logs"
+        found = [await cell.get(path), await cell.get(path, stream="stderr", attempt=2, offset=6)]
+        missing = [await cell.get(f"/v1/tasks/j/{task}/logs") for task in ("s/1", "s/2", "t/0")]
+        return found, missing
+
+    found, missing = told(story, read_output=read)
+    assert [each.text for each in found] == ["j/s/0 None stdout", "2 stderr"]
+    assert found[0].headers["largesse-task-state"] == "live"
+    assert [each.json()["type"].rpartition(":")[2] for each in missing] == [
+        "no_output",
+        "unknown_task",
+        "unknown_stage",
+    ]
+
+
+def test_without_an_answer_of_the_log_the_id_is_told(monkeypatch):
+    monkeypatch.setattr(api, "ANSWER_WAIT_S", 0.05)
+
+    async def story(cell):
+        await until_ready(cell)
+        return await cell.post(JOB), await cell.post({"stages": [STAGE]})
+
+    named, unnamed = told(story, answering=False)
+    assert (named.status_code, named.json()["job"], named.json()["state"]) == (202, "j", "unanswered")
+    assert unnamed.json()["job"] == "jobs-0-1"
+
+
+async def until_ready(cell):
+    while not cell.follower.ready:
+        await cell.follower.changed(0.01)
+
+
+def test_a_view_that_has_not_caught_up_answers_nothing_but_that_it_lives():
+    async def story(cell):
+        return [(await cell.get(path)).status_code for path in ("/livez", "/readyz", "/v1/jobs", "/v1/nodes")]
+
+    assert told(story, answering=False, following=False) == [200, 503, 503, 503]
+
+
+def test_health_metrics_and_the_description_of_the_api():
+    async def story(cell):
+        await until_ready(cell)
+        return [await cell.get(path) for path in ("/readyz", "/metrics", "/openapi.json")]
+
+    ready, metrics, openapi = told(story)
+    assert (ready.status_code, ready.json()["cell"]) == (200, "default")
+    assert 'largesse_nodes{state="ready"} 1.0' in metrics.text
+    paths = openapi.json()["paths"]
+    assert paths["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]
+    assert set(paths) >= {"/v1/jobs/{job}", "/v1/queues", "/v1/nodes", "/livez", "/readyz", "/metrics"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "loopback", "status"),
+    [
+        pytest.param({"origin": "http://evil.example"}, True, 403, id="a page of somebody else"),
+        pytest.param({"host": "evil.example"}, True, 403, id="a name that was made to point here"),
+        pytest.param({"host": "cell.example"}, False, 201, id="a gateway that serves others has names"),
+        pytest.param({"origin": "http://127.0.0.1:8642"}, True, 201, id="a page of the gateway itself"),
+    ],
+)
+def test_a_page_in_a_browser_cannot_submit_for_its_reader(headers, loopback, status):
+    answer = told(lambda cell: cell.post(JOB, headers=headers), loopback=loopback)
+
+    assert answer.status_code == status
