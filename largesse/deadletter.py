@@ -6,11 +6,12 @@ refusal's, by which a repeat is recognised; `original` is base64, null where the
 
 from base64 import b64encode
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
 from largesse.bus import Bus, Outgoing, PositionGap
-from largesse.codec import unwrap
+from largesse.codec import Undecodable, unwrap
 from largesse.ids import content_hash
 from largesse.order import Accepted, read_piece, split
 from schemas import Header, InputRefused, JobRejected
@@ -80,5 +81,14 @@ async def last_seq(bus: Bus, partition: int) -> int:
     piece = read_piece(message.value)
     if piece is not None:
         return piece.seq if piece.header.part == piece.header.of - 1 else piece.seq - 1
-    seq: int = orjson.loads(unwrap(message.value)[1])["seq"]
+    seq: int = read_letter(message.value)["seq"]
     return seq
+
+
+def read_letter(message: bytes) -> dict[str, Any]:
+    """What a dead letter that came in one message says. Raises Undecodable."""
+    try:
+        document: dict[str, Any] = orjson.loads(unwrap(message)[1])
+    except orjson.JSONDecodeError as error:
+        raise Undecodable(f"dead letter: {error}") from error
+    return document

@@ -4,7 +4,7 @@ Every source gives the same: the records that count, in order, and with each clo
 as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +51,9 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
     """The log at `location`: a folder of the embedded bus, or an exported file. Raises NoLog."""
     path = Path(location)
     if path.is_dir():
-        return Source(str(path), lambda: _journal(path, partition), lambda: _journal_shards(path, partition))
+        return Source(
+            str(path), lambda: steps_of(read_journal(path), partition), lambda: _journal_shards(path, partition)
+        )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
     if not is_export(path):
@@ -88,12 +90,12 @@ def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
             yield topic, content
 
 
-# ---------------------------------------------------------------- an embedded data folder
-def _journal(directory: Path, partition: int) -> Iterator[Step]:
+def steps_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Step]:
+    """The steps that messages of several topics come to, each topic in its order, decisions before their closing."""
     order = LogOrder()
     shelves: dict[tuple[str, int], Shelf] = {}
     opened = forgotten = 0
-    for message in read_journal(directory):
+    for message in messages:
         if message.topic == LOG and message.partition == partition:
             accepted = advance(order, message.offset, message.value)
             if accepted is None or isinstance(accepted.record.body, SequencerClaimed):
@@ -123,6 +125,7 @@ def _held(shelves: dict[tuple[str, int], Shelf]) -> dict[str, bytes]:
     return {id_: found.content for shelf in shelves.values() for id_, found in shelf.found.items()}
 
 
+# ---------------------------------------------------------------- an embedded data folder
 def _journal_shards(directory: Path, partition: int) -> int:
     """Void openings count too: a state too many costs memory, and nothing else."""
     most = 1

@@ -1,0 +1,332 @@
+"""The loop around every core: what it answers, what it waits for, how it ends."""
+
+import asyncio
+
+import pytest
+
+from largesse.codec import unwrap
+from largesse.core import RULES
+from largesse.decisions import DecisionGap, Wanted
+from largesse.memory_bus import MemoryBus
+from largesse.settings import Settings
+from largesse.shell import CoreStopped, Shell, run
+from schemas import DecisionHash, JobCancelled, Shares
+from schemas.rounds import Level
+from tests.bus_stories import Scribe, answers_in
+from tests.toy import Toy
+
+SETTINGS = Settings(bus="memory:", snapshot_rounds=2, gap_wait_ms=0, wait_ms=50)
+
+
+def story(test):
+    """A test as a coroutine over a bus and somebody who writes the log."""
+
+    def run_it():
+        async def whole():
+            bus = MemoryBus()
+            await test(bus, Scribe(bus))
+
+        asyncio.run(whole())
+
+    run_it.__name__ = test.__name__
+    return run_it
+
+
+def shell_of(core, bus, **more):
+    return Shell(core, bus, SETTINGS, **more)
+
+
+async def settle():
+    """Everything that can run without more messages has run: on a bus in memory nothing takes time."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def catch_up(shell):
+    while await shell.step():
+        pass
+
+
+@story
+async def test_a_round_is_answered_from_the_prefix_before_it(bus, scribe):
+    shell = shell_of(Toy(), bus)
+    await scribe.write(JobCancelled("a"))
+    await scribe.open()
+    await scribe.write(JobCancelled("b"))
+    await catch_up(shell)
+
+    assert b'"levels":[{"queue":"a","target":0}]' in (await answers_in(bus, "shares"))[0]
+    assert shell.state.jobs == ["a", "b"]
+
+
+@story
+async def test_a_round_that_is_over_is_never_answered_again(bus, scribe):
+    first = await scribe.open()
+    await scribe.close(first)
+    second = await scribe.open()
+    await scribe.abandon()
+    await scribe.open()
+    core = Toy()
+    await catch_up(shell_of(core, bus))
+
+    said = await answers_in(bus, "shares")
+    assert core.asked == 1
+    assert len(said) == 1
+    assert first.id.encode() not in said[0]
+    assert second.id.encode() not in said[0]
+
+
+@story
+async def test_an_opening_of_other_rules_is_not_answered(bus, scribe):
+    await scribe.open(rules=RULES + 1)
+    await catch_up(shell_of(Toy(), bus))
+
+    assert await answers_in(bus, "shares") == []
+
+
+@story
+async def test_a_shard_answers_only_rounds_that_have_it(bus, scribe):
+    third = shell_of(Toy("asks"), bus, shard=2)
+    opening = await scribe.open(shards=2)
+    await catch_up(third)
+    await scribe.close(opening)
+    await scribe.open(shards=3)
+    await catch_up(third)
+
+    assert await answers_in(bus, "asks", partition=0) == []
+    assert len(await answers_in(bus, "asks", partition=2)) == 1
+
+
+@story
+async def test_upstream_may_come_late(bus, scribe):
+    shell = shell_of(Toy("asks", upstream=("shares",)), bus)
+    opening = await scribe.open()
+    waiting = asyncio.ensure_future(catch_up(shell))
+    await settle()
+    await scribe.say(opening, "shares", Shares([]))
+    await waiting
+
+    assert len(await answers_in(bus, "asks")) == 1
+
+
+@story
+async def test_upstream_of_all_shards_is_waited_for(bus, scribe):
+    shell = shell_of(Toy("grants", upstream=("shares", "asks")), bus)
+    opening = await scribe.open(shards=3)
+    await scribe.write(JobCancelled("a"))
+    waiting = asyncio.ensure_future(catch_up(shell))
+    await scribe.say(opening, "shares", Shares([]))
+    for shard in (2, 0):
+        await scribe.say(opening, "asks", Shares([]), shard)
+    await settle()
+    assert await answers_in(bus, "grants") == []
+    await scribe.say(opening, "asks", Shares([]), 1)
+    await waiting
+
+    assert len(await answers_in(bus, "grants")) == 1
+
+
+@pytest.mark.parametrize("end", ["close", "abandon"])
+def test_a_wait_ends_when_the_log_shows_the_round_over(end):
+    @story
+    async def test(bus, scribe):
+        core = Toy("asks", upstream=("shares",))
+        shell = shell_of(core, bus)
+        opening = await scribe.open()
+        waiting = asyncio.ensure_future(catch_up(shell))
+        await settle()
+        await (scribe.close(opening) if end == "close" else scribe.abandon())
+        await waiting
+
+        assert core.asked == 0
+
+    test()
+
+
+@story
+async def test_upstream_that_is_ahead_of_the_log_waits_for_it(bus, scribe):
+    """The answer to a round that the reader has not come to yet is kept until it does."""
+    shell = shell_of(Toy("asks", upstream=("shares",)), bus)
+    first = await scribe.open()
+    await scribe.say(first, "shares", Shares([]))
+    await scribe.close(first)
+    second = await scribe.open()
+    await scribe.say(second, "shares", Shares([Level("ahead", 1)]))
+    await catch_up(shell)
+
+    assert [second.id.encode() in said for said in await answers_in(bus, "asks")] == [True]
+
+
+@story
+async def test_winners_are_fed_in_the_order_of_reads_before_the_closing(bus, scribe):
+    core = Toy("grants", upstream=("shares", "asks"), reads=("shares", "asks", "grants"))
+    shell = shell_of(core, bus)
+    opening = await scribe.open(shards=2)
+    said = [await scribe.say(opening, topic, Shares([]), shard) for topic, shard in (("asks", 1), ("asks", 0))]
+    said.append(await scribe.say(opening, "shares", Shares([])))
+    await catch_up(shell)
+    own = (await shell.decisions.gather(opening.id, [said[-1][0]._replace(topic="grants")]))[0]
+    said.append((said[-1][0]._replace(topic="grants"), own.content))
+    await scribe.close(opening, said[2], said[1], said[0], said[3])
+    await catch_up(shell)
+
+    assert [fed.split("/default")[0] for fed in shell.state.fed] == [
+        "shares/0-1",
+        "asks/0-2",
+        "asks/1-2",
+        "grants/0-1",
+    ]
+
+
+@story
+async def test_of_its_own_topic_a_shard_reads_its_own_shard(bus, scribe):
+    core = Toy("asks", upstream=("shares",), reads=("shares", "asks"))
+    shell = shell_of(core, bus, shard=1)
+    opening = await scribe.open(shards=2)
+    said = [await scribe.say(opening, "shares", Shares([]))]
+    said += [await scribe.say(opening, "asks", Shares([]), shard) for shard in (0, 1)]
+    await scribe.close(opening, *said)
+    await catch_up(shell)
+
+    assert [fed.split("/default")[0] for fed in shell.state.fed] == ["shares/0-1", "asks/1-2"]
+
+
+@story
+async def test_a_decision_that_a_closing_names_and_nobody_has_is_a_named_gap(bus, scribe):
+    opening = await scribe.open()
+    await scribe.close(opening, hashes=[DecisionHash("shares", 0, 1, "ab" * 32)])
+
+    with pytest.raises(DecisionGap, match=f"missing: shares/0-1/{opening.id}.*{'ab' * 32}"):
+        await catch_up(shell_of(Toy(reads=("shares",)), bus))
+
+
+@story
+async def test_a_decision_that_is_not_the_one_that_the_closing_names_is_a_named_gap(bus, scribe):
+    opening = await scribe.open()
+    await scribe.say(opening, "shares", Shares([]))
+    await scribe.close(opening, hashes=[DecisionHash("shares", 0, 1, "ab" * 32)])
+
+    with pytest.raises(DecisionGap, match="another one: shares/0-1"):
+        await catch_up(shell_of(Toy(reads=("shares",)), bus))
+
+
+# ---------------------------------------------------------------- standbys
+@story
+async def test_a_standby_decides_and_publishes_when_it_is_made_active(bus, scribe):
+    active = asyncio.Event()
+    core = Toy()
+    shell = shell_of(core, bus, active=active)
+    await scribe.open()
+    waiting = asyncio.ensure_future(catch_up(shell))
+    await settle()
+    assert (core.asked, await answers_in(bus, "shares")) == (1, [])
+    active.set()
+    await waiting
+
+    assert len(await answers_in(bus, "shares")) == 1
+
+
+@story
+async def test_a_standby_lets_go_of_a_round_that_another_answered(bus, scribe):
+    shell = shell_of(Toy(), bus, active=asyncio.Event())
+    opening = await scribe.open()
+    waiting = asyncio.ensure_future(catch_up(shell))
+    await settle()
+    await scribe.close(opening)
+    await waiting
+    await catch_up(shell)
+
+    assert await answers_in(bus, "shares") == []
+    assert shell.state.closed == [1]
+
+
+# ---------------------------------------------------------------- errors
+@pytest.mark.parametrize(
+    ("job", "what"),
+    [
+        pytest.param("poison", "toy stopped at seq 2, folding JobCancelled default/2", id="folding"),
+        pytest.param("stumble", "toy stopped at seq 3, deciding RoundOpened default/3/r1/", id="deciding"),
+    ],
+)
+def test_a_core_that_raises_stops_the_service_at_that_record_every_time(job, what):
+    @story
+    async def test(bus, scribe):
+        await scribe.write(JobCancelled("a"), JobCancelled(job))
+        await scribe.open()
+        for _ in range(2):
+            shell = shell_of(Toy(), bus)
+            await shell.restore()
+            with pytest.raises(CoreStopped, match=what):
+                await catch_up(shell)
+
+    test()
+
+
+@story
+async def test_a_core_that_must_speak_and_is_silent_stops_the_service(bus, scribe):
+    await scribe.write(JobCancelled("silence"))
+    await scribe.open()
+
+    with pytest.raises(AssertionError, match="toy: 0 answers"):
+        await catch_up(shell_of(Toy(), bus))
+
+
+@story
+async def test_a_forecaster_may_be_silent(bus, scribe):
+    await scribe.write(JobCancelled("silence"))
+    await scribe.open()
+    await catch_up(shell_of(Toy("releases"), bus))
+
+    assert await answers_in(bus, "releases") == []
+
+
+# ---------------------------------------------------------------- running and restarting
+@story
+async def test_it_runs_until_it_is_stopped(bus, scribe):
+    stop = asyncio.Event()
+    service = asyncio.ensure_future(run(Toy(), bus, SETTINGS, stop=stop))
+    opening = await scribe.open()
+    assert await bus.wait_any({("shares", 0): 0}, 5_000)
+    await scribe.close(opening)
+    stop.set()
+    await asyncio.wait_for(service, 5)
+
+    assert len(await answers_in(bus, "shares")) == 1
+
+
+async def some_rounds(scribe, count, core_answers):
+    for number in range(count):
+        await scribe.write(JobCancelled(f"job-{number}"))
+        opening = await scribe.open()
+        await core_answers()
+        said = (await answers_in(scribe.bus, "shares"))[-1]
+        await scribe.close(opening, (Wanted("shares", 0, 1), unwrap(said)[1]))
+
+
+@story
+async def test_a_restart_goes_on_from_the_snapshot_with_the_same_state(bus, scribe):
+    shell = shell_of(Toy(reads=("shares",)), bus)
+    await some_rounds(scribe, 5, lambda: catch_up(shell))
+    await catch_up(shell)
+    again = shell_of(Toy(reads=("shares",)), bus)
+    await again.restore()
+    taken_at = again.log.order.round
+    await catch_up(again)
+
+    assert taken_at == 4
+    assert again.state == shell.state
+    assert again.log.order == shell.log.order
+
+
+@story
+async def test_facts_between_opening_and_closing_are_read_ahead_but_folded_after_the_answer(bus, scribe):
+    shell = shell_of(Toy("asks", upstream=("shares",)), bus)
+    opening = await scribe.open()
+    await scribe.write(*[JobCancelled(f"j{i}") for i in range(30)])
+    waiting = asyncio.ensure_future(catch_up(shell))
+    await settle()
+    await scribe.say(opening, "shares", Shares([]))
+    await waiting
+
+    assert len(shell.state.jobs) == 30
+    assert b'"jobs":[]' in (await answers_in(bus, "asks"))[0]
