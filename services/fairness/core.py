@@ -29,11 +29,10 @@ from schemas import (
     Vector,
 )
 from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
-from schemas.quantities import SHARE_UNITS
 from schemas.tasks import Failure
 from schemas.track import Tries, is_broken, judge_failure
 from services.fairness.hdrf import fill
-from services.fairness.tree import Node
+from services.fairness.tree import ONE_BITS, Node, share_units
 
 NAME = "fairness"
 TOPIC = "shares"
@@ -125,8 +124,9 @@ def _levels(state: State) -> dict[str, int]:
 
 
 def _all_fits(state: State) -> bool:
-    """Whether everybody can have all that they ask for."""
-    return all(amount <= state.capacity.get(resource, 0) for resource, amount in state.total.items())
+    """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
+    have = state.capacity
+    return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
 
 
 def _satisfied(state: State, before: Filled | None) -> Filled:
@@ -160,13 +160,13 @@ def _direction(demand: Vector) -> tuple[tuple[str, int], ...]:
 
 
 def _dominant(demand: Vector, capacity: Vector) -> int:
-    return max(
-        (amount * SHARE_UNITS // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0), default=0
-    )
+    """The share of a leaf that gets all it asks for, rounded as a filling rounds it."""
+    shares = [(amount << ONE_BITS) // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0]
+    return share_units(max(shares, default=0))
 
 
 def _fill(state: State) -> Filled:
-    kinds = sorted(state.capacity)
+    kinds = sorted(kind for kind, amount in state.capacity.items() if amount > 0)
     assert state.queues is not None
     demand = {leaf: vector for leaf, vector in state.demand.items() if vector}
     nodes = _leaf_nodes(state.queues, demand, kinds) if state.policy.preset == "drf" else None

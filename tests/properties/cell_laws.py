@@ -119,11 +119,34 @@ class Attempts:
 
 
 # ---------------------------------------------------------------- shares
-def fair_levels(cell):
-    """What every leaf is entitled to, filled from nothing over what its jobs run or could start."""
-    state = cell.admission
-    if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
+def fair_levels(preset, queues, capacity, demand):
+    """What every leaf is entitled to, filled from nothing. `demand`: by leaf, all that its jobs run or could start."""
+    if queues is None or not queues.children or preset == "fifo":
         return {}
+    kinds = sorted(kind for kind, amount in capacity.items() if amount)  # What is not there never counts.
+    leaves = []
+
+    def grow(queue, path):
+        if not queue.children:
+            if not any(demand.get(path, {}).values()):
+                return None
+            leaves.append(Node(path, queue.weight, demand=[demand[path].get(kind, 0) for kind in kinds]))
+            return leaves[-1]
+        below = [grow(child, f"{path}/{child.name}" if path else child.name) for child in queue.children]
+        children = [each for each in below if each is not None]
+        return Node(path or "/", queue.weight, children) if children else None
+
+    top = grow(queues, "")
+    if top is None:
+        return {}
+    if preset == "drf":
+        top = Node("/", children=leaves)
+    reached = fill(top, [capacity[kind] for kind in kinds]).leaves
+    return {name: at.share_units for name, at in reached.items()}
+
+
+def demand_of(state):
+    """By leaf, all that live jobs run or could start, from admission's own books."""
     demand = {}
     for job in state.jobs.values():
         leaf = demand.setdefault(job.spec.queue, {})
@@ -131,28 +154,7 @@ def fair_levels(cell):
             if not job.progress.parents[at]:
                 for kind, amount in of.demand.items():
                     leaf[kind] = leaf.get(kind, 0) + amount * job.progress.left[at]
-    kinds = sorted({**state.capacity, **{kind: 0 for leaf in demand.values() for kind in leaf}})
-    leaves = []
-
-    def grow(queue, path):
-        if not queue.children:
-            asked = demand.get(path, {})
-            vector = [asked.get(kind, 0) for kind in kinds]
-            if not any(vector):
-                return None
-            leaves.append(Node(path, queue.weight, demand=vector))
-            return leaves[-1]
-        below = [grow(child, f"{path}/{child.name}" if path else child.name) for child in queue.children]
-        children = [each for each in below if each is not None]
-        return Node(path or "/", queue.weight, children) if children else None
-
-    top = grow(state.queues, "")
-    if top is None:
-        return {}
-    if state.policy.preset == "drf":
-        top = Node("/", children=leaves)
-    reached = fill(top, [state.capacity.get(kind, 0) for kind in kinds]).leaves
-    return {name: at.share_units for name, at in reached.items()}
+    return demand
 
 
 def check_levels(cell, before):
@@ -160,7 +162,8 @@ def check_levels(cell, before):
     said = cell.answer("shares")
     levels = {queue: target for queue, target in before.items() if queue not in said.gone}
     levels |= {level.queue: level.target for level in said.levels}
-    assert levels == fair_levels(cell)
+    state = cell.admission
+    assert levels == fair_levels(state.policy.preset, state.queues, state.capacity, demand_of(state))
 
 
 # ---------------------------------------------------------------- work conservation
