@@ -6,6 +6,9 @@ The agent runs beside it on the same loop, or in a process of its own (agent_pro
 import asyncio
 import base64
 import json
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,6 +17,7 @@ from typing import Any
 
 from largesse.bus import BusError, Message, Outgoing
 from largesse.codec import encode, record_of, wrap
+from largesse.failpoints import VARIABLE
 from largesse.memory_bus import MemoryBus
 from largesse.strict import loads
 from schemas import Header, Record, SequencerClaimed
@@ -23,8 +27,9 @@ from services.admission.core_judge import lose
 from services.agent.attempts import mono_ms
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
-from services.agent.shim import start_ticks
+from services.agent.shim import CHILD, CLAIM, claim, read_json, session_of, start_ticks
 from services.simulator.engine import Cell
+from tests.conftest import ROOT
 
 GUARD_SECONDS = 60
 """Ends a story that hangs."""
@@ -35,11 +40,13 @@ TOKEN = Header("scripted")
 
 @dataclass
 class ScriptedCell:
-    """A cell whose sequencer does what the story says. `records`: its log so far; `inputs`: what came in, by topic."""
+    """A cell whose sequencer does what the story says. `records`: its log so far; `inputs`: what came in, by topic;
+    `heard`: how many that were, those included that it was deaf to."""
 
     bus: MemoryBus = field(default_factory=MemoryBus)
     records: list[Record] = field(default_factory=list)
     inputs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
     deaf: bool = False
     serving: "asyncio.Future[None]" = field(default_factory=asyncio.Future)
     _unwritten: list[Outgoing] = field(default_factory=list)
@@ -71,6 +78,7 @@ class ScriptedCell:
                     self._take(message)
 
     def _take(self, message: Message) -> None:
+        self.heard[message.topic] = self.heard.get(message.topic, 0) + 1
         if self.deaf:
             return
         document = loads(message.value)
@@ -184,6 +192,55 @@ async def agent_on(cell: ScriptedCell, node: NodeSettings) -> AsyncIterator["asy
         stop.set()
         with suppress(Exception):
             await asyncio.wait_for(running, GUARD_SECONDS)
+
+
+class AgentProcess:
+    """An agent in a process of its own, which a story starts and kills."""
+
+    def __init__(self, bus: MemoryBus, folder: Path) -> None:
+        self._bus, self._socket, self.data = bus, folder / "bus", folder / "data"
+        self._server: asyncio.Server | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, failpoint: str = "") -> None:
+        """Another life, with or without a failpoint armed."""
+        if self._server is None:
+            self._server = await serve_bus(self._bus, self._socket)
+        command = [sys.executable, "-m", "tests.live.agent_process", str(self._socket), str(self.data)]
+        environment = {**os.environ, VARIABLE: failpoint}
+        self._process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment)
+
+    async def kill(self) -> None:
+        """SIGKILL, if it still lives; returns when it is gone."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Waits until it has died."""
+        if self._process is not None:
+            await asyncio.wait_for(self._process.wait(), GUARD_SECONDS)
+
+    async def __aenter__(self) -> "AgentProcess":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.kill()
+        if self._server is not None:
+            self._server.close()
+
+
+def end_tasks(folder: Path) -> None:
+    """Kills what a story has left below a folder."""
+    for task in folder.glob("**/task.json"):
+        claim(task.parent, {})  # What has not begun may not.
+        known = read_json(task.with_name(CLAIM)) or {}
+        if "pid" in known and start_ticks(known["pid"]) == known["start"]:
+            child = read_json(task.with_name(CHILD)) or {"pid": known["pid"]}
+            for pid in (known["pid"], *session_of(child["pid"])):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 # ---------------------------------------------------------------- the bus over a socket

@@ -12,7 +12,7 @@ import pytest
 from schemas import JobEnded, TaskFailed, TaskFinished, TaskStarted
 from services.agent.folders import attempt_folders, read_output
 from services.agent.shim import read_json
-from tests.live.agent_cell import ScriptedCell, agent_on, eventually, is_alive, scripted_cell, settings
+from tests.live.agent_cell import ScriptedCell, agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
 
 Story = Callable[[ScriptedCell, Path], Awaitable[None]]
 
@@ -29,7 +29,8 @@ def tell(tmp_path):
             for end in done:
                 end.result()
 
-    return lambda story, **changes: asyncio.run(told(story, changes))
+    yield lambda story, **changes: asyncio.run(told(story, changes))
+    end_tasks(tmp_path)
 
 
 def shell(script: str, **stage: Any) -> dict[str, Any]:

@@ -1,0 +1,453 @@
+"""Agents that die, come back, are replaced, or cannot be heard: nothing starts twice, nothing is lost or left."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from largesse.file_lock import DirectoryHeld
+from largesse.log import LogReader
+from schemas import (
+    JobEnded,
+    NodeRegistered,
+    Revocation,
+    RoundClosed,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+)
+from services.agent import checkpoint, shell
+from services.agent.folders import attempt_folders, read_output
+from services.agent.shell import TakenOver
+from services.agent.shim import RESULT, read_json
+from tests.live.agent_cell import (
+    AgentProcess,
+    ScriptedCell,
+    agent_on,
+    end_tasks,
+    eventually,
+    is_alive,
+    scripted_cell,
+    settings,
+)
+
+ONCE = """
+set -C
+cd "$FOLDER" || exit 8
+echo $$ > "ran-$LARGESSE_TASK_INDEX-$LARGESSE_ATTEMPT" || exit 9
+while ! test -e "go-$LARGESSE_TASK_INDEX"; do sleep 0.02; done
+"""
+"""A task that proves that no attempt of it starts twice (`set -C` opens with O_EXCL), and waits for a word."""
+
+
+@pytest.fixture
+def tell(tmp_path):
+    """Runs a story of a cell, without an agent."""
+
+    async def told(story: Callable[[ScriptedCell], Awaitable[None]]) -> None:
+        async with scripted_cell() as cell:
+            ends = [asyncio.ensure_future(story(cell)), cell.serving]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                end.result()
+
+    yield lambda story: asyncio.run(told(story))
+    end_tasks(tmp_path)
+
+
+def once(folder: Path, tasks: int, **stage: Any) -> dict[str, Any]:
+    """A stage of tasks of the kind ONCE, in `folder`."""
+    return {"command": ["sh", "-c", ONCE], "env": {"FOLDER": str(folder)}, "tasks": tasks, **stage}
+
+
+def go(folder: Path, *indexes: int) -> None:
+    """Lets tasks end well."""
+    for index in indexes:
+        (folder / f"go-{index}").touch()
+
+
+def ran(folder: Path) -> list[str]:
+    """Which attempts have run: index-attempt."""
+    return sorted(path.name.removeprefix("ran-") for path in folder.glob("ran-*"))
+
+
+def pid_in(path: Path) -> int:
+    """The pid that a task has written, or 0 as long as it has not."""
+    return int(path.read_text() or 0) if path.exists() else 0
+
+
+async def started(cell: ScriptedCell, count: int) -> None:
+    await cell.until(lambda: len(cell.items(TaskStarted)) >= count)
+
+
+async def outcome_of(cell: ScriptedCell, job: str = "j") -> str:
+    ends = await cell.until(lambda: [end for body in cell.bodies(JobEnded) for end in body.jobs if end.job == job])
+    return str(ends[0].outcome)
+
+
+# ---------------------------------------------------------------- death and return
+def test_tasks_outlive_a_killed_agent_and_are_reported_once(tell, tmp_path):
+    async def story(cell):
+        async with AgentProcess(cell.bus, tmp_path) as agent:
+            await agent.start()
+            await cell.submit("j", once(tmp_path, 3), {"stage": "t", "duration_ms": 700, "tasks": 1})
+            await started(cell, 4)
+            await agent.kill()
+            go(tmp_path, 0)
+            await eventually(lambda: [f for f in attempt_folders(agent.data) if (f / RESULT).exists()])
+            await agent.start()
+            await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            go(tmp_path, 1, 2)
+
+            assert await outcome_of(cell) == "succeeded"
+            again = cell.bodies(NodeRegistered)[1]
+            told = [(known.stage, known.first, known.state) for known in again.attempts]
+            assert [known for known in told if known[0] == "s"] == [
+                ("s", 1, "running"),
+                ("s", 2, "running"),
+                ("s", 0, "succeeded"),
+            ]
+            assert again.lost == []
+            assert ran(tmp_path) == ["0-1", "1-1", "2-1"]
+            assert cell.items(TaskFailed) == []
+            assert len(cell.items(TaskStarted)) == 4
+            ends = [(item.stage, item.first) for item in cell.items(TaskFinished)]
+            assert sorted([*ends, *(known[:2] for known in told if known[2] == "succeeded")]) == [
+                ("s", 0),
+                ("s", 1),
+                ("s", 2),
+                ("t", 0),
+            ]
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "before_task_start:1",
+        "before_task_start:3",
+        "after_task_start:1",
+        "after_task_start:4",
+        "before_publish:1",
+        "after_publish:1",
+        "before_publish:3",
+        "after_publish:3",
+        "before_consume:3",
+        "after_consume:3",
+    ],
+)
+def test_wherever_an_agent_dies_no_attempt_starts_twice(tell, tmp_path, failpoint):
+    async def story(cell):
+        async with AgentProcess(cell.bus, tmp_path) as agent:
+            go(tmp_path, 0, 1, 2, 3)
+            await cell.submit("j", once(tmp_path, 4))
+            await agent.start(f"agent:{failpoint}")
+            await agent.gone()
+            await agent.start()
+
+            assert await outcome_of(cell) == "succeeded"
+            assert {item.reason for item in cell.items(TaskFailed)} <= {"lost"}
+            # Each attempt that ran is one that the log knows of.
+            succeeded = {index: attempt for index, _, attempt in (text.partition("-") for text in ran(tmp_path))}
+            assert sorted(succeeded) == ["0", "1", "2", "3"]
+
+    tell(story)
+
+
+def test_an_agent_that_is_asked_to_end_leaves_its_tasks_to_the_next(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+        go(tmp_path, 0)
+        async with agent_on(cell, settings(tmp_path / "data")):
+            assert await outcome_of(cell) == "succeeded"
+        assert ran(tmp_path) == ["0-1"]
+
+    tell(story)
+
+
+def test_an_agent_can_be_told_to_take_its_tasks_with_it(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 2))
+        async with agent_on(cell, settings(tmp_path / "data", keep_running=False)):
+            await started(cell, 2)
+            pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
+        assert not any(is_alive(pid) for pid in pids)
+        go(tmp_path, 0, 1)
+        async with agent_on(cell, settings(tmp_path / "data")):
+            assert await outcome_of(cell) == "succeeded"
+        assert ran(tmp_path) == ["0-1", "0-2", "1-1", "1-2"]
+
+    tell(story)
+
+
+def test_a_simulated_task_goes_on_while_no_agent_looks(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", {"duration_ms": 400, "tasks": 1})
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+        (folder,) = attempt_folders(tmp_path / "data")
+        assert not (folder / RESULT).exists()
+        async with agent_on(cell, settings(tmp_path / "data")):
+            assert await outcome_of(cell) == "succeeded"
+        (known,) = cell.bodies(NodeRegistered)[1].attempts
+        (item,) = cell.items(TaskFinished) or [known]
+        assert (item.attempt, item.run_ms) == (1, [400])
+
+    tell(story)
+
+
+def test_an_attempt_whose_guardian_was_killed_is_lost_and_run_again(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            (folder,) = attempt_folders(tmp_path / "data")
+            os.kill((read_json(folder / "claim.json") or {})["pid"], signal.SIGKILL)
+            go(tmp_path, 0)
+
+            assert await outcome_of(cell) == "succeeded"
+        (lost,) = cell.items(TaskFailed)
+        assert (lost.attempt, lost.reason) == (1, "lost")
+        assert not is_alive(pid)
+        assert ran(tmp_path)[-1] == "0-2"
+
+    tell(story)
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_what_a_killed_guardian_leaves_running_is_ended(tell, tmp_path, agents):
+    script = "import os, time; os.fork(); print(os.getpid(), flush=True); time.sleep(1_000)"
+
+    async def story(cell):
+        data = tmp_path / "data"
+        await cell.submit("j", {"command": [sys.executable, "-S", "-c", script]})
+        async with agent_on(cell, settings(data)):
+            await started(cell, 1)
+            text = await eventually(
+                lambda: (read_output(data, "j", "s", 0) or b"").count(b"\n") == 2 and read_output(data, "j", "s", 0)
+            )
+            pids = [int(word) for word in text.split()]
+            (folder,) = attempt_folders(data)
+            guardian = (read_json(folder / "claim.json") or {})["pid"]
+            if agents == 1:
+                os.kill(guardian, signal.SIGKILL)
+                await cell.until(lambda: cell.items(TaskFailed))
+        if agents == 2:
+            os.kill(guardian, signal.SIGKILL)
+        async with agent_on(cell, settings(data)):
+            await eventually(lambda: not any(is_alive(pid) for pid in pids))
+            await cell.tell("jobs", {"cancel": "j"})
+            await outcome_of(cell)
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- what the log says of the node
+def test_a_lost_node_stops_its_tasks_and_comes_back(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            await cell.lose("n")
+            go(tmp_path, 0)
+
+            assert await outcome_of(cell) == "succeeded"
+        first, second = cell.bodies(NodeRegistered)
+        assert first.epoch != second.epoch
+        assert second.attempts == []
+        assert not is_alive(pid)
+        assert {item.attempt for item in cell.items(TaskFinished)} == {2}
+        assert cell.items(TaskFailed) == []
+
+    tell(story)
+
+
+def test_an_agent_whose_node_was_taken_stops_everything_and_says_so(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "one")) as one:
+            await started(cell, 1)
+            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            async with agent_on(cell, settings(tmp_path / "two")):
+                with pytest.raises(TakenOver, match="node n was registered by another agent"):
+                    await one
+                assert not is_alive(pid)
+                go(tmp_path, 0)
+                assert await outcome_of(cell) == "succeeded"
+        (lost,) = cell.bodies(NodeRegistered)[1].lost
+        assert (lost.first, lost.attempt) == (0, 1)
+
+    tell(story)
+
+
+def test_a_data_folder_has_one_agent(tell, tmp_path):
+    async def story(cell):
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            with pytest.raises(DirectoryHeld):
+                await shell.run(cell.bus, settings(tmp_path / "data"), asyncio.Event())
+
+    tell(story)
+
+
+def test_an_old_registration_that_comes_late_is_answered_with_a_new_one(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            await started(cell, 1)
+            old = next(document for document in cell.inputs["nodes"] if "register" in document)
+            await cell.tell("nodes", old)
+            await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 4)
+            go(tmp_path, 0)
+
+            assert await outcome_of(cell) == "succeeded"
+        epochs = [body.epoch for body in cell.bodies(NodeRegistered)]
+        assert epochs[2] == epochs[0]
+        assert len(set(epochs)) == 3
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- a bus that fails
+@pytest.mark.parametrize("kind", ["lost", "unknown", "torn", "late"])
+@pytest.mark.parametrize("topic", ["nodes", "tasks"])
+def test_what_the_bus_may_have_lost_is_said_again(tell, tmp_path, topic, kind):
+    async def story(cell):
+        for skip in (0, 1):
+            cell.bus.inject(kind, topic=topic, skip=skip)
+        await cell.submit("j", {"command": ["true"], "tasks": 5})
+        async with agent_on(cell, settings(tmp_path / "data")):
+            assert await outcome_of(cell) == "succeeded"
+            cell.bus.deliver_late()
+            await cell.submit("k", {"command": ["true"]})
+            assert await outcome_of(cell, "k") == "succeeded"
+        assert len(cell.items(TaskFinished)) == 6
+        assert cell.items(TaskFailed) == []
+
+    tell(story)
+
+
+def test_a_registration_that_nobody_hears_is_repeated(tell, tmp_path, monkeypatch):
+    monkeypatch.setattr("services.agent.voice.REGISTER_MS", 50)
+
+    async def story(cell):
+        cell.deaf = True
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await eventually(lambda: cell.heard.get("nodes", 0) >= 2)
+            cell.deaf = False
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+
+    tell(story)
+
+
+def test_a_report_that_the_log_does_not_show_is_repeated(tell, tmp_path, monkeypatch):
+    monkeypatch.setattr("services.agent.reports.Due.__init__.__defaults__", (50,))  # REPEAT_MS
+
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+            cell.deaf = True
+            heard = cell.heard["tasks"]
+            go(tmp_path, 0)
+            await eventually(lambda: cell.heard["tasks"] >= heard + 3)
+            cell.deaf = False
+
+            assert await outcome_of(cell) == "succeeded"
+        assert len(cell.items(TaskFinished)) == 1
+
+    tell(story)
+
+
+def test_a_heartbeat_comes_three_times_a_lease_at_least(tell, tmp_path):
+    async def story(cell):
+        await cell.tell("config", {"set": {"node_lease_ms": 1_000}})
+        async with agent_on(cell, settings(tmp_path / "data", heartbeat_ms=60_000)):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            await eventually(lambda: sum("report" in document for document in cell.inputs["nodes"]) >= 3)
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- a log written by hand
+def test_a_revoked_attempt_has_its_grace_and_is_given_back(tell, tmp_path):
+    """No policy revokes yet, so the closing that does is put into the log as it would stand there."""
+    script = "trap 'echo asked; sleep 0.1; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+
+    async def story(cell):
+        await cell.submit("j", {"command": ["sh", "-c", script]})
+        async with agent_on(cell, settings(tmp_path / "data", stop_grace_ms=0, revoke_grace_ms=60_000)):
+            await started(cell, 1)
+            await eventually(lambda: read_output(tmp_path / "data", "j", "s", 0))
+            (item,) = cell.items(TaskStarted)
+            revocation = Revocation("j", "s", 0, 1, 1, "n", item.epoch)
+            await cell.put(RoundClosed([], [], [revocation], None, []))
+
+            (failed,) = await cell.until(lambda: cell.items(TaskFailed))
+            assert failed.reason == "revoked"
+            assert read_output(tmp_path / "data", "j", "s", 0, 1) == b"ready\nasked\n"
+            await cell.tell("jobs", {"cancel": "j"})
+            await outcome_of(cell)
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- checkpoints
+def test_a_restarted_agent_goes_on_from_its_checkpoint(tell, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "RECORDS_BETWEEN", 1)
+    begins: list[int] = []
+
+    class Watched(LogReader):
+        def __init__(self, bus, partition=0, order=None):
+            super().__init__(bus, partition, order)
+            begins.append(self.order.offset)
+
+    monkeypatch.setattr(shell, "LogReader", Watched)
+
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await started(cell, 1)
+            await eventually((tmp_path / "data" / checkpoint.CHECKPOINT).exists)
+        async with agent_on(cell, settings(tmp_path / "data")):
+            await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            go(tmp_path, 0)
+            assert await outcome_of(cell) == "succeeded"
+        assert begins[0] == begins[1] == 0
+        assert begins[2] > 0
+
+    tell(story)
+    assert ran(tmp_path) == ["0-1"]
+
+
+def test_a_checkpoint_of_another_log_is_passed_over(tell, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "RECORDS_BETWEEN", 1)
+    data = tmp_path / "data"
+
+    async def first(cell):
+        await cell.submit("i", {"command": ["true"], "tasks": 3})
+        async with agent_on(cell, settings(data)):
+            assert await outcome_of(cell, "i") == "succeeded"
+            await eventually((data / checkpoint.CHECKPOINT).exists)
+
+    async def second(cell):
+        await cell.submit("j", {"command": ["true"]})
+        async with agent_on(cell, settings(data)):
+            assert await outcome_of(cell) == "succeeded"
+
+    tell(first)
+    tell(second)

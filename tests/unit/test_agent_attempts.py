@@ -1,0 +1,221 @@
+"""Attempts found again in their folders, whatever state an earlier agent, its shims or the machine left them in."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from schemas import DeviceShare, Stage
+from services.agent import shim
+from services.agent.attempts import SHIM_START, Attempts, environment, mono_ms
+from services.agent.core import Held, Start
+from services.agent.reports import Result
+from services.agent.settings import NodeSettings
+from services.agent.shim import CHILD, RESULT, STOP, TASK, claim, read_json, start_ticks, write_json
+
+KEY = "j/map/0/1"
+
+
+def start(*, devices=(), **stage):
+    held = Held("j", "map", 0, 1, 5, "e.1", devices=list(devices))
+    return Start(KEY, held, Stage("map", 1, {"cpu": 1}, **stage))
+
+
+@pytest.fixture
+def attempts(tmp_path):
+    return lambda: Attempts(NodeSettings("n", tmp_path))
+
+
+def prepared(attempts, **stage):
+    """An attempt's folder with its task, as it is directly before the shim is spawned."""
+    table = attempts()
+    ((local, begun),) = table.prepare([start(**stage)])
+    local.folder.mkdir(parents=True)
+    ids = {"key": KEY, "job": "j", "stage": "map", "index": 0, "attempt": 1, "admitted": 5}
+    if stage.get("command"):
+        write_json(local.folder / TASK, {**ids, **table._task(begun)})
+    else:
+        write_json(local.folder / TASK, {**ids, "run_ms": begun.stage.durations_ms[0], "reason": None})
+    return local.folder
+
+
+def found(attempts):
+    table = attempts()
+    table.scan()
+    return table.by_key[KEY]
+
+
+@contextmanager
+def process(script="import time; print(flush=True); time.sleep(1_000)"):
+    """A process in a session of its own, for as long as it is needed."""
+    command = [sys.executable, "-S", "-c", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def test_what_never_began_may_not_begin_any_more(attempts):
+    folder = prepared(attempts, command=["touch", "begun"])
+
+    local = found(attempts)
+    subprocess.run([sys.executable, "-I", "-S", "-c", SHIM_START, str(Path(shim.__file__).parent), folder], check=True)
+
+    assert (local.phase, local.result.reason) == ("ended", "lost")
+    assert list(folder.glob("work/*")) == []
+    assert (read_json(folder / RESULT) or {})["reason"] == "lost"
+
+
+def test_a_folder_without_a_task_is_no_attempt(attempts):
+    folder = prepared(attempts, command=["true"])
+    (folder / TASK).unlink()
+
+    table = attempts()
+    table.scan()
+
+    assert table.by_key == {}
+
+
+def test_a_living_shim_is_adopted(attempts):
+    folder = prepared(attempts, command=["true"])
+    with process() as running:
+        ticks = start_ticks(running.pid)
+        claim(folder, {"pid": running.pid, "start": ticks, "boot": shim.boot_id()})
+
+        local = found(attempts)
+
+        assert (local.phase, local.pid, local.ticks) == ("running", running.pid, ticks)
+
+
+@pytest.mark.parametrize("other", [{"start": 1}, {"boot": "another"}], ids=["a later process", "another boot"])
+def test_a_process_that_only_has_the_number_is_not_the_shim(attempts, other):
+    folder = prepared(attempts, command=["true"])
+    with process() as running:
+        claim(folder, {"pid": running.pid, "start": start_ticks(running.pid), "boot": shim.boot_id(), **other})
+
+        local = found(attempts)
+
+        assert local.result.reason == "lost"
+        assert running.poll() is None
+
+
+def test_what_a_dead_shim_left_running_is_ended(attempts):
+    folder = prepared(attempts, command=["true"])
+    with process("import os, time; os.fork(); print(flush=True); time.sleep(1_000)") as running:
+        claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})
+        write_json(folder / CHILD, {"pid": running.pid, "start": start_ticks(running.pid)})
+
+        assert found(attempts).result.reason == "lost"
+
+        assert running.wait(60) == -9
+        over_s = time.monotonic() + 60
+        while any(start_ticks(pid) for pid in shim.session_of(running.pid)) and time.monotonic() < over_s:
+            time.sleep(0.01)
+        assert not any(start_ticks(pid) for pid in shim.session_of(running.pid))
+
+
+def test_a_result_that_was_left_is_the_result(attempts):
+    folder = prepared(attempts, command=["true"])
+    claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})
+    write_json(folder / RESULT, {"state": "succeeded", "run_ms": 7, "exit_code": 0, "peak_mib": 3})
+
+    assert found(attempts).result == Result(None, run_ms=7, exit_code=0, peak={"memory": 3})
+
+
+def test_what_was_asked_to_stop_and_left_no_result_was_stopped(attempts):
+    folder = prepared(attempts, command=["true"])
+    claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})
+    write_json(folder / STOP, {"reason": "revoked", "grace_ms": 0})
+
+    assert found(attempts).result.reason == "revoked"
+
+
+@pytest.mark.parametrize("boot", ["this", "another"])
+def test_a_simulated_task_goes_on_where_its_time_stands(attempts, boot):
+    folder = prepared(attempts, durations_ms=[10_000])
+    now_ms, wall_ms = mono_ms(), time.time_ns() // 1_000_000
+    if boot == "this":
+        claim(folder, {"boot": shim.boot_id(), "mono_ms": now_ms - 4_000, "wall_ms": 0})
+    else:
+        claim(folder, {"boot": "another", "mono_ms": 0, "wall_ms": wall_ms - 4_000})
+
+    local = found(attempts)
+
+    assert local.phase == "running"
+    assert now_ms + 5_900 <= local.ends_ms <= mono_ms() + 6_100
+
+
+def test_a_simulated_task_whose_time_ran_out_meanwhile_has_lasted_as_long_as_it_should(attempts):
+    folder = prepared(attempts, durations_ms=[10_000])
+    claim(folder, {"boot": shim.boot_id(), "mono_ms": mono_ms() - 20_000, "wall_ms": 0})
+    table = attempts()
+    table.scan()
+
+    (local,) = table.ring(mono_ms())
+
+    assert local.result == Result(None, run_ms=10_000)
+    assert attempts().scan() is None
+    assert found(attempts).result == Result(None, run_ms=10_000)
+
+
+def test_an_attempt_that_has_a_folder_is_not_started_again(attempts):
+    folder = prepared(attempts, command=["true"])
+    (folder / "kept").touch()
+    table = attempts()
+
+    (local,) = table.launched(table.launch(table.prepare([start(command=["true"])])))
+
+    assert local.result.reason == "lost"
+    assert sorted(path.name for path in folder.iterdir()) == ["kept", TASK]
+
+
+def test_what_is_launched_while_it_is_stopped_ends(attempts):
+    table = attempts()
+    prepared_starts = table.prepare([start(command=["sleep", "1000"])])
+    outcomes = table.launch(prepared_starts)
+    table.stop(prepared_starts[0][0], "killed", 0)
+
+    table.launched(outcomes)
+
+    over_s = time.monotonic() + 60
+    while not (ended := table.look(mono_ms())) and time.monotonic() < over_s:
+        time.sleep(0.01)
+    assert [local.result.reason for local in ended] == ["killed"]
+
+
+def test_gpus_are_named_to_the_task(attempts, tmp_path):
+    share = [DeviceShare(3, 1_000), DeviceShare(1, 500)]
+
+    env = environment(start(devices=share, command=["true"]), NodeSettings("n", tmp_path))
+    own = environment(start(devices=share, env={"CUDA_VISIBLE_DEVICES": "x"}), NodeSettings("n", tmp_path))
+
+    assert env["CUDA_VISIBLE_DEVICES"] == "3,1"
+    assert own["CUDA_VISIBLE_DEVICES"] == "x"
+    assert "CUDA_VISIBLE_DEVICES" not in environment(start(), NodeSettings("n", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        pytest.param(b"nonsense\n", [], id="no word of ours"),
+        pytest.param(b"started nobody/s/0/1\nended \xff\n", [], id="of nobody"),
+        pytest.param(b"started j/map/0/1", [], id="half a line"),
+        pytest.param(b"started j/map/0/1\nstarted j/map/0/1\n", ["running"], id="twice"),
+    ],
+)
+def test_the_pipe_may_say_anything(attempts, line, words):
+    table = attempts()
+    table.prepare([start(command=["true"])])
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    os.write(writing, line)
+
+    assert [local.phase for local in table.hear(reading)] == words
+    os.close(reading)
+    os.close(writing)
