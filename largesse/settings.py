@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from largesse import open_bus as buses
 from largesse.bus import Bus
-from largesse.file_bus import FileBus
 
 PREFIX = "LARGESSE_"
 
@@ -22,12 +22,12 @@ class SettingWrong(ValueError):
 class Settings:
     """How one process is wired.
 
-    `bus`: `file:DIRECTORY`. `partition`: where the cell's log lies in every topic. `shard`: which altruism shard this
-    instance serves; without it, what the bus assigns to it. A snapshot is taken at the first closing after
-    `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic before what they came to is appended.
-    `gap_wait_ms`: how long a decision that a closing names may stay away before it counts as lost. `wait_ms`: the
-    longest a service sleeps without looking up. `metrics_port`: where counters are served (0: nowhere). `log_format`:
-    `console` or `json`.
+    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (open_bus.py). `partition`: where the cell's log lies in
+    every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A snapshot
+    is taken at the first closing after `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic
+    before what they came to is appended. `gap_wait_ms`: how long a decision that a closing names may stay away before
+    it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `metrics_port`: where counters are
+    served (0: nowhere). `log_format`: `console` or `json`.
     """
 
     bus: str = "file:largesse-data"
@@ -44,7 +44,7 @@ class Settings:
     @property
     def is_alone(self) -> bool:
         """Whether the bus admits one process only, so that nobody else can be writing the log."""
-        return self.bus.startswith("file:")
+        return self.bus.startswith(("file:", "memory:"))
 
 
 def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
@@ -65,7 +65,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
 
 def open_bus(settings: Settings) -> Bus:
     """The bus that `settings.bus` names. Raises SettingWrong, and what opening that bus raises."""
-    kind, _, place = settings.bus.partition(":")
-    if kind == "file" and place:
-        return FileBus(place)
-    raise SettingWrong(f"{PREFIX}BUS={settings.bus}: write file:DIRECTORY")
+    try:
+        return buses.open_bus(settings.bus)
+    except buses.BusUrlWrong as error:
+        raise SettingWrong(f"{PREFIX}BUS={settings.bus}: {error}") from error

@@ -8,7 +8,6 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,31 +18,13 @@ from hypothesis import strategies as st
 from largesse.bus import Bus, BusError, Message, Outgoing, PositionGap
 from largesse.file_bus import FileBus
 from largesse.memory_bus import MemoryBus
+from tests.contract.kafka_rig import kafka_rig
+from tests.contract.rig import Rig
 
 LONG_MS = 60_000
 """A wait that a test never sits out."""
 GUARD_SECONDS = 120
 """Ends a story that hangs."""
-
-_numbers = itertools.count()
-
-
-def local_topic(partitions: int) -> str:
-    """A new topic name, for a bus that makes topics as they are written to."""
-    return f"topic-{next(_numbers)}"
-
-
-async def _topic_on_the_fly(partitions: int) -> str:
-    return local_topic(partitions)
-
-
-@dataclass(frozen=True, slots=True)
-class Rig:
-    """A bus under test. `topic(partitions)` names a new, empty topic; `retire(topic, partition, before)` ages it."""
-
-    bus: Bus
-    topic: Callable[[int], Awaitable[str]] = _topic_on_the_fly
-    retire: Callable[[str, int, int], Awaitable[None]] | None = None
 
 
 @asynccontextmanager
@@ -76,6 +57,7 @@ RIGS: list[object] = [
     pytest.param(memory_rig, id="memory"),
     pytest.param(file_rig, id="file"),
     pytest.param(cramped_file_rig, id="file, cramped"),
+    pytest.param(kafka_rig, id="kafka", marks=pytest.mark.kafka),
 ]
 
 Story = Callable[[Rig], Awaitable[None]]

@@ -1,0 +1,238 @@
+"""The Bus port on Kafka. A cell's partition number is the partition's number in every topic.
+
+Readers have positions of their own and no group; a position that does not exist is a PositionGap, never a jump. A fetch
+that waits for nothing may miss what another process appended within the last hop, but never what this bus has heard of:
+its own acknowledgements, and what `bounds` told. A topic that is missing, or would lose or refuse messages, is refused
+with the command that mends it. A broker that restarts is waited for; only what stays away for `patience_ms` is a
+BusError.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from largesse.bus import BusError, Message, PositionGap
+from largesse.kafka_client import Client
+from largesse.kafka_following import Follower
+from largesse.kafka_writing import ABANDON_MS, KafkaWriter
+from largesse.local_bus import Wakeups, position_gap
+from largesse.topics_admin import TOPICS, Found, TopicsAdmin, command, faults
+from schemas.topics import Topic
+
+__all__ = ["KafkaBus", "KafkaWriter"]
+
+PATIENCE_MS = 30_000
+"""Longer than a broker takes to come back after a crash, about 10 s."""
+FOLLOWERS_MAX = 8
+"""Readers of one partition that may be far apart from each other before one of them is read for anew."""
+
+_Place = tuple[str, int]
+_log = structlog.get_logger(__name__)
+
+
+class KafkaBus:
+    """A cluster at `bootstrap` (`host:port[,host:port]`). Connects when it is first used; belongs to one event loop.
+
+    `topics`: what is known about topics by name; one that is not in there has to exist, no more.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "largesse",
+        patience_ms: int = PATIENCE_MS,
+        topics: Mapping[str, Topic] = TOPICS,
+    ) -> None:
+        self._client = Client(bootstrap, client_id, patience_ms)
+        self._topics = topics
+        self._found: dict[str, Found] = {}
+        self._admitted: dict[_Place, bool] = {}
+        self._looking = asyncio.Lock()
+        self._asking: AIOKafkaConsumer | None = None
+        self._connecting = asyncio.Lock()
+        self._followers: dict[_Place, list[Follower]] = {}
+        self._ends: dict[_Place, int] = {}
+        self._writers: dict[KafkaWriter, bool] = {}
+        self._endings: dict[asyncio.Future[None], bool] = {}
+        self._wakeups = Wakeups()
+        self._closed = False
+
+    def writer(self) -> KafkaWriter:
+        """A new producer."""
+        self._refuse_if_closed()
+        writer = KafkaWriter(self._client, self._admit, self._note_end, self._dropped)
+        self._writers[writer] = True
+        return writer
+
+    async def fetch(
+        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
+    ) -> list[Message]:
+        """See the port. Raises PositionGap, BusError. Cancelling it loses nothing."""
+        loop = asyncio.get_running_loop()
+        place, began = (topic, partition), loop.time()
+        while True:
+            follower = await self._follower(place, offset)
+            if most <= 0:
+                return []
+            messages = follower.read(offset, most)
+            if messages:
+                # A reader with a long way to catch up must not keep the loop from everybody else.
+                await asyncio.sleep(0)
+                return messages
+            waited_ms = (loop.time() - began) * 1_000
+            known = self._ends.get(place, 0) > offset
+            left_ms = (max(self._client.patience_ms, wait_ms) if known else wait_ms) - waited_ms
+            if left_ms <= 0:
+                if known:
+                    raise BusError(f"{topic} partition {partition}: offset {offset} exists, but does not come")
+                await asyncio.sleep(0)
+                return []
+            await self._wakeups.wait([place], left_ms / 1_000)
+
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        """See the port: what the broker says now."""
+        await self._admit(topic, partition)
+        asking = await self._asking_consumer()
+        place, known = (topic, partition), self._ends.get((topic, partition), 0)
+        at = TopicPartition(topic, partition)
+
+        async def ask() -> tuple[int, int]:
+            first, end = await asyncio.gather(asking.beginning_offsets([at]), asking.end_offsets([at]))
+            return first[at], end[at]
+
+        first, end = await self._client.patiently(f"offsets of {topic} partition {partition}", ask)
+        self._refuse_if_closed()
+        if end < known:
+            # What is known was acknowledged before the question: the partition has lost its tail.
+            _log.warning("partition_lost_its_tail", topic=topic, partition=partition, end=end, known=known)
+            self._ends[place] = end
+        self._note_end(place, end)
+        for follower in self._followers.get(place, ()):
+            follower.forget_before(first)
+        return first, end
+
+    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
+        """True as soon as a fetch at one of the positions would not wait, be it that it would raise PositionGap."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_ms / 1_000
+        self._refuse_if_closed()
+        while True:
+            try:
+                # Whoever has a follower already is asked without waiting, so no wakeup is missed below.
+                followers = [await self._follower(place, offset) for place, offset in positions.items()]
+            except PositionGap:
+                return True
+            for (place, offset), follower in zip(positions.items(), followers, strict=True):
+                if not follower.covers(offset) or follower.has(offset) or self._ends.get(place, 0) > offset:
+                    return True
+            left = deadline - loop.time()
+            if left <= 0:
+                await asyncio.sleep(0)
+                return False
+            await self._wakeups.wait(positions, left)
+
+    async def close(self) -> None:
+        """Ends every wait, drops every writer and closes every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wakeups.wake_all()
+        for writer in list(self._writers):
+            writer.give_up("the bus is closed")
+        followers = [follower for each in self._followers.values() for follower in each]
+        self._followers.clear()
+        ends: list[asyncio.Future[None]] = [asyncio.ensure_future(follower.stop()) for follower in followers]
+        if self._asking is not None:
+            ends.append(asyncio.ensure_future(self._asking.stop()))
+        ends += self._endings
+        if ends:
+            await asyncio.wait(ends, timeout=3 * ABANDON_MS / 1_000)
+
+    async def _follower(self, place: _Place, offset: int) -> Follower:
+        """Who reads this partition at this offset. Raises PositionGap where there is nothing to read."""
+        self._refuse_if_closed()
+        found = self._covering(place, offset)
+        if found is not None:
+            return found
+        first, end = await self.bounds(*place)
+        if not first <= offset <= end:
+            raise position_gap(*place, offset, first, end)
+        # Meanwhile another reader may have made one.
+        found = self._covering(place, offset)
+        if found is not None:
+            return found
+        found = Follower(*place, offset, self._client.consumer, lambda: self._wakeups.wake(*place))
+        followers = self._followers.setdefault(place, [])
+        for follower in followers[FOLLOWERS_MAX - 1 :]:
+            self._end(follower.stop())
+        self._followers[place] = [found, *followers[: FOLLOWERS_MAX - 1]]
+        return found
+
+    def _covering(self, place: _Place, offset: int) -> Follower | None:
+        """A follower that covers the offset, from now on the first in its list: the last one is given up first."""
+        followers = self._followers.get(place, [])
+        ended = [follower for follower in followers if follower.error is not None]
+        for follower in ended:
+            _log.warning("follower_ended", topic=place[0], partition=place[1], reason=str(follower.error))
+            followers.remove(follower)
+        for number, follower in enumerate(followers):
+            if follower.covers(offset):
+                followers.insert(0, followers.pop(number))
+                return follower
+        return None
+
+    async def _admit(self, topic: str, partition: int) -> None:
+        """Raises BusError with the command that mends it where the partition may not be used as it is."""
+        self._refuse_if_closed()
+        if (topic, partition) in self._admitted:
+            return
+        async with self._looking:
+            if not self._found:
+                self._found = await self._look([topic, *self._topics])
+            for look_again in (True, False):
+                found = self._found.get(topic)
+                wrong = faults(topic, self._topics.get(topic), found, partition)
+                if not wrong:
+                    break
+                if not look_again:
+                    mend = command(self._client.bootstrap, topic, partition, found)
+                    raise BusError(f"kafka://{self._client.bootstrap}: {'; '.join(wrong)}. Run: {mend}")
+                self._found.pop(topic, None)
+                self._found |= await self._look([topic])
+        self._admitted[topic, partition] = True
+
+    async def _look(self, names: list[str]) -> dict[str, Found]:
+        async def ask() -> dict[str, Found]:
+            async with TopicsAdmin(self._client.bootstrap) as admin:
+                return await admin.describe(names)
+
+        return await self._client.patiently("describe topics", ask)
+
+    async def _asking_consumer(self) -> AIOKafkaConsumer:
+        """A consumer that reads nothing, so that no long poll is in the way of a question."""
+        async with self._connecting:
+            if self._asking is None:
+                self._asking = await self._client.consumer()
+        self._refuse_if_closed()
+        return self._asking
+
+    def _note_end(self, place: _Place, end: int) -> None:
+        if end > self._ends.get(place, 0):
+            self._ends[place] = end
+            self._wakeups.wake(*place)
+
+    def _dropped(self, writer: KafkaWriter, rest: Awaitable[None]) -> None:
+        self._writers.pop(writer, None)
+        self._end(rest)
+
+    def _end(self, rest: Awaitable[None]) -> None:
+        ending = asyncio.ensure_future(rest)
+        self._endings[ending] = True
+        ending.add_done_callback(lambda ended: self._endings.pop(ended, None))
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise BusError("the bus is closed")

@@ -1,0 +1,149 @@
+"""aiokafka as we use it: consumers that only read, producers that only append, both known by one client id.
+
+An unreachable broker is tried again until `patience_ms` is over; then BusError says what was tried. aiokafka's own
+lines are thinned out, so that an outage does not drown everything else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+
+from largesse.bus import BusError
+
+BATCH_BYTES_MAX = 1_000_000
+"""What one append holds at most; MESSAGE_BYTES_MIN of topics_admin leaves room for it."""
+MESSAGE_BYTES_MAX = 1_048_576
+LONG_POLL_MS = 5_000
+"""How long a broker keeps an idle reader's question before it says that there is nothing."""
+REQUEST_MS = 10_000
+"""After this a question that has no answer is asked again, on a new connection."""
+BACKOFF_MS = 50
+SAME_LINE_SECONDS = 10
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+class Client:
+    """What every connection to one cluster has in common. `bootstrap`: `host:port[,host:port]`."""
+
+    def __init__(self, bootstrap: str, client_id: str, patience_ms: int) -> None:
+        self.bootstrap = bootstrap
+        self.client_id = client_id
+        self.patience_ms = patience_ms
+        thin_out_log()
+
+    async def consumer(self) -> AIOKafkaConsumer:
+        """A started consumer that is a member of no group. Raises BusError."""
+
+        async def start() -> AIOKafkaConsumer:
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self.bootstrap,
+                client_id=self.client_id,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                fetch_max_wait_ms=LONG_POLL_MS,
+                request_timeout_ms=LONG_POLL_MS + REQUEST_MS,
+                retry_backoff_ms=BACKOFF_MS,
+            )
+            try:
+                await consumer.start()
+            except BaseException:
+                await consumer.stop()
+                raise
+            return consumer
+
+        return await self.patiently("connect", start)
+
+    async def producer(self) -> AIOKafkaProducer:
+        """A started idempotent producer. Raises BusError."""
+
+        async def start() -> AIOKafkaProducer:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                client_id=self.client_id,
+                enable_idempotence=True,
+                acks="all",
+                max_batch_size=BATCH_BYTES_MAX,
+                max_request_size=MESSAGE_BYTES_MAX,
+                request_timeout_ms=REQUEST_MS,
+                retry_backoff_ms=BACKOFF_MS,
+            )
+            try:
+                await producer.start()
+            except BaseException:
+                await producer.stop()
+                raise
+            return producer
+
+        return await self.patiently("connect", start)
+
+    async def patiently(self, what: str, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Asks until there is an answer. Raises BusError when patience is over or asking again would not help."""
+        last: Exception | None = None
+        try:
+            async with asyncio.timeout(self.patience_ms / 1_000):
+                while True:
+                    try:
+                        return await ask()
+                    except KafkaError as error:
+                        if not error.retriable and not isinstance(error, KafkaTimeoutError):
+                            raise BusError(f"kafka://{self.bootstrap}: {what}: {said(error)}") from error
+                        last = error
+                    await asyncio.sleep(BACKOFF_MS / 1_000)
+        except TimeoutError:
+            why = said(last) if last else "no answer"
+            tried = f"kafka://{self.bootstrap}: {what}: {why}, tried for {self.patience_ms} ms"
+            raise BusError(tried) from last
+
+
+def said(error: BaseException) -> str:
+    """What an error of aiokafka is about, in one line."""
+    text = str(error)
+    name = type(error).__name__
+    if isinstance(error, KafkaConnectionError):
+        return f"cannot be reached ({text})"
+    return text if name in text else f"{name}: {text}"
+
+
+async def abandon(producer: AIOKafkaProducer, within_ms: int) -> None:
+    """Ends a producer without sending what it still has: `stop` would go on until all of it is sent."""
+    # aiokafka has no public way: the task that sends has to end, and nobody is to flush after it.
+    producer._closed = True
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(within_ms / 1_000):
+            await producer._sender.close()
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(within_ms / 1_000):
+            await producer.client.close()
+
+
+class _Thinned(logging.Handler):
+    """Passes aiokafka's warnings on as lines of ours, the same one not more than once in SAME_LINE_SECONDS."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said_at: dict[str, float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        template = f"{record.name} {record.msg}"
+        before = self._said_at.get(template)
+        if before is not None and record.created - before < SAME_LINE_SECONDS:
+            return
+        self._said_at[template] = record.created
+        _log.warning("kafka_client", logger=record.name, said=record.getMessage())
+
+
+def thin_out_log() -> None:
+    """Takes aiokafka's own log over, once a process, unless the program has set it up otherwise."""
+    theirs = logging.getLogger("aiokafka")
+    if not theirs.handlers:
+        theirs.addHandler(_Thinned())
+        theirs.propagate = False

@@ -1,0 +1,167 @@
+"""Reading one Kafka partition ahead of whoever asks, so that asking costs nothing while there is nothing new.
+
+A follower has a consumer of its own: a shared one would let a slow reader hold up the others, and make a new partition
+wait for the old ones' long poll. What it has read stays for a while, for readers that come a little later.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.structs import ConsumerRecord
+
+from largesse.bus import BusError, Message
+from largesse.kafka_client import said
+
+AHEAD_BYTES_MAX = 2 << 20
+"""A follower waits while it holds more than this that nobody has asked for."""
+BEHIND_BYTES_MAX = 1 << 20
+"""What has been read by somebody and is kept for others."""
+TAKEN_MOST = 500
+IDLE_MS = 60_000
+_MESSAGE_BYTES = 400
+"""What a message in memory costs beside its value, about."""
+
+
+class Follower:
+    """Messages of one partition from `offset` on. `wake` is called whenever there is something new to see.
+
+    `error`: why it has ended: the offsets do not exist any more, or the cluster refuses. Belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        connect: Callable[[], Awaitable[AIOKafkaConsumer]],
+        wake: Callable[[], None],
+    ) -> None:
+        self.error: BusError | None = None
+        self._place = TopicPartition(topic, partition)
+        self._first = offset
+        self._next = offset
+        self._passed = offset
+        self._ahead_bytes = self._behind_bytes = 0
+        self._messages: list[Message] = []
+        self._room = asyncio.Event()
+        self._room.set()
+        self._wake = wake
+        self._task = asyncio.create_task(self._run(connect))
+
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps in memory, about."""
+        return self._ahead_bytes + self._behind_bytes
+
+    def covers(self, offset: int) -> bool:
+        """Whether a reader at `offset` gets from here everything that there is, now or later."""
+        return self.error is None and self._first <= offset <= self._next
+
+    def has(self, offset: int) -> bool:
+        """Whether there is a message at `offset` or after it."""
+        return offset < self._next
+
+    def read(self, offset: int, most: int) -> list[Message]:
+        """Up to `most` messages from `offset` on, as far as they have come."""
+        start = bisect_left(self._messages, offset, key=_offset_of)
+        found = self._messages[start : start + most]
+        if found and found[-1].offset >= self._passed:
+            self._pass(found[-1].offset + 1)
+        return found
+
+    def forget_before(self, offset: int) -> None:
+        """Retention: what lies before `offset` is not shown any more."""
+        if self._first < offset <= self._next:
+            self._drop_first(bisect_left(self._messages, offset, key=_offset_of))
+            self._first = offset
+
+    async def stop(self) -> None:
+        """Ends it and closes its connections."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self, connect: Callable[[], Awaitable[AIOKafkaConsumer]]) -> None:
+        try:
+            consumer = await connect()
+            try:
+                await self._follow(consumer)
+            finally:
+                await consumer.stop()
+        except BusError as error:
+            self.error = error
+        except OffsetOutOfRangeError as error:
+            self.error = BusError(f"{_name(self._place)}: offset {self._next} is gone")
+            self.error.__cause__ = error
+        except KafkaError as error:
+            self.error = BusError(f"{_name(self._place)} at offset {self._next}: {said(error)}")
+            self.error.__cause__ = error
+        finally:
+            self._wake()
+
+    async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+        consumer.assign([self._place])
+        consumer.seek(self._place, self._next)
+        while True:
+            await self._room.wait()
+            found = await consumer.getmany(self._place, timeout_ms=IDLE_MS, max_records=TAKEN_MOST)
+            for records in found.values():
+                self._take(records)
+            self._wake()
+            # Reading from what was fetched before does not wait by itself.
+            await asyncio.sleep(0)
+
+    def _take(self, records: list[ConsumerRecord]) -> None:
+        for record in records:
+            self._messages.append(message_of(record))
+            self._ahead_bytes += _MESSAGE_BYTES + len(self._messages[-1].value)
+        self._next = records[-1].offset + 1
+        if self._ahead_bytes > AHEAD_BYTES_MAX:
+            self._room.clear()
+
+    def _pass(self, offset: int) -> None:
+        """Somebody has read up to `offset`."""
+        start = bisect_left(self._messages, self._passed, key=_offset_of)
+        end = bisect_left(self._messages, offset, key=_offset_of)
+        size = sum(_MESSAGE_BYTES + len(message.value) for message in self._messages[start:end])
+        self._passed = offset
+        self._ahead_bytes -= size
+        self._behind_bytes += size
+        count = 0
+        over = self._behind_bytes - BEHIND_BYTES_MAX
+        while over > 0:
+            over -= _MESSAGE_BYTES + len(self._messages[count].value)
+            count += 1
+        self._drop_first(count)
+        if self._ahead_bytes <= AHEAD_BYTES_MAX:
+            self._room.set()
+
+    def _drop_first(self, count: int) -> None:
+        if not count:
+            return
+        for message in self._messages[:count]:
+            size = _MESSAGE_BYTES + len(message.value)
+            if message.offset < self._passed:
+                self._behind_bytes -= size
+            else:
+                self._ahead_bytes -= size
+        self._first = self._messages[count - 1].offset + 1
+        del self._messages[:count]
+        if self._ahead_bytes <= AHEAD_BYTES_MAX:
+            self._room.set()
+
+
+def message_of(record: ConsumerRecord) -> Message:
+    """A record as the port has it. What somebody else wrote without a value, or as no text, stays readable."""
+    headers = {key: (value or b"").decode(errors="replace") for key, value in record.headers}
+    return Message(record.topic, record.partition, record.offset, record.value or b"", headers)
+
+
+def _offset_of(message: Message) -> int:
+    return message.offset
+
+
+def _name(place: TopicPartition) -> str:
+    return f"{place.topic} partition {place.partition}"

@@ -1,0 +1,122 @@
+"""A real Kafka for tests: the broker at LARGESSE_TEST_KAFKA, else a container of the public image, else a skip.
+
+Topics get names that no other run has, so a broker may be shared and kept.
+"""
+
+import asyncio
+import atexit
+import itertools
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from largesse.kafka_bus import KafkaBus
+from largesse.topics_admin import TopicsAdmin
+from tests.contract.rig import Rig
+
+IMAGE = "apache/kafka:4.1.0"
+
+_run = uuid.uuid4().hex[:8]
+_numbers = itertools.count()
+
+
+def new_name(what: str = "topic") -> str:
+    """A topic name that nobody has."""
+    return f"test-{_run}-{os.getpid()}-{next(_numbers)}-{what}"
+
+
+@cache
+def kafka_address() -> str:
+    """host:port of a broker that tests may fill with topics. Skips where there is none."""
+    address = os.environ.get("LARGESSE_TEST_KAFKA")
+    if address:
+        return address
+    if not _has_image():
+        pytest.skip(f"no Kafka: set LARGESSE_TEST_KAFKA=host:port, or have {IMAGE} in a Docker engine")
+    return _start_container()
+
+
+def _has_image() -> bool:
+    """Whether a container can be started at once: a test run is no time to fetch half a gigabyte."""
+    try:
+        asked = subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
+
+
+def _start_container() -> str:
+    os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+    from testcontainers.core.container import DockerContainer
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@127.0.0.1:9093",
+        "KAFKA_LISTENERS": f"PLAINTEXT://:{port},CONTROLLER://127.0.0.1:9093",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    }
+    container = DockerContainer(IMAGE).with_bind_ports(port, port)
+    for key, value in said.items():
+        container = container.with_env(key, value)
+    container.start()
+    atexit.register(container.stop)
+    address = f"127.0.0.1:{port}"
+    asyncio.run(_until_it_answers(address))
+    return address
+
+
+async def _until_it_answers(address: str) -> None:
+    bus = KafkaBus(address, patience_ms=60_000)
+    try:
+        await bus._look([])
+    finally:
+        await bus.close()
+
+
+async def make_topic(address: str, name: str, partitions: int, **settings: str) -> str:
+    """Makes a topic of one replica; `settings` with underscores for points."""
+    async with TopicsAdmin(address) as admin:
+        await admin.make(name, partitions, 1, {key.replace("_", "."): value for key, value in settings.items()})
+    return name
+
+
+async def delete_before(address: str, topic: str, partition: int, offset: int) -> None:
+    """What retention does, at once."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=address)
+    await admin.start()
+    try:
+        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(offset)})
+    finally:
+        await admin.close()
+
+
+@asynccontextmanager
+async def kafka_rig(folder: Path) -> AsyncIterator[Rig]:
+    address = await asyncio.to_thread(kafka_address)
+    bus = KafkaBus(address)
+
+    async def topic(partitions: int) -> str:
+        return await make_topic(address, new_name(), partitions)
+
+    async def retire(topic: str, partition: int, before: int) -> None:
+        await delete_before(address, topic, partition, before)
+
+    yield Rig(bus, topic, retire)
+    await bus.close()
