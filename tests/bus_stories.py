@@ -1,5 +1,8 @@
 """Writing by hand what a sequencer or a service would write: for tests that need a log with no service behind it."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any
 
 from largesse.bus import Bus, Outgoing
@@ -9,8 +12,8 @@ from largesse.decisions import Wanted, answer, messages_of, wanted_of
 from largesse.ids import content_hash
 from largesse.log import LogReader
 from largesse.log_writer import LogWriter, claim_message
+from largesse.memory_bus import MemoryBus
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened
-from schemas.topics import LOG
 
 
 class Scribe:
@@ -67,6 +70,27 @@ class Scribe:
         return wanted, content
 
 
+def story(test: Callable[[MemoryBus, Scribe], Awaitable[None]]) -> Callable[[], None]:
+    """A test as a coroutine over a bus in memory and somebody who writes its log, on a loop of its own."""
+
+    @wraps(test, updated=())
+    def run() -> None:
+        async def whole() -> None:
+            bus = MemoryBus()
+            await test(bus, Scribe(bus))
+
+        asyncio.run(whole())
+
+    del run.__wrapped__  # Or pytest would look for fixtures of these names.
+    return run
+
+
+async def settle() -> None:
+    """Everything that can run without more messages has run: on a bus in memory nothing takes time."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 async def answers_in(bus: Bus, topic: str, partition: int = 0) -> list[bytes]:
     """Raw messages of a topic."""
     first, _ = await bus.bounds(topic, partition)
@@ -81,6 +105,3 @@ async def append_raw(bus: Bus, topic: str, value: bytes) -> None:
 def bytes_of(body: Any) -> bytes:
     """Some record's content."""
     return encode(record_of(body, cell="default", seq=1, round_number=0, time=0, id_="x", cause=""))
-
-
-__all__ = ["LOG", "Scribe", "answers_in", "append_raw", "bytes_of"]

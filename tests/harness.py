@@ -4,10 +4,7 @@ Records are made, encoded and decoded as on a bus. Every round is decided twice,
 to give the same bytes and to leave what a snapshot shows as it was.
 """
 
-from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, get_type_hints
-
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from largesse.codec import decode, encode, record_of
 from largesse.core import RULES, Core, OpenRound
@@ -136,25 +133,3 @@ class Story:
         learn = self.core.FOLDS.get(type(record.body))
         if learn is not None:
             learn(self.state, record)
-
-
-def drop_caches(state: Any) -> None:
-    """Puts every field of a state that is annotated `Cache` back to its default, however deep it lies."""
-    if isinstance(state, dict | list):
-        for each in state.values() if isinstance(state, dict) else state:
-            drop_caches(each)
-    elif is_dataclass(state):
-        hints = get_type_hints(type(state), include_extras=True)
-        for each in fields(state):
-            if _is_cache(hints[each.name]):
-                setattr(state, each.name, _default_of(each))
-            else:
-                drop_caches(getattr(state, each.name))
-
-
-def _default_of(each: Field[Any]) -> Any:
-    return each.default_factory() if each.default_factory is not MISSING else each.default
-
-
-def _is_cache(hint: Any) -> bool:
-    return any(isinstance(note, FieldInfo) and note.exclude for note in getattr(hint, "__metadata__", ()))

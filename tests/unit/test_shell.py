@@ -7,39 +7,18 @@ import pytest
 from largesse.codec import unwrap
 from largesse.core import RULES
 from largesse.decisions import DecisionGap, Wanted
-from largesse.memory_bus import MemoryBus
 from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
 from schemas import DecisionHash, JobCancelled, Shares
 from schemas.rounds import Level
-from tests.bus_stories import Scribe, answers_in
+from tests.bus_stories import answers_in, settle, story
 from tests.toy import Toy
 
 SETTINGS = Settings(bus="memory:", snapshot_rounds=2, gap_wait_ms=0, wait_ms=50)
 
 
-def story(test):
-    """A test as a coroutine over a bus and somebody who writes the log."""
-
-    def run_it():
-        async def whole():
-            bus = MemoryBus()
-            await test(bus, Scribe(bus))
-
-        asyncio.run(whole())
-
-    run_it.__name__ = test.__name__
-    return run_it
-
-
 def shell_of(core, bus, **more):
     return Shell(core, bus, SETTINGS, **more)
-
-
-async def settle():
-    """Everything that can run without more messages has run: on a bus in memory nothing takes time."""
-    for _ in range(100):
-        await asyncio.sleep(0)
 
 
 async def catch_up(shell):
