@@ -208,18 +208,8 @@ def _config(state: State, record: Record) -> None:
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
-        state.queues = body.queues
-        _count_again(state)
+        state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
     state.filled = None
-
-
-def _count_again(state: State) -> None:
-    """Demand by leaf, from nothing: jobs fall into other leaves under another tree."""
-    state.demand, state.total = {}, {}
-    for job in state.jobs.values():
-        for at in range(len(job.graph.stages)):
-            if job.progress.parents[at] == 0:
-                _add(state, job, at, job.progress.left[at])
 
 
 def _capacity(state: State, record: Record) -> None:
