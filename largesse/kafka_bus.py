@@ -8,17 +8,18 @@ BusError.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 from largesse.bus import BusError, Message, PositionGap
-from largesse.kafka_client import Client
+from largesse.kafka_client import LONG_POLL_MS, Client, said
 from largesse.kafka_following import Follower
 from largesse.kafka_writing import ABANDON_MS, KafkaWriter
 from largesse.local_bus import Wakeups, position_gap
-from largesse.topics_admin import TOPICS, Found, TopicsAdmin, command, faults
+from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults
 from schemas.topics import Topic
 
 __all__ = ["KafkaBus", "KafkaWriter"]
@@ -133,6 +134,23 @@ class KafkaBus:
                 await asyncio.sleep(0)
                 return False
             await self._wakeups.wait(positions, left)
+
+    async def join(self, group: str, told: Callable[[list[int]], None]) -> None:
+        """Takes part in a consumer group over the topic of shards, until it is cancelled. Raises BusError.
+
+        `told` is called with all shards that are this bus's own, every time they are dealt out.
+        """
+        await self._admit(MEMBERSHIP.name, 0)
+        member = await self._client.member(group, MEMBERSHIP.name, told)
+        try:
+            while True:
+                # Nothing is ever read: it is how aiokafka tells of what went wrong.
+                await member.getmany(timeout_ms=LONG_POLL_MS)
+                self._refuse_if_closed()
+        except KafkaError as error:
+            raise BusError(f"kafka://{self._client.bootstrap}: {group}: {said(error)}") from error
+        finally:
+            await member.stop()
 
     async def close(self) -> None:
         """Ends every wait, drops every writer and closes every connection."""

@@ -6,12 +6,13 @@ lines are thinned out, so that an outage does not drown everything else.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TypeVar
 
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
 from largesse.bus import BusError
@@ -24,6 +25,9 @@ LONG_POLL_MS = 5_000
 REQUEST_MS = 10_000
 """After this a question that has no answer is asked again, on a new connection."""
 BACKOFF_MS = 50
+SESSION_MS = 6_000
+"""A killed member's share is dealt out again after so long (the least that brokers take); who ends in order says so."""
+HEARTBEAT_MS = 1_500
 SAME_LINE_SECONDS = 10
 
 _log = structlog.get_logger(__name__)
@@ -85,6 +89,36 @@ class Client:
 
         return await self.patiently("connect", start)
 
+    async def member(self, group: str, topic: str, told: Callable[[list[int]], None]) -> AIOKafkaConsumer:
+        """A started member of a consumer group that is dealt partitions and reads nothing. Raises BusError.
+
+        `told` is called with all partitions that are its own, every time they are dealt out.
+        """
+
+        async def start() -> AIOKafkaConsumer:
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self.bootstrap,
+                client_id=self.client_id,
+                group_id=group,
+                enable_auto_commit=False,
+                auto_offset_reset="latest",
+                partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=HEARTBEAT_MS,
+                fetch_max_wait_ms=LONG_POLL_MS,
+                request_timeout_ms=LONG_POLL_MS + REQUEST_MS,
+                retry_backoff_ms=BACKOFF_MS,
+            )
+            consumer.subscribe([topic], listener=_Dealt(consumer, told))
+            try:
+                await consumer.start()
+            except BaseException:
+                await consumer.stop()
+                raise
+            return consumer
+
+        return await self.patiently(f"join {group}", start)
+
     async def patiently(self, what: str, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Asks until there is an answer. Raises BusError when patience is over or asking again would not help."""
         last: Exception | None = None
@@ -123,6 +157,22 @@ async def abandon(producer: AIOKafkaProducer, within_ms: int) -> None:
     with suppress(TimeoutError, KafkaError):
         async with asyncio.timeout(within_ms / 1_000):
             await producer.client.close()
+
+
+class _Dealt(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Hands on what a group deals out, and keeps its member from reading."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, told: Callable[[list[int]], None]) -> None:
+        self._consumer = consumer
+        self._told = told
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Nothing: what is dealt next comes at once, and until then somebody has to answer."""
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """All that is its own from now on."""
+        self._consumer.pause(*assigned)
+        self._told(sorted(each.partition for each in assigned))
 
 
 class _Thinned(logging.Handler):

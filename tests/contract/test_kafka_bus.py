@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from largesse.assignment import assignment_of
 from largesse.bus import BusError, Outgoing, PositionGap
 from largesse.kafka_bus import FOLLOWERS_MAX, KafkaBus
-from largesse.topics_admin import TOPICS, Found, TopicsAdmin, command, faults, put_right, settings_of
+from largesse.settings import Settings
+from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults, put_right, settings_of
+from schemas.edge_config import SHARDS_MAX
 from schemas.topics import LOG, SNAPSHOTS, Topic
 from tests.conftest import ROOT
 from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name
@@ -583,5 +586,39 @@ def test_a_reader_passes_over_what_compaction_took(broker):
             assert values[:2] == [b"58", b"59"]
             assert await read_on(anew, name, 7, last + 1) == values
             assert await anew.fetch(name, 0, last + 1) == []
+
+    tell(story)
+
+
+# Who serves which shard
+
+
+@needs_kafka
+def test_a_group_deals_every_shard_to_one_instance_and_again_when_one_leaves(address):
+    async def story():
+        await put_right(address, [MEMBERSHIP], cells=1)
+        settings = Settings(bus=f"kafka://{address}", cell=new_name("cell"))
+
+        async def until(condition) -> None:
+            while not condition():
+                changes = [asyncio.ensure_future(each.changed.wait()) for each in (first, second)]
+                await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+                for each in (first, second):
+                    each.changed.clear()
+
+        def shares() -> list[int]:
+            return sorted(first.shards() + second.shards())
+
+        async with open_bus(address) as here, open_bus(address) as there:
+            first = assignment_of(here, settings, "altruism")
+            second = assignment_of(there, settings, "altruism")
+            await until(lambda: shares() == list(range(SHARDS_MAX)) and first.shards() and second.shards())
+            # The shards that are in use are the first few: each instance has its part of them.
+            assert first.is_mine(0) == second.is_mine(1) != first.is_mine(1)
+
+            await first.close()
+            await until(lambda: len(second.shards()) == SHARDS_MAX)
+            assert second.active(0).is_set()
+            await second.close()
 
     tell(story)

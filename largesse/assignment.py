@@ -1,0 +1,121 @@
+"""Which shards of a service this instance serves: told by LARGESSE_SHARD, or dealt out by the bus.
+
+On Kafka the instances of one service of one cell form a consumer group over the topic `shards`: nothing is written
+there and no offset is kept, its partitions stand for shards. While a group deals anew, everybody goes on with what they
+had: answers are the same whoever gives them, and the first counts. On a bus of one process everything is its own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+import structlog
+
+from largesse.bus import Bus, BusError
+from largesse.settings import Settings
+from schemas.edge_config import SHARDS_MAX
+
+REJOIN_MS = 1_000
+"""How long an instance that was thrown out waits before it asks again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Assignment(Protocol):
+    """What is this instance's own now. `changed` is set by every change, and cleared by who has looked."""
+
+    changed: asyncio.Event
+
+    def is_mine(self, shard: int) -> bool:
+        """Whether this instance is to answer for a shard."""
+
+    def shards(self) -> tuple[int, ...]:
+        """All of them, in order."""
+
+    def active(self, shard: int) -> asyncio.Event:
+        """Set as long as the shard is this instance's own."""
+
+    async def close(self) -> None:
+        """Gives everything back."""
+
+
+def assignment_of(bus: Bus, settings: Settings, service: str) -> Assignment:
+    """The assignment for one service: LARGESSE_SHARD's where it is set, else what the bus says."""
+    if settings.shard is not None:
+        return StaticAssignment([settings.shard])
+    if settings.is_alone:
+        return StaticAssignment(range(SHARDS_MAX))
+    # Only who uses Kafka needs its client installed.
+    from largesse.kafka_bus import KafkaBus
+
+    assert isinstance(bus, KafkaBus), f"nobody deals out shards on {settings.bus}"
+    return GroupAssignment(bus.join, f"largesse.{settings.cell}.{service}")
+
+
+class StaticAssignment:
+    """Always the same shards."""
+
+    def __init__(self, shards: Iterable[int]) -> None:
+        self.changed = asyncio.Event()
+        self._events: dict[int, asyncio.Event] = {}
+        self._mine: tuple[int, ...] = ()
+        self._set(shards)
+
+    def is_mine(self, shard: int) -> bool:
+        """See Assignment."""
+        return shard in self._mine
+
+    def shards(self) -> tuple[int, ...]:
+        """See Assignment."""
+        return self._mine
+
+    def active(self, shard: int) -> asyncio.Event:
+        """See Assignment."""
+        event = self._events.setdefault(shard, asyncio.Event())
+        if shard in self._mine:
+            event.set()
+        return event
+
+    async def close(self) -> None:
+        """See Assignment."""
+        self._set(())
+
+    def _set(self, shards: Iterable[int]) -> None:
+        self._mine = tuple(sorted(shards))
+        for shard, event in self._events.items():
+            if shard in self._mine:
+                event.set()
+            else:
+                event.clear()
+        self.changed.set()
+
+
+class GroupAssignment(StaticAssignment):
+    """What a consumer group deals out. `join(group, told)` takes part in it until it is cancelled or raises BusError,
+    and calls `told` with all shards that are this instance's own, every time they are dealt out.
+    """
+
+    def __init__(self, join: Callable[[str, Callable[[list[int]], None]], Awaitable[None]], group: str) -> None:
+        super().__init__(())
+        self._group = group
+        self._task = asyncio.create_task(self._take_part(join))
+
+    async def close(self) -> None:
+        """See Assignment."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._set(())
+
+    async def _take_part(self, join: Callable[[str, Callable[[list[int]], None]], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await join(self._group, self._told)
+            except BusError as error:
+                # Who is in no group serves nothing: the others have been dealt what was its own.
+                _log.warning("group_left", group=self._group, reason=str(error))
+                self._set(())
+            await asyncio.sleep(REJOIN_MS / 1_000)
+
+    def _told(self, shards: list[int]) -> None:
+        _log.info("shards_dealt", group=self._group, shards=sorted(shards))
+        self._set(shards)
