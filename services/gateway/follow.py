@@ -19,9 +19,6 @@ from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.view_state import State
 
-ANSWERS_KEPT = 10_000
-"""Answers to inputs that are remembered for requests that have not asked for them yet."""
-
 TURN_RECORDS = 100
 """Records that are folded before requests get a turn."""
 
@@ -37,10 +34,12 @@ class Answer:
 
 @dataclass(slots=True)
 class _Answers:
-    """One input topic: how far the log has read it, what it answered, who waits."""
+    """One input topic: how far the log has read it, and who waits. `sending`: inputs whose offsets are not known yet;
+    while there are any, what the log answers is kept, since it may be to one of them."""
 
     reached: int = -1
-    records: dict[int, Record | None] = field(default_factory=dict)
+    sending: int = 0
+    records: dict[int, Record] = field(default_factory=dict)
     waiting: dict[int, asyncio.Future[Record | None]] = field(default_factory=dict)
 
     def move(self, reached: int, record: Record) -> None:
@@ -49,9 +48,14 @@ class _Answers:
             waiter = self.waiting.pop(offset)
             if not waiter.done():
                 waiter.set_result(record if offset == reached else None)
-        self.records[reached] = record
-        if len(self.records) > ANSWERS_KEPT:
-            del self.records[next(iter(self.records))]
+        if self.sending:
+            self.records[reached] = record
+
+    def sent(self) -> None:
+        """One offset more is known, or will never be."""
+        self.sending -= 1
+        if not self.sending:
+            self.records = {}
 
 
 class Follower:
@@ -106,18 +110,14 @@ class Follower:
 
     async def send(self, topic: str, document: Any, author: str, wait_s: float) -> Answer:
         """Publishes one input and waits for what becomes of it. Raises BusError: it may or may not have arrived."""
-        if self._writer is None:
-            self._writer = self._bus.writer()
-        try:
-            offset = await publish_input(self._writer, topic, document, author, self._settings.partition)
-        except BusError:
-            writer, self._writer = self._writer, None
-            if writer is not None:
-                await writer.drop()
-            raise
         answers = self._answers[topic]
-        if answers.reached >= offset:
-            return Answer(offset, True, answers.records.get(offset))
+        answers.sending += 1
+        try:
+            offset = await self._publish(topic, document, author)
+            if answers.reached >= offset:
+                return Answer(offset, True, answers.records.get(offset))
+        finally:
+            answers.sent()
         waiter = asyncio.get_running_loop().create_future()
         answers.waiting[offset] = waiter
         try:
@@ -127,6 +127,17 @@ class Follower:
             return Answer(offset, False)
         finally:
             answers.waiting.pop(offset, None)
+
+    async def _publish(self, topic: str, document: Any, author: str) -> int:
+        if self._writer is None:
+            self._writer = self._bus.writer()
+        try:
+            return await publish_input(self._writer, topic, document, author, self._settings.partition)
+        except BusError:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                await writer.drop()
+            raise
 
     async def changed(self, wait_s: float) -> bool:
         """Waits until something was folded; False where the time is over, or the gateway ends."""

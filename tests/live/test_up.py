@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from schemas.edge import read_input, warnings_of
 from services.cli.client import user
 from services.gateway.bodies import read_yaml
-from tests.live.up_process import up
-from tests.unit.cli_process import ROOT, largesse
+from tests.live.up_process import GUARD_S, up
+from tests.unit.cli_process import COMMAND, ROOT, largesse
 
 EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
 
@@ -229,6 +230,33 @@ def test_tasks_end_with_the_cell_where_that_is_asked_for(tmp_path):
 
         assert (code, out.splitlines()[-1]) == (0, "ended")
         assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_service_that_breaks_ends_the_cell_and_is_named(tmp_path):
+    with up(tmp_path / "data", LARGESSE_FAILPOINT="leftover:before_decide:4:raise") as cell:
+        for name in "abcdef":
+            if cell.process.poll() is None:
+                cell.ask("submit", "-", stdin=job(name, "true"))
+        _, err = cell.process.communicate(timeout=GUARD_S)
+
+    assert cell.process.returncode == 3
+    assert "leftover: Failpoint" in err
+    with up(tmp_path / "data") as again:  # What was admitted is there, and goes on.
+        assert again.ask("watch", "a").code == 0
+
+
+def test_nobody_who_watches_keeps_the_cell_from_ending(tmp_path):
+    with up(tmp_path / "data", "--stop-tasks") as cell:
+        cell.ask("submit", "-", stdin=job("long", "sleep", "600"))
+        watching = subprocess.Popen(
+            [*COMMAND, "watch", "long", "--url", cell.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert watching.stdout is not None
+        watching.stdout.readline()
+        code, _, err = cell.end()
+
+        assert (code, err) == (0, "")
+        assert watching.wait() == 3
 
 
 def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path):

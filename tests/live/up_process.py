@@ -4,17 +4,15 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from tests.unit.cli_process import ROOT, Said, largesse
+from tests.unit.cli_process import COMMAND, ROOT, Said, largesse
 
 GUARD_S = 90
-UP = (sys.executable, "-m", "services.cli.main", "up")
 
 
 class Up:
@@ -59,15 +57,15 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
 
 
 @contextmanager
-def up(data: Path, *words: object) -> Iterator[Up]:
+def up(data: Path, *words: object, **env: str) -> Iterator[Up]:
     """A cell on `data`; it has ended, with all tasks, when this is left."""
     process = subprocess.Popen(
-        [*UP, "--data", str(data), "--http", "0", *map(str, words)],
+        [*COMMAND, "up", "--data", str(data), "--http", "0", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "LARGESSE_USER": "ann"},
+        env={**os.environ, "LARGESSE_USER": "ann", **env},
     )
     try:
         yield Up(data, process)

@@ -11,6 +11,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 WORKLOAD = "examples/workloads/small.jsonl"
 CLUSTER = "examples/clusters/small.json"
+COMMAND = (sys.executable, "-m", "services.cli.main")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Said:
 def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env: str) -> Said:
     """One command to its end. Its stdin is what is given, and no terminal."""
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli.main", *map(str, words)],
+        [*COMMAND, *map(str, words)],
         input=stdin.encode() if isinstance(stdin, str) else stdin,
         capture_output=True,
         check=False,

@@ -1,0 +1,43 @@
+"""The gateway as a process: follows the log of the bus that the environment names, and serves HTTP.
+
+`LARGESSE_HTTP`: where it listens, `127.0.0.1:8642` where nothing is said. Whoever serves other machines puts something
+in front of it that knows who asks: the gateway believes the header.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping
+
+from largesse.bus import Bus
+from largesse.settings import PREFIX, Settings, SettingWrong
+from services.gateway.app import make_app
+from services.gateway.follow import Follower
+from services.gateway.serve import bound, serve
+
+HTTP_DEFAULT = "127.0.0.1:8642"
+PORT_MAX = 65_535
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Until `stop`. Raises SettingWrong, PortTaken, CoreStopped, DecisionGap, BusError."""
+    host, port = read_address()
+    listening = bound(host, port)
+    follower = Follower(bus, settings, stop=stop)
+    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), loopback=host.startswith("127."))
+    parts = [asyncio.ensure_future(part) for part in (follower.run(), serve(app, listening, stop))]
+    try:
+        done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()
+    finally:
+        stop.set()
+        await asyncio.gather(*parts, return_exceptions=True)
+
+
+def read_address(environment: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """Host and port to listen on. Raises SettingWrong."""
+    text = (os.environ if environment is None else environment).get(f"{PREFIX}HTTP", HTTP_DEFAULT)
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise SettingWrong(f"{PREFIX}HTTP={text}: write HOST:PORT, like {HTTP_DEFAULT}")
+    return host.strip("[]"), int(port)

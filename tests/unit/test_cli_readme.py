@@ -1,0 +1,36 @@
+import json
+import re
+
+import pytest
+
+from schemas.edge import read_cluster, read_input, warnings_of
+from services.gateway.bodies import read_yaml
+from tests.unit.cli_process import ROOT, largesse
+
+README = (ROOT / "README.md").read_text()
+
+
+def block(language):
+    (text,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return text
+
+
+def test_the_job_of_the_readme_is_one():
+    document = read_yaml(block("yaml").encode())
+
+    read_input("jobs", document, "")
+    assert warnings_of(document) == []
+
+
+def test_the_cluster_of_the_readme_is_one():
+    assert len(read_cluster(json.loads(block("json"))).nodes) == 100
+
+
+COMMANDS = sorted(
+    {tuple(words.split()) for words in re.findall(r"largesse ((?:(?:get|node|config) )?[a-z]+)\b", README)}
+)
+
+
+@pytest.mark.parametrize("words", [words for words in COMMANDS if words[0] not in ("data", "as")], ids=" ".join)
+def test_a_command_of_the_readme_is_there(words):
+    assert largesse(*words, "--help").code == 0
