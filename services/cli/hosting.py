@@ -154,6 +154,8 @@ class Host:
                 raise Wrong(f"--cluster: {refused.field}: {refused.reason}")
         # A job that no node could ever run is refused; so the nodes come first.
         await self.follower.until(lambda view: all(node.name in view.nodes for node in plan.nodes), NODES_WAIT_S)
+        if self.stop.is_set():
+            return
         app = make_app(self.follower, self._read_output, author=plan.author, loopback=plan.host == "127.0.0.1")
         self._begin("gateway's HTTP", serve(app, self._socket, self.stop))
         on_ready()
