@@ -149,6 +149,8 @@ class Board:
         """All that a job waits for, in its order; replaces what it waited for."""
         job = self.jobs[name]
         self._unwait(job)
+        if self.discipline == "fifo_stage":
+            waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
         job.waits = waits
         for waiting in waits:
             waiting.task.waiting += waiting.count

@@ -1,0 +1,338 @@
+"""Placement against itself written out plainly: every claim looked at anew for every task, no heap and no memory.
+
+A board lives through many rounds, with room given back, jobs that come, go and ask anew, levels that move, and
+placements that do not bind; each round it has to hand out exactly what the plain rules hand out.
+"""
+
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from schemas.quantities import SHARE_UNITS, on_devices
+from services.leftover.placement import Board, Waiting
+from services.leftover.room import Room
+from tests.strategies import for_all
+
+SCALE = 1 << 60
+PREFERRED = 1 << 100
+KINDS = ("cpu", "gpu", "memory")
+
+NODES = (
+    ({"cpu": 4_000, "memory": 8_192}, {"zone": "a"}, []),
+    ({"cpu": 4_000, "memory": 8_192}, {"zone": "b"}, []),
+    ({"cpu": 8_000, "memory": 4_096, "gpu": 2_500}, {"zone": "b", "disk": "ssd"}, [1_000, 1_000, 500]),
+    ({"cpu": 1_500, "memory": 16_384}, {}, []),
+)
+DEMANDS = (
+    {"cpu": 1_000, "memory": 1_024},
+    {"cpu": 500, "memory": 4_096},
+    {"cpu": 3_000, "memory": 256},
+    {"cpu": 250, "gpu": 400, "memory": 256},
+    {"cpu": 250, "gpu": 1_500, "memory": 256},
+    {"memory": 2_048},
+)
+LABELS = ({}, {}, {"zone": "a"}, {"zone": "b"}, {"zone": "c"})
+PREFERS = ({}, {}, {"zone": "a"}, {"disk": "ssd", "zone": "b"})
+
+
+@dataclass
+class Span:
+    stage: int
+    demand: dict
+    labels: dict
+    prefer: dict
+    gang: int
+    first: int
+    count: int
+    since_ms: int
+
+    def kind(self):
+        return str((self.demand, self.labels, self.prefer, self.gang))
+
+
+@dataclass
+class PlainJob:
+    name: str
+    order: int
+    leaf: str
+    priority: int
+    held: dict = field(default_factory=dict)
+    spans: list = field(default_factory=list)
+
+
+class Plain:
+    """The rules, one by one. Nodes as [free, devices, labels]."""
+
+    def __init__(self, discipline):
+        self.discipline = discipline
+        self.nodes = [[dict(capacity), list(devices), labels] for capacity, labels, devices in NODES]
+        self.total = {kind: sum(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
+        self.largest = {kind: max(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
+        self.jobs = {}
+        self.targets = {}
+
+    def share(self, held):
+        return max((amount * SHARE_UNITS // self.total[kind] for kind, amount in held.items()), default=0)
+
+    def leaf_share(self, leaf):
+        held = {}
+        for job in self.jobs.values():
+            if job.leaf == leaf:
+                for kind, amount in job.held.items():
+                    held[kind] = held.get(kind, 0) + amount
+        return self.share(held)
+
+    def ratio(self, leaf):
+        target = self.targets.get(leaf, SHARE_UNITS)
+        return (self.leaf_share(leaf) << 30) // target if target > 0 else 1 << 80
+
+    def claims(self, hopeless):
+        """Whoever may be served next, best claim first."""
+        found = []
+        for job in self.jobs.values():
+            for position, span in enumerate(job.spans):
+                if not span.count or span.kind() in hopeless:
+                    continue
+                if self.discipline == "fair":
+                    rank = (self.ratio(job.leaf), job.leaf, -job.priority, self.share(job.held), job.order, position)
+                elif self.discipline == "fifo_job":
+                    rank = (job.order, position)
+                else:
+                    rank = (span.since_ms, job.order, span.stage)
+                found.append((rank, job, span))
+        return sorted(found, key=lambda claim: claim[0])
+
+    def place(self):
+        """-> (job, stage, first, count, node, beyond), as they were handed out."""
+        hopeless, handed = {}, {}
+        while claims := self.claims(hopeless):
+            _, job, span = claims[0]
+            beyond = self.discipline == "fair" and self.leaf_share(job.leaf) >= self.targets.get(job.leaf, SHARE_UNITS)
+            many = span.count if span.gang else 1
+            taken = []
+            while len(taken) < many and (node := self.best(span)) is not None:
+                taken.append((node, self.take(node, span.demand)))
+            if len(taken) < many:
+                for node, devices in taken:
+                    self.give(node, span.demand, devices)
+                hopeless[span.kind()] = True
+                if self.discipline != "fair":
+                    break
+                continue
+            parts = handed.setdefault((job.name, span.stage, span.first), {})
+            for node, devices in taken:
+                parts.setdefault((node, beyond), []).append(devices)
+                span.count -= 1
+                for kind, amount in span.demand.items():
+                    job.held[kind] = job.held.get(kind, 0) + amount
+        return self.collect(handed)
+
+    def collect(self, handed):
+        placed = []
+        for (name, stage, first), parts in handed.items():
+            span = next(s for s in self.jobs[name].spans if (s.stage, s.first) == (stage, first))
+            for (node, beyond), devices in parts.items():
+                placed.append((name, stage, span.first, len(devices), node, beyond, devices if any(devices) else []))
+                span.first += len(devices)
+        for job in self.jobs.values():
+            job.spans = [span for span in job.spans if span.count]
+        return placed
+
+    def best(self, span):
+        """The node that the class aligns with best: preferred labels first, then the dot product, then the first."""
+        ranked = []
+        for number, (free, devices, labels) in enumerate(self.nodes):
+            if any(free.get(kind, 0) < amount for kind, amount in span.demand.items()):
+                continue
+            if any(labels.get(key) != value for key, value in span.labels.items()):
+                continue
+            if span.demand.get("gpu") and on_devices(span.demand["gpu"], devices) is None:
+                continue
+            score = sum(
+                max(1, amount * SCALE // self.largest[kind] ** 2) * free[kind] for kind, amount in span.demand.items()
+            )
+            score += PREFERRED * sum(labels.get(key) == value for key, value in span.prefer.items())
+            ranked.append((-score, number))
+        return min(ranked)[1] if ranked else None
+
+    def take(self, node, demand):
+        free, devices, _ = self.nodes[node]
+        for kind, amount in demand.items():
+            free[kind] -= amount
+        taken = on_devices(demand["gpu"], devices) if demand.get("gpu") else []
+        for index, milli in taken:
+            devices[index] -= milli
+        return taken
+
+    def give(self, node, demand, devices):
+        free, left, _ = self.nodes[node]
+        for kind, amount in demand.items():
+            free[kind] += amount
+        for index, milli in devices:
+            left[index] += milli
+
+
+class Both:
+    """A board and the plain rules, told the same."""
+
+    def __init__(self, discipline):
+        room = Room([capacity for capacity, _, _ in NODES])
+        for i, (capacity, labels, devices) in enumerate(NODES):
+            room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
+        self.board, self.plain = Board(room, discipline), Plain(discipline)
+        self.discipline = discipline
+        self.running = []  # (job, demand, node, devices), one a task
+        self.said = {}  # What was said of each class that waits.
+        self.count = 0
+        self.last = []
+
+    # ------------------------------------------------------------ what happens
+    def job(self, leaf, priority, spans):
+        self.count += 1
+        name = f"j{self.count}"
+        leaf = "" if self.discipline != "fair" else ("a", "b", "c")[leaf % 3]
+        self.board.add_job(name, self.count, leaf, priority)
+        self.plain.jobs[name] = PlainJob(name, self.count, leaf, priority)
+        self._ask(name, spans)
+
+    def ask(self, which, spans):
+        """A job asks anew, for other tasks than before."""
+        if self.plain.jobs:
+            self._ask(self._name(which), spans)
+
+    def _ask(self, name, spans):
+        self.count += 1
+        asked = []
+        for i, (demand, labels, prefer, gang, tasks, since_ms) in enumerate(spans):
+            stage = self.count * 100 + i
+            asked.append(Span(stage, demand, labels, prefer, tasks if gang else 0, 0, tasks, since_ms))
+        self.plain.jobs[name].spans = asked
+        self._wait(name)
+
+    def _wait(self, name):
+        waits = []
+        for span in self.plain.jobs[name].spans:
+            task = self.board.class_for(span.demand, span.labels, span.prefer, span.gang)
+            waits.append(Waiting(str(span.stage), span.stage, task, span.first, span.count, 1, span.since_ms))
+        self.board.wait(name, waits)
+
+    def over(self, which):
+        """A job is over; what it holds stays taken until its tasks end."""
+        if self.plain.jobs:
+            name = self._name(which)
+            self.board.remove_job(name)
+            del self.plain.jobs[name]
+
+    def end(self, which, count):
+        self.last = []  # What ends was bound.
+        for _ in range(min(count, len(self.running))):
+            name, demand, node, devices = self.running.pop(which % len(self.running))
+            self.plain.give(node, demand, devices)
+            if name in self.plain.jobs:
+                held = self.plain.jobs[name].held
+                for kind, amount in demand.items():
+                    held[kind] -= amount
+            pairs = self.board.room.pairs(demand)
+            self.board.room.give(node, pairs, devices)
+            self.board.hold(name, pairs, -1)
+
+    def level(self, leaf, target):
+        leaf = ("a", "b", "c")[leaf % 3]
+        self.board.set_target(leaf, target)
+        self.plain.targets[leaf] = target
+
+    def round(self):
+        placements = self.board.place()
+        demands = {p.stage: p.task.demand for p in placements}
+        placed = [(p.job, int(p.stage), p.first, p.count, p.node, p.beyond, p.devices) for p in placements]
+        assert placed == self.plain.place()
+        for name, stage, _, count, node, _, devices in placed:
+            for k in range(count):
+                self.running.append((name, demands[str(stage)], node, devices[k] if devices else []))
+        self._check_reasons()
+        self.last = placements
+
+    def strike(self, which):
+        """One placement of the last round does not bind: its tasks wait again, as a span before all others."""
+        if not self.last:
+            return
+        struck = self.last.pop(which % len(self.last))
+        tasks = [
+            (struck.job, struck.task.demand, struck.node, devices) for devices in struck.devices or [[]] * struck.count
+        ]
+        if struck.task.gang or struck.job not in self.plain.jobs:
+            return
+        self.board.unplace(struck)
+        job = self.plain.jobs[struck.job]
+        for task in tasks:
+            self.running.remove(task)
+            self.plain.give(struck.node, struck.task.demand, task[3])
+            for kind, amount in struck.task.demand.items():
+                job.held[kind] -= amount
+        task = struck.task
+        again = Span(self.count * 100 + 99, task.demand, task.labels, task.prefer, 0, struck.first, struck.count, 0)
+        self.count += 1
+        job.spans.insert(0, again)
+        self._wait(struck.job)
+
+    def _name(self, which):
+        return list(self.plain.jobs)[which % len(self.plain.jobs)]
+
+    def _check_reasons(self):
+        """What the board says when asked for changes adds up to what is so."""
+        for task, reason in self.board.reasons():
+            key = str((task.demand, task.labels, task.prefer, task.gang))
+            self.said[key] = reason
+        waiting = {span.kind(): span for job in self.plain.jobs.values() for span in job.spans}
+        said = {key: reason for key, reason in self.said.items() if reason != "none"}
+        if self.discipline == "fair":
+            assert said == {key: self._reason(span) for key, span in waiting.items()}
+        else:
+            assert sorted(said) == sorted(waiting)
+
+    def _reason(self, span):
+        if span.gang:
+            return "gang_no_room"
+        for capacity, labels, devices in NODES:
+            large = all(capacity.get(kind, 0) >= amount for kind, amount in span.demand.items())
+            gpu = span.demand.get("gpu", 0)
+            whole = not gpu or on_devices(gpu, devices) is not None
+            if large and whole and all(labels.get(key) == value for key, value in span.labels.items()):
+                return "no_room"
+        return "no_node"
+
+
+spans = st.lists(
+    st.tuples(
+        st.sampled_from(DEMANDS),
+        st.sampled_from(LABELS),
+        st.sampled_from(PREFERS),
+        st.sampled_from([False, False, False, True]),
+        st.integers(1, 6),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=3,
+)
+numbers = st.integers(0, 100)
+steps = st.one_of(
+    st.tuples(st.just("job"), numbers, st.integers(-1, 1), spans),
+    st.tuples(st.just("job"), numbers, st.just(0), spans),
+    st.tuples(st.just("ask"), numbers, spans),
+    st.tuples(st.just("over"), numbers),
+    st.tuples(st.just("end"), numbers, st.integers(1, 6)),
+    st.tuples(st.just("end"), numbers, st.integers(1, 6)),
+    st.tuples(st.just("level"), numbers, st.sampled_from([0, 1, SHARE_UNITS // 3, SHARE_UNITS // 2, SHARE_UNITS])),
+    st.tuples(st.just("strike"), numbers),
+    st.tuples(st.just("round")),
+    st.tuples(st.just("round")),
+    st.tuples(st.just("round")),
+)
+
+
+@for_all(st.lists(steps, min_size=15, max_size=45), st.sampled_from(["fair", "fair", "fifo_job", "fifo_stage"]))
+def test_a_board_that_remembers_places_as_the_plain_rules_do(history, discipline):
+    both = Both(discipline)
+    for what, *given in history:
+        getattr(both, what)(*given)
+    both.round()
