@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from largesse.codec import encode
-from largesse.core import RULES, OpenRound
+from largesse.core import RULES, Core, OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
 from schemas import DecisionHash, Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
@@ -30,7 +30,7 @@ _OWN = Header("simulation")
 
 @dataclass(slots=True)
 class Cell:
-    """One cell's cores and the end of its log. `digest` covers every log record and, by the closings, every decision."""
+    """One cell's cores and the end of its log. `digest` covers every log record and, by closings, every decision."""
 
     name: str = "default"
     shards: int = 1
@@ -55,8 +55,9 @@ class Cell:
 
     def _rewire(self) -> None:
         self._folds = {}
-        hosted: list[tuple[Any, Any]] = [
-            (admission, self.admission),
+        for kind, learn in admission.FOLDS.items():
+            self._folds[kind] = [(learn, self.admission)]
+        hosted: list[tuple[Core, Any]] = [
             (fairness, self.fairness),
             *((altruism, state) for state in self.altruism),
             (leftover, self.leftover),
@@ -64,8 +65,8 @@ class Cell:
             (planner, self.planner),
         ]
         for core, state in hosted:
-            for kind in core.FOLDS:
-                self._folds.setdefault(kind, []).append((core.FOLDS[kind], state))
+            for kind, learn in core.FOLDS.items():
+                self._folds.setdefault(kind, []).append((learn, state))
 
     def take(self, body: Any, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
@@ -98,7 +99,7 @@ class Cell:
         self.time = time
 
     def settle(self) -> Record | None:
-        """Appends what is due at the present time, up to and including one round: its closing, or None if none opened."""
+        """Appends what is due at the present time, at most one round with it: its closing, or None if none opened."""
         while (body := due(self.admission, self.time, self.prefix)) is not None:
             record = self.put(body, cause=cause_of_due(self.admission))
             if type(body) is RoundOpened:
@@ -141,7 +142,7 @@ class Cell:
 
     def _ask(
         self,
-        core: Any,
+        core: Core,
         state: Any,
         opening: Record,
         upstream: dict[str, list[Record]],
@@ -175,7 +176,11 @@ class Cell:
 
     def _feed(self, winners: dict[str, list[Record]]) -> None:
         """Gives every core the winners it reads, in the order of its READS, before the closing."""
-        hosted = [(fairness, self.fairness), *((altruism, state) for state in self.altruism), (leftover, self.leftover)]
+        hosted: list[tuple[Core, Any]] = [
+            (fairness, self.fairness),
+            *((altruism, state) for state in self.altruism),
+            (leftover, self.leftover),
+        ]
         for core, state in hosted:
             for topic in core.READS:
                 for record in winners[topic]:
