@@ -248,7 +248,7 @@ async def serve_bus(bus: MemoryBus, path: Path) -> asyncio.Server:
     """The bus for another process: one call a line, one connection a client."""
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.CancelledError):
+        with suppress(ConnectionError, BusError, asyncio.CancelledError):
             while line := await reader.readline():
                 call = json.loads(line)
                 writer.write(json.dumps(await _answer(bus, call)).encode() + b"\n")

@@ -1,6 +1,7 @@
 """Tasks as real processes under a real agent: how they run, what they are told, how they end, what is left behind."""
 
 import asyncio
+import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schemas import JobEnded, TaskFailed, TaskFinished, TaskStarted
+from schemas import JobEnded, RoundClosed, TaskFailed, TaskFinished, TaskStarted
 from services.agent.folders import attempt_folders, read_output
 from services.agent.shim import read_json
 from tests.live.agent_cell import ScriptedCell, agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
@@ -289,6 +290,30 @@ def test_a_cancellation_ends_the_whole_family(tell):
         assert not any(is_alive(pid) for pid in family)
 
     tell(story, stop_grace_ms=100)
+
+
+def test_a_cancellation_at_any_moment_leaves_nothing(tell):
+    async def story(cell, data):
+        moments = {
+            "asked": lambda job: True,
+            "granted": lambda job: job in [grant.job for body in cell.bodies(RoundClosed) for grant in body.grants],
+            "started": lambda job: cell.items(TaskStarted, job),
+        }
+        for turn in range(4):
+            for moment, has_come in moments.items():
+                job = f"{moment}-{turn}"
+                await cell.submit(job, shell("sleep 1000", tasks=3))
+                await cell.until(functools.partial(has_come, job))
+                await cell.tell("jobs", {"cancel": job})
+        for turn in range(4):
+            for moment in moments:
+                assert await outcome_of(cell, f"{moment}-{turn}") == "cancelled"
+        await cell.until(lambda: not cell.cell.admission.holds)
+        assert {item.reason for item in cell.items(TaskFailed)} == {"killed"}
+        claims = [read_json(folder / "claim.json") or {} for folder in attempt_folders(data)]
+        await eventually(lambda: not any(is_alive(claim["pid"]) for claim in claims if claim))
+
+    tell(story)
 
 
 def test_a_task_that_heeds_a_stop_has_time_to_end_well(tell):
