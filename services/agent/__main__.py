@@ -1,7 +1,4 @@
-"""One node's agent as a process, set up by LARGESSE_* (largesse/settings.py, and settings.py beside this).
-
-Ends with SIGTERM or SIGINT. Tasks run on, and the next agent takes them over.
-"""
+"""One node's agent as a process, set up by LARGESSE_* (largesse/settings.py, and settings.py beside this)."""
 
 import sys
 
