@@ -19,6 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
+from largesse.bus import BusError
 from largesse.decisions import SHARDED
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import BY_NAME, SNAPSHOTS, Topic
@@ -192,6 +193,16 @@ class TopicsAdmin:
     async def grow(self, name: str, partitions: int) -> None:
         """Adds partitions until there are so many."""
         await self._admin.create_partitions({name: NewPartitions(partitions)})
+
+
+async def partitions_now(bootstrap: str, name: str) -> int:
+    """How many partitions a topic has; 0 where it is missing. Raises BusError."""
+    try:
+        async with TopicsAdmin(bootstrap) as admin:
+            found = (await admin.describe([name])).get(name)
+    except KafkaError as error:
+        raise BusError(f"kafka://{bootstrap}: {error}") from error
+    return found.partitions if found is not None else 0
 
 
 def _check(code: int, about: str) -> None:

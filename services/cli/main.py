@@ -116,7 +116,10 @@ def demo() -> None:
     demonstration.demo()
 
 
-LogPath = Annotated[str, typer.Argument(help="a data folder of `largesse up`, or an exported log", metavar="LOG")]
+LogPath = Annotated[
+    str,
+    typer.Argument(help="a data folder of `largesse up`, an exported log, or kafka://HOST:PORT/CELL", metavar="LOG"),
+]
 
 
 @app.command()

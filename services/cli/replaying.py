@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from largesse.bus import BusError
 from largesse.codec import Undecodable
 from largesse.decisions import DecisionGap
 from largesse.export import ExportDamaged
@@ -63,10 +64,10 @@ def export(log: str, target: str) -> int:
 
 
 def _source(log: str) -> Source:
-    """The log that a path names: an export, a journal, or a data folder of `largesse up`."""
+    """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, or Kafka."""
     path = Path(log)
     try:
-        return open_source(path / BUS if (path / BUS).is_dir() else path)
+        return open_source(path / BUS if (path / BUS).is_dir() else log)
     except NoLog as error:
         raise Wrong(str(error)) from None
 
@@ -75,7 +76,7 @@ def _source(log: str) -> Source:
 def _reading() -> Iterator[None]:
     try:
         yield
-    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable) as error:
+    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable, BusError) as error:
         raise Wrong(str(error)) from None
 
 

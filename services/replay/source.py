@@ -1,4 +1,4 @@
-"""Where a recorded log comes from: an embedded data folder (also while a process holds it), or an exported file.
+"""Where a recorded log comes from: an embedded data folder (also while a process holds it), an exported file, or Kafka.
 
 Every source gives the same: the records that count, in order, and with each closing the decision records of its round
 as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged).
@@ -8,16 +8,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from largesse.bus import Message
+from largesse.bus import BusError, Message
 from largesse.codec import decode, unwrap
 from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf, heading
 from largesse.export import ExportWriter, is_export, read_export
 from largesse.file_bus import read_journal
+from largesse.file_journal import HEAD_NAME
 from largesse.ids import content_hash, decision_id
+from largesse.open_bus import BusUrlWrong
 from largesse.order import Accepted, LogOrder, advance
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG
+from services.replay import kafka_source
+from services.replay.kafka_source import SCHEME, CellUnknown
 
 _OPENING = b'"content":{"type":"RoundOpened"'
 
@@ -48,11 +52,17 @@ class Source:
 
 
 def open_source(location: Path | str, partition: int = 0) -> Source:
-    """The log at `location`: a folder of the embedded bus, or an exported file. Raises NoLog."""
+    """The log at `location`: a folder of the embedded bus, an exported file, kafka://HOST:PORT/CELL. Raises NoLog."""
+    if str(location).startswith(SCHEME):
+        return _on_kafka(str(location))
     path = Path(location)
     if path.is_dir():
+        if not (path / HEAD_NAME).exists():
+            raise NoLog(f"{path}: there is no journal in this folder")
         return Source(
-            str(path), lambda: steps_of(read_journal(path), partition), lambda: _journal_shards(path, partition)
+            str(path),
+            lambda: steps_of(read_journal(path), partition),
+            lambda: _most_shards(read_journal(path), partition),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
@@ -125,11 +135,24 @@ def _held(shelves: dict[tuple[str, int], Shelf]) -> dict[str, bytes]:
     return {id_: found.content for shelf in shelves.values() for id_, found in shelf.found.items()}
 
 
-# ---------------------------------------------------------------- an embedded data folder
-def _journal_shards(directory: Path, partition: int) -> int:
+# ---------------------------------------------------------------- an embedded data folder, or Kafka
+def _on_kafka(url: str) -> Source:
+    try:
+        place = kafka_source.place_of(url)
+    except (CellUnknown, BusUrlWrong, BusError) as error:
+        raise NoLog(str(error)) from error
+    partition = place.partition
+    return Source(
+        url,
+        lambda: steps_of(kafka_source.messages(place), partition),
+        lambda: _most_shards(kafka_source.log_messages(place), partition),
+    )
+
+
+def _most_shards(messages: Iterable[Message], partition: int) -> int:
     """Void openings count too: a state too many costs memory, and nothing else."""
     most = 1
-    for message in read_journal(directory):
+    for message in messages:
         if message.topic == LOG and message.partition == partition and _OPENING in message.value:
             most = max(most, decode(unwrap(message.value)[1]).body.shards)
     return most

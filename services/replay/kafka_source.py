@@ -1,0 +1,158 @@
+"""A log that lies on Kafka: `kafka://HOST:PORT[,HOST:PORT]/CELL`, read as far as it goes when one begins to read.
+
+What the topics hold comes out as one sequence of messages, every decision before the closing that may name it.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from largesse.bus import Bus, BusError, Message
+from largesse.codec import Undecodable, decode, unwrap
+from largesse.decisions import SHARDED, heading
+from largesse.open_bus import BusUrlWrong, open_bus
+from largesse.order import read_piece
+from schemas.edge_config import SHARDS_MAX
+from schemas.topics import DECISIONS, LOG
+
+SCHEME = "kafka://"
+CELL = "default"
+_CLOSED, _ABANDONED = b'"content":{"type":"RoundClosed"', b'"content":{"type":"RoundAbandoned"'
+_WAIT_MS = 30_000
+_FETCHED_MOST = 500
+_LISTED_MOST = 20
+
+
+class CellUnknown(Exception):
+    """There is no log of that cell: says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a log lies. `bus`: the URL of the cluster."""
+
+    bus: str
+    cell: str
+    partition: int
+
+
+def place_of(url: str) -> Place:
+    """The place that `kafka://HOST:PORT/CELL` names; without a cell: `default`. Raises CellUnknown, BusUrlWrong,
+    BusError.
+    """
+    brokers, _, cell = url.removeprefix(SCHEME).partition("/")
+    bus, cell = SCHEME + brokers, cell.rstrip("/") or CELL
+    if "/" in cell:
+        raise BusUrlWrong(f"{url!r} is no log: write kafka://HOST:PORT/CELL")
+    with asyncio.Runner() as runner:
+        found = runner.run(_cells(bus))
+    if cell not in found:
+        there = f"there are {', '.join(sorted(found)[:_LISTED_MOST])}" if found else "there is none"
+        raise CellUnknown(f"{bus}: no log of cell {cell!r}; {there}")
+    return Place(bus, cell, found[cell])
+
+
+async def _cells(url: str) -> dict[str, int]:
+    """The cells whose logs lie on a cluster, each with its partition."""
+    # Only who uses Kafka needs its client installed.
+    from largesse.topics_admin import partitions_now
+
+    cells: dict[str, int] = {}
+    bus = open_bus(url, client_id="largesse-replay")
+    try:
+        for partition in range(await partitions_now(url.removeprefix(SCHEME), LOG)):
+            first, end = await bus.bounds(LOG, partition)
+            for message in await bus.fetch(LOG, partition, first, most=1) if first < end else ():
+                # The first message of a log is a claim, and names its cell.
+                cells.setdefault(decode(unwrap(message.value)[1]).cell, partition)
+    finally:
+        await bus.close()
+    return cells
+
+
+def log_messages(place: Place) -> Iterator[Message]:
+    """The messages of the log. Raises BusUrlWrong, BusError."""
+    with asyncio.Runner() as runner:
+        bus = open_bus(place.bus, client_id="largesse-replay")
+        try:
+            yield from _Topic(runner, bus, LOG, place.partition).rest()
+        finally:
+            runner.run(bus.close())
+
+
+def messages(place: Place) -> Iterator[Message]:
+    """The messages of the log and, before each that ends a round, those that may answer it. Raises as log_messages."""
+    with asyncio.Runner() as runner:
+        bus = open_bus(place.bus, client_id="largesse-replay")
+        try:
+            # The log's end is taken first: what it names was there before it.
+            log = _Topic(runner, bus, LOG, place.partition)
+            topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
+            for message in log.rest():
+                ended = _seq_of_end(message)
+                if ended is not None:
+                    for topic in topics:
+                        yield from topic.up_to(ended)
+                yield message
+        finally:
+            runner.run(bus.close())
+
+
+def _numbers(topic: str, place: Place) -> range:
+    """The partitions of a decision topic that are the cell's."""
+    if topic in SHARDED:
+        return range(place.partition * SHARDS_MAX, (place.partition + 1) * SHARDS_MAX)
+    return range(place.partition, place.partition + 1)
+
+
+def _seq_of_end(message: Message) -> int | None:
+    """The seq of a message that ends a round, or may be a part of such a record; else None."""
+    if message.value.find(_CLOSED) >= 0 or message.value.find(_ABANDONED) >= 0:
+        return heading(unwrap(message.value)[1])[0]
+    piece = read_piece(message.value)
+    return piece.seq if piece is not None else None
+
+
+def _seq_of_answer(message: Message) -> int:
+    """The seq of the opening that a decision answers; 0 where nobody can say, and nobody will use it."""
+    try:
+        piece = read_piece(message.value)
+        return piece.seq if piece is not None else heading(unwrap(message.value)[1])[0]
+    except Undecodable:
+        return 0
+
+
+class _Topic:
+    """One partition, from its start to where it ends now."""
+
+    def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int) -> None:
+        self._runner, self._bus, self._topic, self._partition = runner, bus, topic, partition
+        first, self._end = runner.run(bus.bounds(topic, partition))
+        self._messages = self._read(first)
+        self._next: Message | None = None
+
+    def rest(self) -> Iterator[Message]:
+        """All messages that are left."""
+        return self._messages
+
+    def up_to(self, seq: int) -> Iterator[Message]:
+        """Decisions that answer openings before `seq`. Those after the first later one come later too: an opening is
+        answered by the time its round ends, or never.
+        """
+        while True:
+            if self._next is None:
+                self._next = next(self._messages, None)
+            if self._next is None or _seq_of_answer(self._next) > seq:
+                return
+            yield self._next
+            self._next = None
+
+    def _read(self, at: int) -> Iterator[Message]:
+        while at < self._end:
+            fetched = self._bus.fetch(self._topic, self._partition, at, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
+            found = self._runner.run(fetched)
+            if not found:
+                where = f"{self._topic} partition {self._partition}"
+                raise BusError(f"{where}: offset {at} exists, but does not come")
+            yield from found
+            at = found[-1].offset + 1
