@@ -17,7 +17,7 @@ _PREFERRED = 1 << 100  # Outweighs every alignment.
 
 @dataclass(slots=True)
 class NodeRoom:
-    """One node. `free` by resource position, `devices` milli-units free by device position."""
+    """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all."""
 
     name: str
     epoch: str
@@ -26,6 +26,7 @@ class NodeRoom:
     labels: dict[str, str]
     devices: list[int]
     device_indexes: list[int]
+    sizes: list[int]
     open: bool = True
 
 
@@ -78,9 +79,8 @@ class Room:
         """An empty node; devices as (index, milli)."""
         vector = [capacity.get(resource, 0) for resource in self.position]
         self.number[name] = len(self.nodes)
-        node = NodeRoom(
-            name, epoch, vector, list(vector), labels, [milli for _, milli in devices], [i for i, _ in devices], open_
-        )
+        indexes, sizes = [index for index, _ in devices], [milli for _, milli in devices]
+        node = NodeRoom(name, epoch, vector, list(vector), labels, list(sizes), indexes, sizes, open_)
         self.nodes.append(node)
 
     def task_class(
@@ -111,6 +111,7 @@ class Room:
         """Whether any open node would hold one task if it were empty."""
         for node in self.nodes:
             large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
+            large = large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None)
             if large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
                 return True
         return False

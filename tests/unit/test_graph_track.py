@@ -1,0 +1,172 @@
+"""A job's graph and how it fares: what may run, what failed for good, what waits."""
+
+import pytest
+from hypothesis import strategies as st
+
+from schemas.graph import end_tasks, find_cycle, graph_of, progress_of, runnable
+from schemas.track import LOST_ATTEMPTS_MAX, Span, Tries, failures_of, is_broken, judge_failure, take
+from tests.cells import job, stage
+from tests.strategies import for_all
+
+DIAMOND = job(
+    "d",
+    stage("end", 1, after=["left", "right"]),
+    stage("left", 2, after=["start"]),
+    stage("right", 1, after=["start"]),
+    stage("start", 3),
+)
+END, LEFT, RIGHT, START = range(4)
+
+
+# ---------------------------------------------------------------- graphs
+def test_a_stage_may_run_when_its_last_parent_has_ended():
+    graph = graph_of(DIAMOND)
+    progress = progress_of(graph)
+
+    assert runnable(progress) == [START]
+    assert end_tasks(graph, progress, START, 2) == []
+    assert end_tasks(graph, progress, START, 1) == [LEFT, RIGHT]
+    assert end_tasks(graph, progress, RIGHT, 1) == []
+    assert end_tasks(graph, progress, LEFT, 2) == [END]
+    assert end_tasks(graph, progress, END, 1) == []
+    assert progress.left == [0, 0, 0, 0]
+
+
+def test_more_ends_than_tasks_are_a_bug():
+    graph = graph_of(DIAMOND)
+    with pytest.raises(AssertionError, match="more tasks ended"):
+        end_tasks(graph, progress_of(graph), START, 4)
+
+
+def test_each_job_has_its_own_graph():
+    assert graph_of(DIAMOND) is graph_of(DIAMOND)
+    other = job("d", *DIAMOND.stages)
+    assert graph_of(other) is not graph_of(DIAMOND)
+    assert graph_of(other) == graph_of(DIAMOND)
+
+
+@pytest.mark.parametrize(
+    ("after", "cycle"),
+    [
+        pytest.param({"a": [], "b": ["a"]}, [], id="none"),
+        pytest.param({"a": ["a"]}, ["a", "a"], id="itself"),
+        pytest.param({"a": ["b"], "b": ["c"], "c": ["a"]}, ["a", "b", "c", "a"], id="a circle"),
+        pytest.param({"a": [], "b": ["a", "d"], "c": ["b"], "d": ["c"]}, ["b", "d", "c", "b"], id="behind a start"),
+        pytest.param({"a": ["x"]}, [], id="a parent that does not exist"),
+    ],
+)
+def test_cycles(after, cycle):
+    assert find_cycle(after) == cycle
+
+
+def test_a_long_chain_is_no_deep_recursion():
+    chain = {str(i): [str(i + 1)] for i in range(50_000)} | {"50000": []}
+    assert find_cycle(chain) == []
+
+
+# ---------------------------------------------------------------- failures
+class Fate:
+    """Failures of one stage of 3 tasks, one by one."""
+
+    def __init__(self, **given):
+        self.graph = graph_of(job("j", stage(tasks=3, **given)))
+        self.progress, self.tries = progress_of(self.graph), Tries()
+
+    def fails(self, reason, index=0, attempt=1):
+        return judge_failure(self.tries, self.graph, self.progress, 0, index, attempt, reason)
+
+
+@pytest.mark.parametrize("reason", ["exit_code", "timeout", "cannot_start"])
+def test_so_many_retries_and_no_more(reason):
+    fate = Fate(retries=2)
+    assert [fate.fails(reason, attempt=n) for n in (1, 2, 3)] == ["again", "again", "over"]
+    assert failures_of(fate.tries, fate.graph, 0, 0) == 3
+
+
+@pytest.mark.parametrize("reason", ["killed", "revoked", "gang"])
+def test_what_others_did_to_a_task_counts_against_nothing(reason):
+    fate = Fate()
+    assert {fate.fails(reason, attempt=n) for n in range(1, 50)} == {"again"}
+    assert failures_of(fate.tries, fate.graph, 0, 0) == 0
+
+
+def test_each_task_has_its_own_tries():
+    fate = Fate(retries=1)
+    assert [fate.fails("timeout", index) for index in (0, 1, 2)] == ["again"] * 3
+    assert fate.fails("timeout", 1, 2) == "over"
+
+
+def test_a_task_that_is_lost_again_and_again_is_given_up():
+    fate = Fate(retries=5)
+    verdicts = [fate.fails("lost", attempt=n) for n in range(1, LOST_ATTEMPTS_MAX + 1)]
+    assert verdicts == ["again"] * (LOST_ATTEMPTS_MAX - 1) + ["over"]
+
+
+def test_only_losses_in_a_row_add_up():
+    fate = Fate(retries=5)
+    for n in range(1, LOST_ATTEMPTS_MAX):
+        assert fate.fails("lost", attempt=n) == "again"
+    assert fate.fails("exit_code") == "again"
+    for n in range(1, LOST_ATTEMPTS_MAX):
+        assert fate.fails("lost", attempt=n) == "again"
+
+
+def test_a_gangs_attempt_ends_once_for_all_of_it():
+    fate = Fate(gang=True, retries=1)
+    end_tasks(fate.graph, fate.progress, 0, 2)
+    assert fate.progress.left == [1]
+
+    assert fate.fails("exit_code", 2) == "again"
+    assert fate.progress.left == [3]
+    assert [fate.fails("exit_code", 0), fate.fails("gang", 1)] == ["again", "again"]
+    assert failures_of(fate.tries, fate.graph, 0, 1) == 1
+    assert is_broken(fate.tries, 0, 1)
+    assert not is_broken(fate.tries, 0, 2)
+    assert fate.fails("timeout", 1, 2) == "over"
+
+
+def test_a_node_that_takes_a_whole_gang_with_it_counts_once():
+    fate = Fate(gang=True)
+    for attempt in range(1, LOST_ATTEMPTS_MAX):
+        assert {fate.fails("lost", index, attempt) for index in range(3)} == {"again"}
+    assert fate.fails("lost", 1, LOST_ATTEMPTS_MAX) == "over"
+
+
+def test_without_a_failure_nothing_is_kept():
+    graph = graph_of(job("j"))
+    assert not is_broken(None, 0, 1)
+    assert failures_of(None, graph, 0, 0) == 0
+
+
+# ---------------------------------------------------------------- spans that wait
+@pytest.mark.parametrize(
+    ("first", "count", "left"),
+    [
+        pytest.param(0, 10, [], id="all of it"),
+        pytest.param(0, 3, [(3, 7)], id="the front"),
+        pytest.param(7, 3, [(0, 7)], id="the back"),
+        pytest.param(4, 2, [(0, 4), (6, 4)], id="the middle"),
+    ],
+)
+def test_taking(first, count, left):
+    spans = [Span(20, 1, 2, 5), Span(0, 10, 1, 0), Span(30, 1, 1, 0)]
+    take(spans, first, count)
+    assert [(span.first, span.count) for span in spans] == [(20, 1), *left, (30, 1)]
+
+
+@pytest.mark.parametrize(("first", "count"), [(9, 2), (10, 1), (25, 1)])
+def test_taking_what_does_not_wait_is_a_bug(first, count):
+    with pytest.raises(AssertionError, match=r"do not wait|one span"):
+        take([Span(0, 10, 1, 0)], first, count)
+
+
+@for_all(st.lists(st.tuples(st.integers(0, 19), st.integers(1, 20)), max_size=12))
+def test_what_is_left_is_what_was_not_taken(takes):
+    spans, left = [Span(0, 20, 1, 0)], set(range(20))
+    for first, count in takes:
+        wanted = set(range(first, first + count))
+        inside = [span for span in spans if span.first <= first and first + count <= span.first + span.count]
+        if inside:
+            take(spans, first, count)
+            left -= wanted
+    assert sorted(i for span in spans for i in range(span.first, span.first + span.count)) == sorted(left)

@@ -1,0 +1,173 @@
+"""Nodes and their free room, and the node that suits a class best."""
+
+import pytest
+
+from schemas.quantities import on_devices
+from services.leftover.room import Room
+
+
+def room(*nodes):
+    """Nodes n0, n1 ...; each a capacity, or (capacity, labels), or (capacity, labels, device sizes)."""
+    given = [node if isinstance(node, tuple) else (node,) for node in nodes]
+    rooms = Room([each[0] for each in given])
+    for i, (capacity, *more) in enumerate(given):
+        labels = more[0] if more else {}
+        devices = list(enumerate(more[1])) if len(more) > 1 else []
+        rooms.add(f"n{i}", "e", capacity, labels, devices, True)
+    return rooms
+
+
+def asks(rooms, demand, labels=None, prefer=None, gang=0):
+    return rooms.task_class(0, demand, labels or {}, prefer or {}, gang)
+
+
+# ---------------------------------------------------------------- devices
+@pytest.mark.parametrize(
+    ("milli", "free", "taken"),
+    [
+        pytest.param(500, [1_000, 1_000], [(0, 500)], id="a fraction on the first of equals"),
+        pytest.param(500, [1_000, 600, 700], [(1, 500)], id="a fraction where it is tightest"),
+        pytest.param(500, [400, 300], None, id="a fraction is never split"),
+        pytest.param(1_000, [600, 1_000], [(1, 1_000)], id="a whole one needs an untouched device"),
+        pytest.param(1_000, [900, 900], None, id="two parts make no whole"),
+        pytest.param(2_000, [1_000, 500, 1_000], [(0, 1_000), (2, 1_000)], id="whole ones, lowest first"),
+        pytest.param(1_500, [1_000, 1_000, 500], [(0, 1_000), (2, 500)], id="whole and fraction"),
+        pytest.param(1_500, [1_000, 400], None, id="the fraction needs a device of its own"),
+        pytest.param(2_500, [1_000, 1_000, 1_000], [(0, 1_000), (1, 1_000), (2, 500)], id="three devices for 2.5"),
+        pytest.param(1, [0, 1], [(1, 1)], id="the last thousandth"),
+        pytest.param(1_000, [-200, 1_000], [(1, 1_000)], id="a device that shrank below its tasks has nothing"),
+        pytest.param(1_000, [], None, id="no devices"),
+    ],
+)
+def test_devices(milli, free, taken):
+    before = list(free)
+    assert on_devices(milli, free) == taken
+    assert free == before
+
+
+# ---------------------------------------------------------------- fit
+def test_a_task_fits_where_every_kind_has_room():
+    rooms = room({"cpu": 4, "memory": 8}, {"cpu": 8, "memory": 2})
+    task = asks(rooms, {"cpu": 4, "memory": 4})
+
+    assert [rooms.fits(task, node) for node in rooms.nodes] == [True, False]
+
+
+def test_a_kind_that_is_not_asked_for_never_blocks():
+    rooms = room({"cpu": 4, "memory": 0})
+    assert rooms.best(asks(rooms, {"cpu": 4})) == 0
+
+
+def test_a_kind_that_no_node_has_fits_nowhere():
+    rooms = room({"cpu": 4})
+    task = asks(rooms, {"cpu": 1, "fpga": 1})
+    assert rooms.best(task) is None
+    assert not rooms.could_fit(task)
+
+
+def test_labels_have_to_be_there_word_for_word():
+    rooms = room(({"cpu": 4}, {"zone": "a"}), ({"cpu": 4}, {"zone": "b", "disk": "ssd"}))
+
+    assert rooms.best(asks(rooms, {"cpu": 1}, {"zone": "b"})) == 1
+    assert rooms.best(asks(rooms, {"cpu": 1}, {"zone": "b", "disk": "hdd"})) is None
+    assert rooms.best(asks(rooms, {"cpu": 1}, {"rack": "1"})) is None
+
+
+def test_a_closed_node_takes_nothing():
+    rooms = room({"cpu": 4})
+    rooms.nodes[0].open = False
+    task = asks(rooms, {"cpu": 1})
+    assert rooms.best(task) is None
+    assert not rooms.could_fit(task)
+
+
+def test_what_an_empty_node_could_hold_could_fit_also_by_devices():
+    rooms = room(({"gpu": 2_000}, {}, [500, 500, 500, 500]))
+    assert rooms.could_fit(asks(rooms, {"gpu": 500}))
+    assert not rooms.could_fit(asks(rooms, {"gpu": 2_000}))
+
+    taken = asks(rooms, {"gpu": 500})
+    for _ in range(4):
+        rooms.take(taken, 0)
+    assert rooms.could_fit(asks(rooms, {"gpu": 500}))
+
+
+# ---------------------------------------------------------------- rank
+def test_the_node_with_the_most_room_of_what_is_asked_suits_best():
+    rooms = room({"cpu": 4, "memory": 64}, {"cpu": 16, "memory": 8})
+
+    assert rooms.best(asks(rooms, {"cpu": 4, "memory": 1})) == 1
+    assert rooms.best(asks(rooms, {"cpu": 1, "memory": 8})) == 0
+
+
+def test_equals_go_by_registration():
+    rooms = room({"cpu": 4}, {"cpu": 4}, {"cpu": 4})
+    task = asks(rooms, {"cpu": 1})
+    placed = []
+    while (number := rooms.best(task)) is not None:
+        rooms.take(task, number)
+        placed.append(number)
+    assert placed == [0, 1, 2] * 4
+
+
+def test_a_preferred_label_outweighs_any_room_and_more_of_them_more():
+    rooms = room({"cpu": 1_000}, ({"cpu": 2}, {"zone": "a"}), ({"cpu": 1}, {"zone": "a", "disk": "ssd"}))
+    task = asks(rooms, {"cpu": 1}, prefer={"zone": "a", "disk": "ssd"})
+    placed = []
+    for _ in range(5):
+        placed.append(rooms.best(task))
+        rooms.take(task, placed[-1])
+    assert placed == [2, 1, 1, 0, 0]
+
+
+# ---------------------------------------------------------------- give and take
+def test_room_that_is_given_back_is_seen_by_every_class():
+    rooms = room({"cpu": 2}, {"cpu": 2})
+    small, large = asks(rooms, {"cpu": 1}), asks(rooms, {"cpu": 2})
+    for number in (0, 1):
+        rooms.take(large, number)
+    assert rooms.best(small) is rooms.best(large) is None
+    assert rooms.unchanged_since(small)
+
+    rooms.give(1, rooms.pairs({"cpu": 1}), [])
+
+    assert not rooms.unchanged_since(small)
+    assert (rooms.best(small), rooms.best(large)) == (1, None)
+    rooms.give(1, rooms.pairs({"cpu": 1}), [])
+    assert (rooms.best(small), rooms.best(large)) == (1, 1)
+
+
+def test_what_was_put_back_is_as_it_was():
+    rooms = room(({"cpu": 4, "gpu": 2_000}, {}, [1_000, 1_000]))
+    task = asks(rooms, {"cpu": 1, "gpu": 1_500})
+    number = rooms.best(task)
+    devices = rooms.take(task, number)
+    assert rooms.best(task) is None
+
+    rooms.put_back(task, number, devices)
+
+    assert rooms.nodes[0].free == [4, 2_000]
+    assert rooms.nodes[0].devices == [1_000, 1_000]
+    assert rooms.best(task) == 0
+
+
+def test_what_runs_already_holds_its_room_and_its_devices():
+    rooms = room(({"cpu": 4, "gpu": 2_000}, {}, [1_000, 1_000]))
+    rooms.occupy("n0", rooms.pairs({"cpu": 3, "fpga": 1, "gpu": 700}), [(1, 700), (9, 5)])
+
+    assert rooms.nodes[0].free == [1, 1_300]
+    assert rooms.nodes[0].devices == [1_000, 300]
+
+
+def test_who_has_not_looked_for_long_looks_at_everything():
+    rooms = room({"cpu": 2}, {"cpu": 2})
+    early, late = asks(rooms, {"cpu": 1}), asks(rooms, {"cpu": 2})
+    assert rooms.best(early) == rooms.best(late) == 0
+    for _ in range(3_000):
+        rooms.take(early, 0)
+        rooms.give(0, early.pairs, [])
+        assert rooms.best(early) == 0
+    rooms.take(late, 0)
+
+    assert len(rooms.changed) < 2_000
+    assert rooms.best(late) == 1
