@@ -4,15 +4,26 @@ import asyncio
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 
 from largesse.bus import Bus
+from largesse.core import Core
 from largesse.file_bus import DirectoryHeld, JournalDamaged
+from largesse.health import AddressTaken, readiness, served
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings
-from largesse.telemetry import configure, logger, serve_metrics
+from largesse.sharing import run_assigned
+from largesse.telemetry import configure, logger
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
 DONE, WRONG_USAGE, INTERNAL = 0, 2, 3
+
+END_SECONDS = 7
+"""Whatever has not ended so long after the signal is cut off: who stops containers waits 10 s."""
+
+
+class CutOff(Exception):
+    """A service did not end in time. What it had not written, its next instance does again."""
 
 
 def serve(start: Start) -> int:
@@ -20,15 +31,19 @@ def serve(start: Start) -> int:
     try:
         settings = read_settings()
         configure(settings.log_format)
-        serve_metrics(settings.metrics_port)
         asyncio.run(_serve(start, settings))
-    except (SettingWrong, DirectoryHeld, JournalDamaged) as error:
+    except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(f"{error}\n")
         return WRONG_USAGE
     except Exception:
         logger().exception("stopped")
         return INTERNAL
     return DONE
+
+
+def serve_core(core: Core) -> int:
+    """Runs a core as a process: the shards that are its own, or as a standby (sharing.py)."""
+    return serve(lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
 
 
 async def _serve(start: Start, settings: Settings) -> None:
@@ -38,6 +53,26 @@ async def _serve(start: Start, settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     bus = open_bus(settings)
     try:
-        await start(bus, settings, stop)
+        async with AsyncExitStack() as open_now:
+            if settings.metrics_port:
+                health = served(settings.metrics_host, settings.metrics_port, readiness(bus, settings.partition, stop))
+                await open_now.enter_async_context(health)
+            await _until_ended(start(bus, settings, stop), stop)
     finally:
         await bus.close()
+
+
+async def _until_ended(started: Awaitable[None], stop: asyncio.Event) -> None:
+    """Waits for a service; once it is asked to end, END_SECONDS at most. Raises what it raised, and CutOff."""
+    running, asked = asyncio.ensure_future(started), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((running, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            await asyncio.wait((running,), timeout=END_SECONDS)
+        if not running.done():
+            raise CutOff(f"did not end within {END_SECONDS} s of being asked to")
+        await running
+    finally:
+        for each in (running, asked):
+            each.cancel()
+        await asyncio.wait((running, asked))

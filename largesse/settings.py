@@ -26,8 +26,8 @@ class Settings:
     every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A snapshot
     is taken at the first closing after `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic
     before what they came to is appended. `gap_wait_ms`: how long a decision that a closing names may stay away before
-    it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `metrics_port`: where counters are
-    served (0: nowhere). `log_format`: `console` or `json`.
+    it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `metrics_host`, `metrics_port`: where
+    health and counters are served (port 0: nowhere). `log_format`: `console` or `json`.
     """
 
     bus: str = "file:largesse-data"
@@ -38,6 +38,7 @@ class Settings:
     inputs_most: int = 256
     gap_wait_ms: int = 5_000
     wait_ms: int = 1_000
+    metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     log_format: str = "console"
 

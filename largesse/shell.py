@@ -43,6 +43,11 @@ async def run(
     Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for.
     """
     shell = Shell(core, bus, settings, shard=shard, of=of, stop=stop, name=name, active=active)
+    await drive(shell, bus, settings, stop)
+
+
+async def drive(shell: "Shell", bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+    """Restores a shell and steps it until `stop` is set. Raises as `run` does."""
     try:
         await shell.restore()
         while not stop.is_set():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
-from prometheus_client import Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
 
 FOLDED = Counter("largesse_records_folded", "Log records folded", ["service"])
 VOID = Gauge("largesse_log_void", "Log messages that did not count, as of the last record", ["service"])
@@ -47,10 +47,9 @@ def logger(**bound: Any) -> Any:
     return structlog.get_logger(**bound)
 
 
-def serve_metrics(port: int) -> None:
-    """Serves the counters over HTTP on `port`; 0: not at all. Raises OSError."""
-    if port:
-        start_http_server(port)
+def exposition() -> tuple[str, bytes]:
+    """All counters as Prometheus reads them: the content type, and the text."""
+    return CONTENT_TYPE_LATEST, generate_latest()
 
 
 def stopwatch() -> Callable[[], float]:

@@ -1,10 +1,9 @@
-"""`python -m services.altruism`: one shard of the service (LARGESSE_SHARD) on the bus that the environment names."""
+"""`python -m services.altruism`: the shards of the service that are this instance's own (largesse/sharing.py)."""
 
 import sys
 
-from largesse.process import serve
-from largesse.shell import run
+from largesse.process import serve_core
 from services.altruism import core
 
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(core, bus, settings, stop=stop, shard=settings.shard or 0)))
+    sys.exit(serve_core(core))

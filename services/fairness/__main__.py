@@ -2,12 +2,11 @@
 
 import sys
 
-from largesse.process import serve
-from largesse.shell import run
+from largesse.process import serve_core
 from services.fairness import core
 from services.fairness.solve import main as solve
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["solve"]:
         sys.exit(solve())
-    sys.exit(serve(lambda bus, settings, stop: run(core, bus, settings, stop=stop)))
+    sys.exit(serve_core(core))

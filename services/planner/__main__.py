@@ -2,9 +2,8 @@
 
 import sys
 
-from largesse.process import serve
-from largesse.shell import run
+from largesse.process import serve_core
 from services.planner import core
 
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(core, bus, settings, stop=stop)))
+    sys.exit(serve_core(core))

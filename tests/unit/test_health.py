@@ -1,0 +1,124 @@
+"""Who watches over a service is told whether it lives, whether it is ready, and what it has counted."""
+
+import asyncio
+
+import pytest
+
+from largesse.bus import BusError
+from largesse.health import REQUEST_BYTES_MAX, AddressTaken, readiness, served
+from largesse.memory_bus import MemoryBus
+
+HOST = "127.0.0.1"
+
+
+def tell(story) -> None:
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+async def ask(port: int, request: bytes) -> tuple[str, bytes]:
+    """Status and body of the answer to these bytes; ("", b"") where there is none."""
+    reader, writer = await asyncio.open_connection(HOST, port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head.partition(b"\r\n")[0].decode().removeprefix("HTTP/1.1 "), body
+
+
+def get(path: str, method: str = "GET") -> bytes:
+    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+async def ready() -> str:
+    return ""
+
+
+async def not_ready() -> str:
+    return "the log has a gap"
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "body"),
+    [
+        pytest.param(get("/livez"), "200 OK", b"live\n", id="it lives"),
+        pytest.param(get("/livez?verbose"), "200 OK", b"live\n", id="a query is no other path"),
+        pytest.param(get("/livez", "HEAD"), "200 OK", b"", id="a head has no body"),
+        pytest.param(get("/readyz"), "200 OK", b"ready\n", id="it is ready"),
+        pytest.param(get("/"), "404 Not Found", b"/livez, /readyz or /metrics\n", id="nothing else is there"),
+        pytest.param(get("/livez", "POST"), "405 Method Not Allowed", b"only GET and HEAD\n", id="nothing changes"),
+        pytest.param(b"\r\n\r\n", "405 Method Not Allowed", b"only GET and HEAD\n", id="no words"),
+        pytest.param(b"x" * (2 * REQUEST_BYTES_MAX), "", b"", id="an endless line gets no answer"),
+    ],
+)
+def test_a_question_gets_its_answer(request_bytes, status, body):
+    async def story():
+        async with served(HOST, 0, ready) as port:
+            assert await ask(port, request_bytes) == (status, body)
+
+    tell(story)
+
+
+def test_counters_are_told_as_prometheus_reads_them():
+    async def story():
+        async with served(HOST, 0, ready) as port:
+            status, body = await ask(port, get("/metrics"))
+            assert status == "200 OK"
+            assert b"\n# TYPE largesse_records_folded_total counter\n" in body
+
+    tell(story)
+
+
+def test_who_is_not_ready_says_why():
+    async def story():
+        async with served(HOST, 0, not_ready) as port:
+            assert await ask(port, get("/readyz")) == ("503 Service Unavailable", b"the log has a gap\n")
+
+    tell(story)
+
+
+def test_one_who_asks_and_goes_away_does_no_harm():
+    async def story():
+        async with served(HOST, 0, ready) as port:
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b"GET /li")
+            writer.close()
+            assert (await ask(port, get("/livez")))[0] == "200 OK"
+
+    tell(story)
+
+
+def test_a_port_that_somebody_has_is_named():
+    async def story():
+        async with served(HOST, 0, ready) as port:
+            with pytest.raises(AddressTaken, match=f"{HOST}:{port}"):
+                async with served(HOST, port, ready):
+                    pass
+
+    tell(story)
+
+
+def test_a_service_is_ready_while_the_bus_answers_and_nobody_has_asked_it_to_end():
+    async def story():
+        bus, stop = MemoryBus(), asyncio.Event()
+        why_not = readiness(bus, 0, stop)
+        assert await why_not() == ""
+        stop.set()
+        assert await why_not() == "ending"
+        stop.clear()
+        await bus.close()
+        assert await why_not() == "the bus is closed"
+
+    tell(story)
+
+
+def test_a_bus_that_does_not_answer_makes_a_service_unready(monkeypatch):
+    class Silent(MemoryBus):
+        async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+            await asyncio.Event().wait()
+            raise BusError("never")
+
+    async def story():
+        monkeypatch.setattr("largesse.health.READY_SECONDS", 0.01)
+        assert "not answered" in await readiness(Silent(), 0, asyncio.Event())()
+
+    tell(story)
