@@ -98,24 +98,33 @@ Knobs = Annotated[dict[str, Any], WithJsonSchema(_knob_schemas())]
 
 
 class ConfigInput(Input):
-    """A message of the config topic: knobs to set, a tree to put in force, or both."""
+    """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up."""
 
     set: Knobs | None = None
     queues: QueueInput | None = None
+    abandon_round: Annotated[int, Field(ge=1, le=QUANTITY_MAX)] | None = None
 
 
 @dataclass(slots=True)
 class ConfigPatch:
-    """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is)."""
+    """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is).
+
+    `abandon_round`: the open round that is to be given up, since a service cannot answer it; then nothing else changes.
+    """
 
     values: dict[str, int | str]
     queues: Queue | None
     author: str = "unknown"
+    abandon_round: int | None = None
 
 
 def read_config(document: Any, author: str) -> ConfigPatch:
     """A message of the config topic. Raises Malformed."""
     message = validated(ConfigInput, document)
+    if message.abandon_round is not None:
+        if message.set is not None or message.queues is not None:
+            raise Malformed("abandon_round", 'stands alone: send "set" and "queues" in a message of their own')
+        return ConfigPatch({}, None, author_of(author), message.abandon_round)
     if message.set is None and message.queues is None:
         raise Malformed("", 'needs "set" (knobs) or "queues" (the whole tree), or both')
     values = knobs_of(message.set or {}, "set")

@@ -24,6 +24,7 @@ from schemas import (
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
+    RoundAbandoned,
     Stage,
     TaskFailed,
     TaskFinished,
@@ -302,7 +303,17 @@ def _single(item: Any, task: int) -> Any:
 
 
 # ---------------------------------------------------------------- config
+def _abandon(state: State, number: int, author: str) -> Any:
+    """An operator gives up the open round, which some service cannot answer; what it was asked goes to the next."""
+    if state.open is not None and state.open.round == number:
+        return RoundAbandoned("operator", author)
+    there = f"round {state.open.round} is" if state.open is not None else "none is"
+    return _refused("config", f"round {number} is not open; {there}", "abandon_round", author)
+
+
 def _config(state: State, patch: ConfigPatch, author: str) -> Any:
+    if patch.abandon_round is not None:
+        return _abandon(state, patch.abandon_round, author)
     changes: dict[str, Any] = dict(patch.values)
     policy: Policy | None = replace(state.policy, **changes) if changes else None
     if policy == state.policy:

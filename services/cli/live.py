@@ -26,6 +26,7 @@ State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejec
 
 get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
 node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Stop and resume placements on a node.")
+admin_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What an operator needs when all else fails.")
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy.")
 
 
@@ -36,6 +37,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(get_app, name="get")
     app.add_typer(node_app, name="node")
     app.add_typer(config_app, name="config")
+    app.add_typer(admin_app, name="admin")
 
 
 def submit(
@@ -230,3 +232,22 @@ def apply_config(
         out_json(answer)
     else:
         out("in force" if answer["changed"] else "in force already: nothing changed")
+
+
+@admin_app.callback()
+def _admin() -> None:
+    """Keeps `abandon-round` a word of its own."""
+
+
+@admin_app.command("abandon-round")
+def abandon_round(
+    number: Annotated[int, typer.Argument(help="the round that is open", metavar="ROUND")],
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Give up the open round, which a stopped service cannot answer; what waited goes to the next round."""
+    document = Gateway(url).ask("POST", f"/v1/rounds/{number}/abandon").json()
+    if json:
+        out_json(document)
+    else:
+        out(f"round {number} is abandoned" if document["abandoned"] else f"asked for; round {number} is not over yet")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
@@ -311,6 +311,12 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     async def resume_node(node: str, request: Request) -> Response:
         """Takes new placements on a node again."""
         return await drain(node, False, request)
+
+    @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready)
+    async def abandon_round(number: Annotated[int, Path(ge=1)], request: Request) -> Response:
+        """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
+        answer = await api.send("config", {"abandon_round": number}, request)
+        return _json({"round": number, "abandoned": answer.answered}, 200 if answer.answered else 202)
 
     @app.get("/v1/config", tags=["cluster"], dependencies=ready)
     async def config() -> Response:

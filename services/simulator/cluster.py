@@ -239,7 +239,7 @@ class SimCluster:
 
 
 def _stretch(stage: Stage) -> tuple[int, int]:
-    """A task that was told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
+    """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
     worst = (1, 1)
     for resource, true in stage.true_demand.items():
         told = stage.demand.get(resource, 0)

@@ -29,6 +29,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
+from schemas.edge import ConfigPatch
 from services.admission import core_judge
 from services.admission.core_rounds import accepts_forecast, close, due
 from tests.cells import AUTHOR, SlowCell, config, indexes, job, known, node, place, queue, report, single, stage, tree
@@ -732,6 +733,18 @@ def test_an_abandoned_round_grants_nothing_and_leaves_everything_to_the_next():
 
     assert story.admission.holds == {}
     assert [grant.attempt for grant in story.settle()] == [1]
+
+
+def test_an_operator_gives_up_the_open_round_and_no_other():
+    story = cell(job("j"))
+    story.open()
+    number = story.admission.open.round
+
+    refused = core_judge.judge(story.admission, ConfigPatch({}, None, "ops", abandon_round=number + 1), "ops", 0)
+    assert (refused.field, refused.reason) == ("abandon_round", f"round {number + 1} is not open; round {number} is")
+    assert core_judge.judge(
+        story.admission, ConfigPatch({}, None, "ops", abandon_round=number), "ops", 0
+    ) == RoundAbandoned("operator", "ops")
 
 
 def test_an_abandoned_round_leaves_wake_ups_in_force():

@@ -35,6 +35,15 @@ def patch(document):
     return read
 
 
+# Rounds to give up
+
+
+def test_a_round_to_give_up_stands_alone():
+    assert patch({"abandon_round": 7}) == ConfigPatch({}, None, "ops", abandon_round=7)
+    assert refusal({"abandon_round": 7, "set": {"seed": 1}}).field == "abandon_round"
+    assert refusal({"abandon_round": 0}).field == "abandon_round"
+
+
 # Knobs
 
 
