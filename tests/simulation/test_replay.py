@@ -1,0 +1,296 @@
+"""A recorded log, decided again: the same bytes from every kind of source, and the first difference by its name."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from largesse.codec import decode, encode
+from largesse.core import RULES
+from largesse.decisions import DecisionGap
+from largesse.export import ExportDamaged, ExportWriter, read_export
+from largesse.file_bus import FileBus
+from largesse.ids import content_hash
+from schemas import DecisionHash, NodeRegistered, RoundAbandoned
+from schemas.edge import ConfigPatch, read_cluster, read_workload_line
+from schemas.topics import LOG
+from services.admission import core_rounds
+from services.replay.source import NoLog, open_source, write_export
+from services.replay.verify import verify
+from services.simulator import engine
+from services.simulator.engine import Cell
+from services.simulator.run import Options, simulate
+from tests.bus_cell import BusCell
+
+CLUSTER = read_cluster(
+    {
+        "nodes": [{"name": "n", "count": 4, "capacity": {"cpu": "8", "memory": "32Gi"}}],
+        "queues": {"name": "root", "children": [{"name": "a"}, {"name": "b", "weight": 2.5}]},
+        "policy": {"preset": "largesse"},
+    }
+)
+
+
+def workload(count=40):
+    """Jobs of two stages, the second a gang, in two queues; more than the cluster can run at once."""
+    lines = []
+    for i in range(count):
+        stages = [
+            {"stage": "s", "tasks": 1 + i * 7 % 11, "demand": {"cpu": "2"}, "duration_ms": 300 + i * 131 % 900},
+            {"stage": "t", "after": ["s"], "tasks": 3, "gang": True, "demand": {"cpu": "1"}, "duration_ms": 200},
+        ]
+        line = {"job": f"j{i}", "queue": "ab"[i % 2], "submit_ms": i * 37, "stages": stages}
+        lines.append(read_workload_line(line))
+    return lines
+
+
+def simulated(path, **values):
+    """The log of a simulation; returns its result."""
+    with ExportWriter(path) as writer:
+        return simulate(workload(), CLUSTER, Options(values, listener=writer))
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    simulated(path)
+    return path
+
+
+# ---------------------------------------------------------------- the same
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_the_log_of_a_simulation_is_decided_the_same(tmp_path, shards):
+    result = simulated(tmp_path / "log.gz", altruism_shards=shards)
+    verdict = verify(open_source(tmp_path / "log.gz"))
+
+    assert verdict.is_same, verdict.text()
+    assert (verdict.records, verdict.rounds_compared) == (result["records"], result["rounds"])
+    assert verdict.prefix == result["digest"]
+
+
+def test_the_count_of_shards_may_change_in_mid_log(tmp_path):
+    with ExportWriter(tmp_path / "log") as writer:
+        cell = Cell(shards=4, listener=writer)
+        cell.take(NodeRegistered("n", "e", {"cpu": 64_000, "memory": 64_000}), "me")
+        for number, (_, spec) in enumerate(workload(30)):
+            cell.advance(number * 10)
+            cell.take(ConfigPatch({"altruism_shards": (1, 2, 4, 2, 1)[number // 6]}, None), "me")
+            cell.take(spec, "me")
+            cell.settle()
+    verdict = verify(open_source(tmp_path / "log"))
+
+    assert verdict.is_same, verdict.text()
+
+
+def test_a_part_of_a_log_may_be_asked_for(recorded):
+    whole = verify(open_source(recorded))
+    part = verify(open_source(recorded), until=200)
+
+    assert (part.records, part.is_same) == (200, True)
+    assert 0 < part.rounds_compared < whole.rounds_compared
+
+
+def test_a_data_folder_is_read_while_a_process_holds_it_and_exported_the_same(tmp_path):
+    async def story():
+        bus = FileBus(tmp_path / "data")
+        async with BusCell(bus, nodes=3, shards=2) as cell:
+            await cell.submit(12)
+            await cell.until_ended(12)
+            while_held = verify(open_source(tmp_path / "data"))
+        await bus.close()
+        return while_held
+
+    while_held = asyncio.run(story())
+    source = open_source(tmp_path / "data")
+    afterwards = verify(source)
+    count = write_export(source, tmp_path / "log.gz")
+    exported = verify(open_source(tmp_path / "log.gz"))
+
+    assert while_held.is_same, while_held.text()
+    assert afterwards.is_same, afterwards.text()
+    assert count > afterwards.records
+    assert replace(exported, source="") == replace(afterwards, source="")
+
+
+# ---------------------------------------------------------------- touched
+def items_of(path):
+    return [(each.topic, each.header, each.content) for each in read_export(path)]
+
+
+def rewritten(path, items):
+    """An export with other records and all checksums right."""
+    with ExportWriter(path) as writer:
+        for topic, header, content in items:
+            writer(topic, header, content)
+    return verify(open_source(path))
+
+
+def changed(items, kind, change, skip=0):
+    """The items with the body of one record changed: of the first of its kind after `skip`, for which it changes."""
+    out = list(items)
+    for i, (topic, header, content) in enumerate(items):
+        record = decode(content)
+        if record.type == kind and change(record.body) is not False:
+            skip -= 1
+            if skip < 0:
+                out[i] = (topic, header, encode(record))
+                return out, record
+    raise AssertionError(f"no {kind} to change")
+
+
+def more_tasks(body):
+    if not body.grants:
+        return False
+    body.grants[0].count += 1
+    return True
+
+
+def other_class(body):
+    body.job_class = "small" if body.job_class == "large" else "large"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "topic", "path"),
+    [
+        pytest.param("JobAdmitted", other_class, "cluster.log", "$.body.job_class", id="a job's class"),
+        pytest.param("RoundClosed", more_tasks, "cluster.log", "$.body.grants[0].count", id="a closing's grants"),
+        pytest.param("JobEnded", lambda body: body.jobs.pop(), "cluster.log", "$.body.jobs.length", id="an end"),
+    ],
+)
+def test_a_changed_record_is_found_though_its_checksums_are_right(recorded, tmp_path, kind, change, topic, path):
+    items = items_of(recorded)
+    altered, record = changed(items, kind, change, skip=3)
+    verdict = rewritten(tmp_path / "log", altered)
+
+    assert not verdict.is_same
+    found = verdict.difference
+    assert (found.seq, found.round, found.topic, found.path) == (record.seq, record.round, topic, path)
+    assert found.recorded != found.decided
+
+
+def test_a_changed_answer_is_found_with_its_path(recorded, tmp_path):
+    """Both the answer and the hash that the closing names for it, as somebody would who knows how it is done."""
+    items, grants = changed(items_of(recorded), "Grants", more_tasks, skip=5)
+    for i, (topic, header, content) in enumerate(items):
+        record = decode(content)
+        if record.type == "RoundClosed" and record.round == grants.round:
+            record.body.hashes[-1] = DecisionHash("grants", 0, 1, content_hash(encode(grants)))
+            items[i] = (topic, header, encode(record))
+    verdict = rewritten(tmp_path / "log", items)
+
+    assert verdict.difference is not None
+    assert verdict.difference.round == grants.round
+    assert verdict.difference.topic == "grants of shard 0 of 1"
+    assert verdict.difference.path == "$.body.grants[0].count"
+    assert verdict.text().count("\n") == 4
+
+
+def test_a_changed_answer_is_found_by_its_hash_where_the_answers_are_not_there(recorded, tmp_path):
+    items = [item for item in items_of(recorded) if item[0] == LOG]
+    same = rewritten(tmp_path / "same", items)
+    altered, _ = changed(
+        items, "RoundClosed", lambda body: body.hashes.__setitem__(0, replace(body.hashes[0], hash="ab" * 32))
+    )
+    verdict = rewritten(tmp_path / "log", altered)
+
+    assert same.is_same, same.text()
+    assert verdict.difference is not None
+    assert (verdict.difference.topic, verdict.difference.path) == ("shares of shard 0 of 1", "hash")
+    assert verdict.difference.recorded == "ab" * 32
+
+
+def test_a_record_that_is_missing_is_found(recorded, tmp_path):
+    items = items_of(recorded)
+    gone = next(i for i, item in enumerate(items) if item[0] == LOG and b'"TaskFinished"' in item[2])
+    verdict = rewritten(tmp_path / "log", items[:gone] + items[gone + 1 :])
+
+    assert verdict.difference is not None
+    assert "the envelope" in verdict.difference.what
+    assert verdict.difference.path == "seq"
+
+
+def test_one_changed_digit_is_refused_before_anything_is_decided(recorded, tmp_path):
+    raw = recorded.read_bytes()
+    at = raw.index(b'"time":37') + 8
+    (tmp_path / "log").write_bytes(raw[:at] + b"8" + raw[at + 1 :])
+
+    with pytest.raises(ExportDamaged, match=r"line \d+"):
+        verify(open_source(tmp_path / "log"))
+
+
+# ---------------------------------------------------------------- other rules
+def mixed(path, monkeypatch):
+    """A log whose rounds 4 to 7 were decided under other rules, one of them abandoned by these."""
+    with ExportWriter(path) as writer:
+        cell = Cell(listener=writer)
+        cell.take(NodeRegistered("n", "e", {"cpu": 64_000, "memory": 64_000}), "me")
+        for number, (_, spec) in enumerate(workload(10)):
+            cell.advance(number * 10)
+            cell.take(spec, "me")
+            rules = RULES + (3 <= cell.rounds <= 6)
+            monkeypatch.setattr(core_rounds, "RULES", rules)
+            monkeypatch.setattr(engine, "RULES", rules)
+            cell.settle()
+        monkeypatch.undo()
+
+
+def test_rounds_of_other_rules_are_fed_and_named(tmp_path, monkeypatch):
+    mixed(tmp_path / "log", monkeypatch)
+    verdict = verify(open_source(tmp_path / "log"))
+
+    assert verdict.is_same, verdict.text()
+    assert [(span.rules, span.round_first, span.round_last) for span in verdict.fed] == [(RULES + 1, 4, 7)]
+    assert "rounds 4 to 7 are of rules 2" in verdict.text()
+
+
+def test_where_nothing_is_of_these_rules_the_answer_is_no(tmp_path, monkeypatch):
+    mixed(tmp_path / "log", monkeypatch)
+    items = items_of(tmp_path / "log")
+    cut = next(i for i, item in enumerate(items) if b'"RoundClosed"' in item[2] and decode(item[2]).round == 7)
+    for i, (topic, header, content) in enumerate(items):
+        if (record := decode(content)).type == "RoundOpened":
+            record.body.rules = RULES + 1
+            items[i] = (topic, header, encode(record))
+    verdict = rewritten(tmp_path / "other", items[: cut + 1])
+
+    assert verdict.difference is None
+    assert not verdict.is_same
+    assert verdict.rounds_compared == 0
+
+
+def test_a_round_of_other_rules_without_its_answers_is_a_named_gap(tmp_path, monkeypatch):
+    mixed(tmp_path / "log", monkeypatch)
+    items = [item for item in items_of(tmp_path / "log") if item[0] == LOG]
+
+    with pytest.raises(DecisionGap, match="names shares of shard 0"):
+        rewritten(tmp_path / "bare", items)
+
+
+def test_an_abandoned_round_is_counted_and_not_compared(tmp_path):
+    with ExportWriter(tmp_path / "log") as writer:
+        cell = Cell(listener=writer)
+        cell.take(NodeRegistered("n", "e", {"cpu": 64_000, "memory": 64_000}), "me")
+        cell.put(core_rounds.due(cell.admission, 0, cell.prefix))
+        cell.put(RoundAbandoned("operator", "me"))
+        cell.settle()
+    verdict = verify(open_source(tmp_path / "log"))
+
+    assert (verdict.rounds_abandoned, verdict.rounds_compared) == (1, 1)
+    assert verdict.is_same, verdict.text()
+
+
+def test_a_verdict_is_a_plain_document(recorded):
+    document = verify(open_source(recorded)).document()
+
+    assert json.loads(json.dumps(document)) == document
+    assert document["same"] is True
+
+
+@pytest.mark.parametrize("name", ["missing", "empty", "text"])
+def test_what_is_no_log_is_refused_by_name(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("hello\n")
+
+    with pytest.raises(NoLog, match=name):
+        verify(open_source(tmp_path / name))

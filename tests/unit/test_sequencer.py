@@ -1,0 +1,619 @@
+"""The sequencer step by step, on a clock of its own: what it makes of inputs, when it speaks, and when it stands by."""
+
+import json
+from base64 import b64decode
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+
+from largesse.bus import PositionGap
+from largesse.core import RULES
+from largesse.deadletter import read_letter
+from largesse.log import LogReader, publish_input
+from largesse.settings import Settings
+from schemas import (
+    Asks,
+    Grants,
+    InputRefused,
+    JobAdmitted,
+    JobRejected,
+    NodeLost,
+    Plans,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    SequencerAlive,
+    SequencerClaimed,
+    Shares,
+    TimeReached,
+)
+from schemas.topics import DEADLETTER, SNAPSHOTS
+from services.admission import shell as admission
+from services.admission.shell import InputStopped, Sequencer
+from tests.builders import grant
+from tests.bus_stories import Scribe, answers_in, append_raw, story
+
+JOB = {"stages": [{"stage": "s", "tasks": 2, "demand": {"cpu": "1"}, "duration_ms": 1_000}]}
+NODE = {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4"}}
+
+
+class Desk:
+    """One sequencer, a clock, and hands that write inputs and answers."""
+
+    def __init__(self, bus, *, alone=True, **settings):
+        self.bus = bus
+        self.now_ms = 1_000
+        self.alone = alone
+        self.settings = Settings(bus="memory:", **settings)
+        self.tokens = 0
+        self.scribe = Scribe(bus)
+        self.start()
+
+    def start(self):
+        """A new process in the place of the old one."""
+        self.sequencer = Sequencer(
+            self.bus, self.settings, clock=lambda: self.now_ms, draw_token=self._token, alone=self.alone
+        )
+
+    def _token(self):
+        self.tokens += 1
+        return f"token-{self.tokens}"
+
+    async def turn(self, by_ms=0):
+        """Time goes on, then the sequencer does all there is to do. Returns the records that came of it."""
+        before = len(await self.records())
+        self.now_ms += by_ms
+        while await self.sequencer.step():
+            pass
+        return (await self.records())[before:]
+
+    async def send(self, topic, document, author="ann"):
+        await publish_input(self.bus.writer(), topic, document, author)
+
+    async def take(self, topic, document, author="ann"):
+        """An input, and the bodies of the records that came of it."""
+        await self.send(topic, document, author)
+        return [each.record.body for each in await self.turn()]
+
+    async def records(self):
+        """All records that count, claims too."""
+        found, reader = [], LogReader(self.bus)
+        while more := await reader.read():
+            found += more
+        return found
+
+    async def bodies(self, kind):
+        return [each.record.body for each in await self.records() if isinstance(each.record.body, kind)]
+
+    async def opening(self):
+        return [each.record for each in await self.records() if isinstance(each.record.body, RoundOpened)][-1]
+
+    async def answer(self, *, shares=None, asks=None, grants=None):
+        """All services answer the open round; what is not given is empty. Returns the closing's body."""
+        opening = await self.opening()
+        shards = opening.body.shards
+        await self.scribe.say(opening, "shares", shares or Shares([]))
+        for shard in range(shards):
+            await self.scribe.say(opening, "asks", asks or Asks(shard, shards, []), shard)
+        await self.scribe.say(opening, "grants", grants or Grants([]))
+        await self.turn()
+        return (await self.bodies(RoundClosed))[-1]
+
+    async def letters(self):
+        return [read_letter(message) for message in await answers_in(self.bus, DEADLETTER)]
+
+
+def desk(test=None, **given):
+    """A test over a desk whose sequencer leads already."""
+
+    def wrap(test):
+        @story
+        async def run(bus, scribe):
+            made = Desk(bus, **given)
+            await made.turn()
+            await test(made)
+
+        run.__name__ = test.__name__
+        return run
+
+    return wrap(test) if test is not None else wrap
+
+
+def kinds(bodies):
+    return [type(body).__name__ for body in bodies]
+
+
+# ---------------------------------------------------------------- leading and standing by
+@desk
+async def test_where_nobody_else_can_write_a_starter_claims_at_once(desk):
+    assert desk.sequencer.is_leading
+    assert kinds(await desk.bodies(object)) == ["SequencerClaimed"]
+
+
+@desk(alone=False)
+async def test_where_others_can_a_starter_waits_for_a_silence_of_one_lease(desk):
+    await desk.turn(2_999)
+    assert not desk.sequencer.is_leading
+    assert desk.sequencer.wait_ms() == 1
+    await desk.turn(1)
+
+    assert desk.sequencer.is_leading
+
+
+@desk(alone=False)
+async def test_every_record_of_another_begins_the_silence_anew(desk):
+    await desk.scribe.claim("another")
+    await desk.turn(2_999)
+    await desk.turn(2_999)
+    assert not desk.sequencer.is_leading
+    await desk.turn(1)
+
+    assert desk.sequencer.is_leading
+
+
+@desk
+async def test_a_newer_claim_makes_it_stand_by_for_a_lease(desk):
+    await desk.scribe.claim("another")
+    await desk.turn()
+    assert not desk.sequencer.is_leading
+    await desk.turn(2_999)
+    assert not desk.sequencer.is_leading
+    await desk.turn(1)
+
+    assert desk.sequencer.is_leading
+
+
+@pytest.mark.parametrize("fault", ["lost", "late", "unknown", "full"])
+def test_an_append_that_failed_or_may_have_loses_and_doubles_nothing(fault):
+    @desk
+    async def test(desk):
+        desk.bus.inject(fault, topic="cluster.log")
+        await desk.take("jobs", {**JOB, "job": "a"})
+        desk.bus.deliver_late()
+        assert not desk.sequencer.is_leading
+        await desk.turn(3_000)
+
+        assert [body.spec.job for body in await desk.bodies(JobAdmitted)] == ["a"]
+        assert desk.sequencer.is_leading
+
+    test()
+
+
+@desk
+async def test_nothing_outside_sees_what_was_not_read_back(desk):
+    desk.bus.inject("lost", topic="cluster.log")
+    await desk.take("jobs", b"no json")
+
+    assert await desk.letters() == []
+
+
+@desk
+async def test_a_successor_goes_on_where_the_log_says(desk):
+    await desk.take("jobs", {**JOB, "job": "a"})
+    await desk.send("jobs", {**JOB, "job": "b"})
+    desk.start()
+    records = await desk.turn()
+
+    assert kinds(each.record.body for each in records) == ["SequencerClaimed", "JobAdmitted"]
+    assert (records[1].header.topic, records[1].header.offset) == ("jobs", 1)
+    assert records[1].header.token == "token-2"
+
+
+@desk
+async def test_an_input_that_is_gone_stops_it_by_name(desk):
+    await desk.take("jobs", JOB)
+    desk.bus.lose_tail("jobs", 0, 0)
+    desk.start()
+
+    with pytest.raises(PositionGap, match="jobs partition 0: position 1 is beyond the end"):
+        await desk.turn()
+
+
+@desk
+async def test_log_time_never_goes_back(desk):
+    await desk.take("jobs", JOB)
+    await desk.turn(-900)
+    await desk.take("jobs", JOB)
+
+    times = [each.record.time for each in await desk.records()]
+    assert times == sorted(times)
+
+
+# ---------------------------------------------------------------- inputs
+@desk
+async def test_what_cannot_be_read_is_refused_with_its_field_size_and_hash(desk):
+    raw = b'{"stages": [{"stage": "s", "demand": {"cpu": 0.5}, "tasks": 1, "duration_ms": 1}]}'
+    refused = (await desk.take("jobs", raw, "bob"))[0]
+
+    assert isinstance(refused, InputRefused)
+    assert (refused.topic, refused.author, refused.field) == ("jobs", "bob", "stages[0].demand.cpu")
+    assert (refused.size, refused.hash) == (len(raw), sha256(raw).hexdigest())
+
+
+@desk
+async def test_an_input_above_the_limit_is_refused(desk):
+    refused = (await desk.take("jobs", b'{"job": "%b"}' % (b"x" * 1_000_000)))[0]
+
+    assert "too large" in refused.reason
+
+
+@desk
+async def test_a_job_without_a_name_is_named_after_its_place(desk):
+    await desk.take("jobs", {**JOB, "job": "first"})
+    await desk.take("jobs", JOB)
+
+    assert [body.spec.job for body in await desk.bodies(JobAdmitted)] == ["first", "jobs-0-1"]
+
+
+@desk
+async def test_the_second_of_two_like_inputs_in_a_batch_meets_the_first(desk):
+    await desk.send("jobs", {**JOB, "job": "a"})
+    await desk.send("jobs", {**JOB, "job": "a"})
+    records = await desk.turn()
+
+    assert kinds(each.record.body for each in records)[:2] == ["JobAdmitted", "InputRepeated"]
+
+
+@desk
+async def test_what_frees_comes_before_what_asks(desk):
+    await desk.send("jobs", JOB)
+    await desk.send("nodes", {"register": NODE})
+    await desk.send("config", {"set": {"seed": 3}})
+    records = await desk.turn()
+
+    assert kinds(each.record.body for each in records)[:3] == ["ConfigChanged", "NodeRegistered", "JobAdmitted"]
+
+
+@desk
+async def test_a_report_that_changes_nothing_makes_no_record(desk):
+    await desk.take("nodes", {"register": NODE})
+
+    assert await desk.take("nodes", {"report": NODE}) == []
+
+
+@desk
+async def test_judging_that_raises_stops_it_at_that_input(desk):
+    await desk.take("nodes", {"register": NODE})
+    desk.sequencer.state.nodes = None  # As a bug in a core might.
+    await desk.send("nodes", {"report": NODE})
+    with pytest.raises(InputStopped, match="the input in nodes, partition 0, offset 1"):
+        await desk.turn()
+
+
+# ---------------------------------------------------------------- speaking of its own accord
+@desk
+async def test_it_says_that_it_is_alive_every_third_of_a_lease_without_another_record(desk):
+    assert await desk.turn(999) == []
+    assert kinds(each.record.body for each in await desk.turn(1)) == ["SequencerAlive"]
+    assert await desk.turn(999) == []
+    assert desk.sequencer.wait_ms() == 1
+
+
+@desk(inputs_most=50)
+async def test_after_a_thousand_inputs_that_change_nothing_it_says_how_far_it_is(desk):
+    await desk.take("nodes", {"register": NODE})
+    await desk.answer()
+    for _ in range(1_000):
+        await desk.send("nodes", {"report": NODE})
+    alive = [each.record.body for each in await desk.turn() if isinstance(each.record.body, SequencerAlive)]
+
+    assert [(at.topic, at.offset) for at in alive[0].positions] == [("nodes", 1_000)]
+
+
+@desk
+async def test_positions_of_skipped_inputs_are_kept_for_a_successor(desk):
+    await desk.take("nodes", {"register": NODE})
+    for _ in range(10):
+        await desk.take("nodes", {"report": NODE})
+    await desk.turn(1_000)
+    reader = LogReader(desk.bus)
+    while await reader.read():
+        pass
+
+    assert reader.order.positions["nodes/0"] == 10
+
+
+# ---------------------------------------------------------------- node leases
+async def watched(desk):
+    await desk.take("nodes", {"register": NODE})
+    await desk.answer()
+
+
+async def pass_time(desk, span_ms, step_ms=500):
+    """As a sequencer that is awake goes through it."""
+    lost = []
+    for _ in range(span_ms // step_ms):
+        lost += [each for each in await desk.turn(step_ms) if isinstance(each.record.body, NodeLost)]
+    return lost
+
+
+@desk
+async def test_a_node_that_is_silent_for_its_lease_is_lost(desk):
+    await watched(desk)
+    assert await pass_time(desk, 9_500) == []
+    lost = await pass_time(desk, 500)
+
+    assert [each.record.body.node for each in lost] == ["n1"]
+    assert await pass_time(desk, 20_000) == []
+
+
+@desk
+async def test_a_heartbeat_that_changes_nothing_renews_the_lease(desk):
+    await watched(desk)
+    for _ in range(4):
+        assert await pass_time(desk, 9_500) == []
+        await desk.send("nodes", {"report": NODE})
+
+    assert await desk.turn() == []
+
+
+@desk
+async def test_an_agent_of_an_older_epoch_renews_nothing(desk):
+    await watched(desk)
+    for _ in range(4):
+        await pass_time(desk, 2_500)
+        await desk.send("nodes", {"report": {**NODE, "epoch": "e0"}})
+
+    assert len(await desk.bodies(NodeLost)) == 1
+
+
+@desk
+async def test_after_a_take_over_every_node_has_a_full_lease(desk):
+    await watched(desk)
+    await pass_time(desk, 9_500)
+    desk.start()
+
+    assert await pass_time(desk, 9_500) == []
+    assert len(await pass_time(desk, 1_000)) == 1
+
+
+@desk
+async def test_a_sequencer_that_was_away_itself_believes_every_node_for_a_lease_more(desk):
+    await watched(desk)
+    assert kinds(each.record.body for each in await desk.turn(60_000)) == ["SequencerAlive"]
+
+    assert await pass_time(desk, 9_500) == []
+    assert len(await pass_time(desk, 500)) == 1
+
+
+@desk(inputs_most=1)
+async def test_nobody_is_lost_while_reports_lie_unread(desk):
+    await watched(desk)
+    await pass_time(desk, 9_500)
+    for _ in range(3):
+        await desk.send("nodes", {"report": {**NODE, "epoch": "e0"}})
+    await desk.send("nodes", {"report": NODE})
+    desk.now_ms += 500
+    while await desk.sequencer.step():
+        assert await desk.bodies(NodeLost) == []
+
+    assert await desk.bodies(NodeLost) == []
+
+
+# ---------------------------------------------------------------- rounds
+@desk
+async def test_a_round_opens_when_something_stirs_and_closes_when_all_have_answered(desk):
+    await desk.take("jobs", JOB)
+    opening = await desk.opening()
+    await desk.scribe.say(opening, "shares", Shares([]))
+    await desk.scribe.say(opening, "asks", Asks(0, 1, []))
+    await desk.turn()
+    assert await desk.bodies(RoundClosed) == []
+    await desk.scribe.say(opening, "grants", Grants([]))
+    await desk.turn()
+    closing = (await desk.records())[-1].record
+
+    assert closing.cause == opening.id
+    assert [(named.topic, named.shard, named.of) for named in closing.body.hashes] == [
+        ("shares", 0, 1),
+        ("asks", 0, 1),
+        ("grants", 0, 1),
+    ]
+
+
+@desk
+async def test_every_shard_of_the_opening_is_waited_for(desk):
+    await desk.take("config", {"set": {"altruism_shards": 3}})
+    closing = await desk.answer()
+
+    assert [(named.topic, named.shard, named.of) for named in closing.hashes] == [
+        ("shares", 0, 1),
+        ("asks", 0, 3),
+        ("asks", 1, 3),
+        ("asks", 2, 3),
+        ("grants", 0, 1),
+    ]
+
+
+@desk
+async def test_what_came_meanwhile_waits_for_the_next_round(desk):
+    await desk.take("jobs", JOB)
+    assert kinds(await desk.take("jobs", JOB)) == ["JobAdmitted"]
+    await desk.answer()
+
+    assert kinds(await desk.bodies(RoundOpened | RoundClosed)) == ["RoundOpened", "RoundClosed", "RoundOpened"]
+
+
+@desk
+async def test_a_grant_that_newer_facts_have_overtaken_is_struck(desk):
+    await desk.take("nodes", {"register": NODE})
+    await desk.answer()
+    await desk.take("jobs", {**JOB, "job": "j"})
+    await desk.take("nodes", {"drain": {"node": "n1", "draining": True}})
+    closing = await desk.answer(grants=Grants([grant("j/s", count=2)]))
+
+    assert [(item.grant.job, item.reason) for item in closing.struck] == [("j", "node_draining")]
+    assert closing.grants == []
+
+
+@desk
+async def test_it_wakes_at_the_least_of_what_the_answers_name(desk):
+    await desk.take("jobs", JOB)
+    await desk.answer(shares=Shares([], wake_ms=1_600), grants=Grants([], wake_ms=1_500))
+    assert desk.sequencer.wait_ms() == 500
+    assert kinds(each.record.body for each in await desk.turn(499)) == []
+    records = [each.record for each in await desk.turn(1)]
+
+    assert kinds(record.body for record in records) == ["TimeReached", "RoundOpened"]
+    assert records[0].body == TimeReached(1_500)
+
+
+@desk
+async def test_a_new_sequencer_abandons_a_round_of_other_rules_and_opens_the_next(desk):
+    scribe = await desk.scribe.claim("older")
+    await scribe.open(rules=RULES + 1)
+    await desk.turn()
+    await desk.turn(3_000)
+
+    assert (await desk.bodies(RoundAbandoned))[0].reason == "rules"
+    assert [body.rules for body in await desk.bodies(RoundOpened)] == [RULES + 1, RULES]
+
+
+@desk
+async def test_an_open_round_is_closed_by_a_successor(desk):
+    await desk.take("jobs", JOB)
+    desk.start()
+    await desk.answer()
+
+    assert len(await desk.bodies(SequencerClaimed)) == 2
+    assert len(await desk.bodies(RoundClosed)) == 1
+
+
+# ---------------------------------------------------------------- forecasts
+@desk
+async def test_a_forecast_becomes_a_fact_and_the_next_has_to_know_it(desk):
+    await desk.take("jobs", JOB)
+    opening = await desk.opening()
+    await desk.scribe.say(opening, "releases", Releases(after=0, at_ms=5))
+    fact = (await desk.turn())[0]
+    await desk.answer()
+    await desk.take("jobs", JOB)
+    for after in (0, fact.record.seq):
+        await desk.scribe.say(await desk.opening(), "releases", Releases(after=after, at_ms=6))
+    await desk.turn()
+
+    assert (fact.header.topic, fact.header.offset) == ("releases", 0)
+    assert fact.record.cause == f"releases/0-1/{opening.id}"
+    assert [body.at_ms for body in await desk.bodies(Releases)] == [5]
+
+
+@desk
+async def test_a_plan_opens_a_round(desk):
+    await desk.take("jobs", JOB)
+    await desk.answer()
+    await desk.scribe.say(await desk.opening(), "plans", Plans(after=0))
+
+    assert kinds(each.record.body for each in await desk.turn()) == ["Plans", "RoundOpened"]
+
+
+@desk
+async def test_a_forecast_for_an_opening_that_the_log_does_not_have_is_ignored(desk):
+    await desk.take("jobs", JOB)
+    opening = await desk.opening()
+    await desk.scribe.say(replace(opening, id=opening.id + "0"), "releases", Releases(after=0, at_ms=5))
+
+    assert await desk.turn() == []
+
+
+# ---------------------------------------------------------------- dead letters
+@desk
+async def test_a_dead_letter_has_the_reason_and_the_original_bytes(desk):
+    raw = b"\xff{ no json"
+    await desk.take("jobs", raw, "bob")
+    letter = (await desk.letters())[0]
+    refusal = (await desk.records())[-1].record
+
+    assert b64decode(letter["original"]) == raw
+    assert (letter["seq"], letter["topic"], letter["offset"], letter["author"]) == (refusal.seq, "jobs", 0, "bob")
+    assert letter["reason"] == refusal.body.reason
+
+
+@desk
+async def test_a_job_that_the_cell_refuses_has_one_too(desk):
+    await desk.take("nodes", {"register": NODE})
+    await desk.answer()
+    huge = {"stages": [{**JOB["stages"][0], "demand": {"cpu": "99"}}]}
+    assert kinds(await desk.take("jobs", huge)) == ["JobRejected"]
+    letter = (await desk.letters())[0]
+
+    assert (letter["type"], letter["reason"]) == ("JobRejected", "exceeds_capacity")
+    assert json.loads(b64decode(letter["original"])) == huge
+    assert len(await desk.bodies(JobRejected)) == 1
+
+
+@desk
+async def test_a_successor_writes_the_letters_that_are_missing_and_no_other(desk):
+    await desk.take("jobs", b"one")
+    await desk.take("jobs", b"two")
+    desk.bus.lose_tail(DEADLETTER, 0, 1)
+    desk.start()
+    await desk.turn()
+
+    assert [b64decode(letter["original"]) for letter in await desk.letters()] == [b"one", b"two"]
+
+
+@desk
+async def test_a_letter_whose_original_is_gone_says_so(desk):
+    await desk.take("jobs", b"one")
+    desk.bus.lose_tail(DEADLETTER, 0, 0)
+    desk.bus.retire("jobs", 0, 1)
+    desk.start()
+    await desk.turn()
+
+    assert (await desk.letters())[0]["original"] is None
+
+
+# ---------------------------------------------------------------- snapshots
+@desk(snapshot_rounds=3)
+async def test_a_restart_from_a_snapshot_leads_on_with_the_same_state(desk):
+    await desk.take("nodes", {"register": NODE})
+    for number in range(7):
+        await desk.answer(grants=Grants([], wake_ms=None))
+        await desk.take("jobs", {**JOB, "job": f"j{number}"})
+    before = desk.sequencer.state
+    desk.start()
+    await desk.sequencer.step()
+    restored_at = desk.sequencer.state.round
+    await desk.turn()
+
+    assert len(await answers_in(desk.bus, SNAPSHOTS)) == 2
+    assert restored_at >= 6
+    assert desk.sequencer.state == before
+    assert kinds(await desk.take("jobs", {**JOB, "job": "j0"})) == ["InputRepeated"]
+
+
+@desk(snapshot_rounds=1)
+async def test_a_refusal_before_a_snapshot_has_its_letter_before_it(desk):
+    """Whoever restores the snapshot does not look for refusals before it."""
+    await desk.send("jobs", JOB)
+    await desk.send("jobs", b"bad")
+    await desk.turn()
+    await desk.answer()
+
+    assert len(await answers_in(desk.bus, SNAPSHOTS)) == 1
+    assert len(await desk.letters()) == 1
+
+
+@desk
+async def test_standing_by_keeps_no_more_refusals_than_it_must(desk):
+    before, admission.REFUSALS_KEPT = admission.REFUSALS_KEPT, 3
+    standby = Sequencer(desk.bus, desk.settings, clock=lambda: 0, draw_token=lambda: "never", alone=False)
+    try:
+        for _ in range(8):
+            await desk.take("jobs", b"bad")
+            while await standby.step():
+                pass
+    finally:
+        admission.REFUSALS_KEPT = before
+
+    assert len(standby._refusals) <= 4
+
+
+@desk
+async def test_what_nobody_wrote_to_the_log_stops_every_reader(desk):
+    await append_raw(desk.bus, "cluster.log", b"hello")
+
+    with pytest.raises(Exception, match="no header and content"):
+        await desk.turn()
