@@ -98,7 +98,7 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class Member:
-    """One process of the cell over all its lives. `failpoint`: armed in its next life only."""
+    """One process of the cell over all its lives. `failpoint`: armed until it has struck."""
 
     name: str
     service: str
@@ -107,6 +107,7 @@ class Member:
     failpoint: str = ""
     process: asyncio.subprocess.Process | None = None
     lives: int = 0
+    log_begun: int = 0  # Where in its log file its present life begins.
     killed: bool = False
     struck: list[str] = field(default_factory=list)
     own_accord: list[int] = field(default_factory=list)
@@ -205,14 +206,15 @@ class KafkaCell:
     async def _keep(self, member: Member) -> None:
         while not self.closing.is_set():
             await self.held.wait()
-            member.killed, failpoint, member.failpoint = False, member.failpoint, ""
+            member.killed = False
             with (self.folder / f"{member.name}.log").open("ab") as log:
+                member.log_begun = log.tell()
                 member.process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-m",
                     f"services.{member.service}",
                     cwd=self.folder,
-                    env={**os.environ, **member.environment, VARIABLE: failpoint},
+                    env={**os.environ, **member.environment, VARIABLE: member.failpoint},
                     stdout=log,
                     stderr=log,
                 )
@@ -220,8 +222,9 @@ class KafkaCell:
             code = await member.process.wait()
             if self.closing.is_set():
                 return
-            if code == -signal.SIGKILL and failpoint and not member.killed:
-                member.struck.append(":".join(failpoint.split(":")[:2]))
+            if code == -signal.SIGKILL and member.failpoint and not member.killed:
+                member.struck.append(":".join(member.failpoint.split(":")[:2]))
+                member.failpoint = ""
             elif not member.killed:
                 member.own_accord.append(code)
             await asyncio.sleep(RESTART_SECONDS)
@@ -244,9 +247,10 @@ class KafkaCell:
         return {member.name: code for member, code in zip(living, codes, strict=True)}
 
     def said(self, member: Member, *events: str) -> dict[str, Any] | None:
-        """The last line of one of these kinds that a member has logged."""
+        """The last line of one of these kinds that a member has logged in its present life."""
         with suppress(OSError):
-            for line in reversed((self.folder / f"{member.name}.log").read_bytes().splitlines()):
+            lines = (self.folder / f"{member.name}.log").read_bytes()[member.log_begun :].splitlines()
+            for line in reversed(lines):
                 with suppress(ValueError):
                     told = json.loads(line)
                     if isinstance(told, dict) and told.get("event") in events:
@@ -262,10 +266,10 @@ class KafkaCell:
                     return member
         return None
 
-    def owner(self, service: str) -> Member | None:
-        """The instance that shard 0 of a service was dealt to last, as far as the living say."""
+    def owner(self, service: str, but: Member | None = None) -> Member | None:
+        """The instance that shard 0 of a service was dealt to last, as far as the living say; another than `but`."""
         for member in self.members.values():
-            if member.service == service and member.is_alive:
+            if member.service == service and member.is_alive and member is not but:
                 told = self.said(member, "shards_dealt")
                 if told is not None and 0 in told["shards"]:
                     return member
