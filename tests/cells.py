@@ -281,6 +281,9 @@ class SlowCell:
     def bodies(self, kind):
         return [record.body for record in self.records if isinstance(record.body, kind)]
 
+    def bodies_in_log(self, name):
+        return [record.body for record in self.records if record.type == name]
+
     def bodies_of(self, name):
         """Bodies of all answers of one type, in order."""
         return [record.body for record in self.decided if record.type == name]

@@ -52,13 +52,14 @@ class Later:
 @dataclass(slots=True)
 class Job:
     """A live job. `waits`: by stage position, what could start now. `running`: by stage position, attempts of a gang
-    that have not ended. `later`: what may be asked again, and when."""
+    that have not ended; `broken_by`: what ended the first of one. `later`: what may be asked again, and when."""
 
     graph: Graph
     progress: Progress
     tries: Tries | None = None
     waits: dict[int, list[Span]] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
+    broken_by: dict[int, Failure] = field(default_factory=dict)
     later: list[Later] = field(default_factory=list)
 
 
@@ -195,6 +196,8 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     gang = job.graph.stages[at].gang
     if gang:
         job.running[at] -= 1
+        if not is_broken(job.tries, at, attempt):
+            job.broken_by[at] = reason
     if job.tries is None:
         job.tries = Tries()
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
@@ -216,7 +219,7 @@ def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
     if job.running[at] == 0:
         assert job.tries is not None, "no attempt of it has failed"
         attempt = job.tries.broken[str(at)]
-        at_ms = _retry_ms(state, record, job, at, 0, "exit_code")
+        at_ms = _retry_ms(state, record, job, at, 0, job.broken_by[at])
         _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
 
 
