@@ -12,6 +12,7 @@ from largesse.decisions import DecisionGap
 from largesse.export import ExportDamaged, ExportWriter, read_export
 from largesse.file_bus import FileBus
 from largesse.ids import content_hash
+from largesse.snapshots import dump, load
 from schemas import DecisionHash, NodeRegistered, RoundAbandoned
 from schemas.edge import ConfigPatch, read_cluster, read_workload_line
 from schemas.topics import LOG
@@ -67,6 +68,21 @@ def test_the_log_of_a_simulation_is_decided_the_same(tmp_path, shards):
     assert verdict.is_same, verdict.text()
     assert (verdict.records, verdict.rounds_compared) == (result["records"], result["rounds"])
     assert verdict.prefix == result["digest"]
+
+
+def restart_all(cell):
+    """Every core goes on from what a snapshot would hold: no cache is left."""
+    cell.altruism = [load(type(state), dump(state)) for state in cell.altruism]
+    for name in ("admission", "fairness", "leftover", "estimator", "planner"):
+        state = getattr(cell, name)
+        setattr(cell, name, load(type(state), dump(state)))
+
+
+def test_a_restart_of_every_core_before_every_round_changes_no_byte(tmp_path, recorded):
+    with ExportWriter(tmp_path / "log.jsonl") as writer:
+        simulate(workload(), CLUSTER, Options({}, listener=writer, before_round=restart_all))
+
+    assert (tmp_path / "log.jsonl").read_bytes() == recorded.read_bytes()
 
 
 def test_the_count_of_shards_may_change_in_mid_log(tmp_path):
