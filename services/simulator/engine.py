@@ -175,7 +175,7 @@ class Cell:
         return records
 
     def _feed(self, winners: dict[str, list[Record]]) -> None:
-        """Gives every core the winners it reads, in the order of its READS, before the closing."""
+        """Gives every core the winners it reads, in the order of READS, before the closing; a shard only its own asks."""
         hosted: list[tuple[Core, Any]] = [
             (fairness, self.fairness),
             *((altruism, state) for state in self.altruism),
@@ -184,7 +184,8 @@ class Cell:
         for core, state in hosted:
             for topic in core.READS:
                 for record in winners[topic]:
-                    core.fold(state, record)
+                    if topic != core.TOPIC or core is not altruism or record.body.shard == state.shard:
+                        core.fold(state, record)
 
     @property
     def digest(self) -> str:
