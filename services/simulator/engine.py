@@ -175,7 +175,7 @@ class Cell:
         return records
 
     def _feed(self, winners: dict[str, list[Record]]) -> None:
-        """Gives every core the winners it reads, in the order of READS, before the closing; a shard only its own asks."""
+        """Gives every core the winners it reads, in the order of READS; a shard only its own asks."""
         hosted: list[tuple[Core, Any]] = [
             (fairness, self.fairness),
             *((altruism, state) for state in self.altruism),
