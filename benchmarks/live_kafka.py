@@ -1,0 +1,307 @@
+"""Placements a second and submit-to-start latency of a live cell on Kafka: every service a process, nodes simulated.
+
+This process plays the clients and all agents: a node's tasks start when it reads their closing, are reported by a
+message of that node, and are reported as finished when they have held their room for a while. A start is when the
+closing is read. Ratios are to a bare aiokafka producer and consumer in the same run. `--quick` takes small sizes. Needs
+LARGESSE_TEST_KAFKA; nothing is asserted.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import orjson
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from largesse.bus import Outgoing
+from largesse.kafka_bus import KafkaBus
+from largesse.log import LogReader
+from largesse.topics_admin import TOPICS, TopicsAdmin, partitions_now, put_right
+from schemas import Grant, InputRefused, JobRejected, NodeRegistered, RoundClosed
+from schemas.topics import LOG
+
+ROOT = Path(__file__).parents[1]
+SERVICES = ("admission", "fairness", "altruism", "leftover", "estimator", "planner")
+QUEUES = 10
+TASKS_A_JOB = 10
+START_S = 60
+BARE_BYTES = 300
+BARE_BATCH = 1_000
+GOAL_PLACEMENTS, GOAL_MS = 2_000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured. `cores`: of each node; `hold_s`: what a task runs; `load`: background tasks a second."""
+
+    nodes: int
+    cores: int
+    pending: int
+    hold_s: float
+    measured_s: float
+    probes: int
+    load: int
+
+
+FULL = Size(1_000, 4, 10_000, 1.0, 20, 200, 200)
+QUICK = Size(100, 4, 1_000, 1.0, 5, 30, 50)
+
+
+@dataclass
+class Cluster:
+    """Clients and agents of one cell, and what has been placed. `auto`: whether tasks end by themselves."""
+
+    bus: KafkaBus
+    partition: int
+    size: Size
+    placed: int = 0
+    rounds: int = 0
+    registered: int = 0
+    jobs: int = 0
+    waiting: dict[str, asyncio.Future[float]] = field(default_factory=dict)
+    running: deque[tuple[float, Grant]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.clients, self.agents = self.bus.writer(), self.bus.writer()
+        self.news = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Reads the log, and starts what it grants."""
+        reader = LogReader(self.bus, self.partition)
+        while True:
+            for accepted in await reader.read(1_000):
+                body = accepted.record.body
+                if isinstance(body, NodeRegistered):
+                    self.registered += 1
+                elif isinstance(body, InputRefused | JobRejected):
+                    raise AssertionError(f"refused: {body}")
+                elif isinstance(body, RoundClosed):
+                    self.rounds += 1
+                    await self._start(body.grants)
+            self.news.set()
+
+    async def _start(self, grants: list[Grant]) -> None:
+        now = time.perf_counter()
+        by_node: dict[str, list[Grant]] = {}
+        for grant in grants:
+            self.placed += grant.count
+            self.running.append((now + self.size.hold_s, grant))
+            by_node.setdefault(grant.node, []).append(grant)
+            waiter = self.waiting.pop(grant.job, None)
+            if waiter is not None:
+                waiter.set_result(now)
+        if by_node:
+            await self._say([{"started": {"items": [_item(grant) for grant in own]}} for own in by_node.values()])
+
+    async def end_tasks(self) -> None:
+        """Reports what has run long enough, node by node."""
+        while True:
+            await asyncio.sleep(0.02)
+            now, by_node = time.perf_counter(), {}  # type: float, dict[str, list[Any]]
+            while self.running and self.running[0][0] <= now:
+                grant = self.running.popleft()[1]
+                ended = {**_item(grant), "run_ms": [int(self.size.hold_s * 1_000)] * grant.count}
+                by_node.setdefault(grant.node, []).append(ended)
+            if by_node:
+                await self._say([{"finished": {"items": own}} for own in by_node.values()])
+
+    async def _say(self, documents: list[dict[str, Any]], topic: str = "tasks") -> None:
+        values = [orjson.dumps(document) for document in documents]
+        await self.agents.send([Outgoing(topic, self.partition, v, headers={"author": "agent:bench"}) for v in values])
+
+    async def submit(self, jobs: int, tasks: int = TASKS_A_JOB) -> list[str]:
+        """Jobs of so many one-core tasks, queue by queue in turn; returns their names once they are acknowledged."""
+        names = [f"j{self.jobs + i}" for i in range(jobs)]
+        stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": 1_000}, "duration_ms": int(self.size.hold_s * 1_000)}
+        documents = [
+            {"job": name, "queue": f"q{(self.jobs + i) % QUEUES}", "stages": [stage]} for i, name in enumerate(names)
+        ]
+        self.jobs += jobs
+        batch = [Outgoing("jobs", self.partition, orjson.dumps(d), headers={"author": "bench"}) for d in documents]
+        await self.clients.send(batch)
+        return names
+
+    async def set_up(self) -> None:
+        """Queues, policy and nodes, until the log has them all."""
+        tree = {"name": "root", "children": [{"name": f"q{i}"} for i in range(QUEUES)]}
+        config = {"queues": tree, "set": {"name_kept_ms": 0, "node_lease_ms": 600_000}}
+        await self.clients.send([Outgoing("config", self.partition, orjson.dumps(config))])
+        capacity = {"cpu": self.size.cores * 1_000}
+        nodes = [
+            {"register": {"node": f"n{i}", "epoch": "1", "capacity": capacity, "attempts": []}}
+            for i in range(self.size.nodes)
+        ]
+        await self._say(nodes, "nodes")
+        async with asyncio.timeout(START_S):
+            while self.registered < self.size.nodes:
+                self.news.clear()
+                await self.news.wait()
+
+
+def _item(grant: Grant) -> dict[str, Any]:
+    return {
+        "job": grant.job,
+        "stage": grant.stage,
+        "first": grant.first,
+        "count": grant.count,
+        "attempt": grant.attempt,
+        "node": grant.node,
+        "epoch": grant.epoch,
+    }
+
+
+# ---------------------------------------------------------------- what is measured
+async def throughput(cluster: Cluster) -> dict[str, float]:
+    """Placements a second while as many tasks as asked for are pending."""
+    size = cluster.size
+
+    async def keep_pending() -> None:
+        while True:
+            missing = cluster.placed + size.pending - cluster.jobs * TASKS_A_JOB
+            if missing > 0:
+                await cluster.submit(-(-missing // TASKS_A_JOB))
+            await asyncio.sleep(0.02)
+
+    keeping = asyncio.create_task(keep_pending())
+    try:
+        # The first fill is not measured: kernels are warm and the cell is full afterwards.
+        await _until(lambda: cluster.placed >= 2 * size.nodes * size.cores)
+        placed, rounds, begun = cluster.placed, cluster.rounds, time.perf_counter()
+        await asyncio.sleep(size.measured_s)
+        spent = time.perf_counter() - begun
+        return {"placements": (cluster.placed - placed) / spent, "rounds": (cluster.rounds - rounds) / spent}
+    finally:
+        keeping.cancel()
+
+
+async def latency(cluster: Cluster, load: int) -> tuple[float, float]:
+    """p50 and p99 in milliseconds from a submission to its start, beside `load` other tasks a second."""
+
+    async def keep_busy() -> None:
+        while True:
+            await cluster.submit(max(1, load // TASKS_A_JOB // 10))
+            await asyncio.sleep(0.1)
+
+    busy = asyncio.create_task(keep_busy() if load else asyncio.sleep(0))
+    if load:
+        await asyncio.sleep(2 * cluster.size.hold_s)
+    took = []
+    for number in range(cluster.size.probes):
+        name = f"probe-{load}-{number}"
+        waiter = cluster.waiting[name] = asyncio.get_running_loop().create_future()
+        stage = {"stage": "s", "tasks": 1, "demand": {"cpu": 1_000}, "duration_ms": int(cluster.size.hold_s * 1_000)}
+        document = orjson.dumps({"job": name, "queue": "q0", "stages": [stage]})
+        begun = time.perf_counter()
+        await cluster.clients.send([Outgoing("jobs", cluster.partition, document)])
+        took.append((await asyncio.wait_for(waiter, START_S) - begun) * 1_000)
+        await asyncio.sleep(0.05)
+    busy.cancel()
+    cut = quantiles(took, n=100, method="inclusive")
+    return cut[49], cut[98]
+
+
+async def _until(holds: Any) -> None:
+    async with asyncio.timeout(4 * START_S):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def bare(address: str, seconds: float) -> float:
+    """Records a second that a bare producer sends and a bare consumer reads back meanwhile, on one partition."""
+    topic = f"bench-bare-{time.time_ns()}"
+    async with TopicsAdmin(address) as admin:
+        await admin.make(topic, 1, 1, {})
+    producer = AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True, acks="all")
+    consumer = AIOKafkaConsumer(bootstrap_servers=address, group_id=None, auto_offset_reset="earliest")
+    await producer.start()
+    await consumer.start()
+    consumer.assign([TopicPartition(topic, 0)])
+    begun, read = time.perf_counter(), 0
+    value = b"x" * BARE_BYTES
+
+    async def produce() -> int:
+        sent = 0
+        while time.perf_counter() - begun < seconds:
+            for done in [await producer.send(topic, value, partition=0) for _ in range(BARE_BATCH)]:
+                await done
+            sent += BARE_BATCH
+        return sent
+
+    producing = asyncio.create_task(produce())
+    try:
+        while not producing.done() or read < producing.result():
+            found = await consumer.getmany(timeout_ms=100)
+            read += sum(len(records) for records in found.values())
+        return read / (time.perf_counter() - begun)
+    finally:
+        await producer.stop()
+        await consumer.stop()
+
+
+# ---------------------------------------------------------------- the cell
+@asynccontextmanager
+async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Cluster]:
+    """A cell of processes on a partition of its own, with its nodes registered."""
+    partition = await partitions_now(address, LOG)
+    await put_right(address, TOPICS.values(), cells=partition + 1, grow=True)
+    said = {"LARGESSE_BUS": f"kafka://{address}", "LARGESSE_CELL": f"bench-{partition}", "PYTHONPATH": str(ROOT)}
+    said |= {"LARGESSE_PARTITION": str(partition), "LARGESSE_SHARD": "0"}
+    processes = []
+    for service in SERVICES:
+        with (folder / f"{service}.log").open("wb") as log:
+            command = (sys.executable, "-m", f"services.{service}")
+            environment = {**os.environ, **said}
+            processes.append(await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log))
+    bus = KafkaBus(address)
+    cluster = Cluster(bus, partition, size)
+    try:
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(part) for part in (cluster.follow(), cluster.end_tasks())]
+            await cluster.set_up()
+            yield cluster
+            for part in parts:
+                part.cancel()
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            await process.wait()
+        await bus.close()
+
+
+async def measure(address: str, size: Size, folder: Path) -> None:
+    """All of it, printed as it comes."""
+    records = await bare(address, size.measured_s / 2)
+    print(f"bare aiokafka: {records:,.0f} records/s sent and read back, one partition, {BARE_BYTES} bytes")
+    async with cell_of(address, size, folder) as cluster:
+        print(f"submit to start, idle: p50 {_ms(await latency(cluster, 0))} (goal: p99 at most {GOAL_MS} ms)")
+        print(f"submit to start, beside {size.load} tasks/s: p50 {_ms(await latency(cluster, size.load))}")
+        found = await throughput(cluster)
+        print(
+            f"{size.nodes} nodes, {size.pending:,} tasks pending: {found['placements']:,.0f} placements/s in "
+            f"{found['rounds']:.1f} rounds/s (goal: {GOAL_PLACEMENTS:,}); {found['placements'] / records:.4f} of bare"
+        )
+
+
+def _ms(cut: tuple[float, float]) -> str:
+    return f"{cut[0]:.1f} ms, p99 {cut[1]:.1f} ms"
+
+
+def main() -> None:
+    """Runs it on the broker that LARGESSE_TEST_KAFKA names."""
+    size = QUICK if "--quick" in sys.argv[1:] else FULL
+    with tempfile.TemporaryDirectory(prefix="largesse-bench-") as folder:
+        asyncio.run(measure(os.environ["LARGESSE_TEST_KAFKA"], size, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
