@@ -1,7 +1,7 @@
 """What a service answers to who watches over it, over HTTP: /livez, /readyz, /metrics. Nothing else, and no framework.
 
-/livez: 200 as long as the process's loop turns. /readyz: 200 while the bus answers and the process is not ending, else
-503 with the reason. /metrics: counters for Prometheus.
+/livez: 200 as long as the process's loop turns. /readyz: 200 once what the log had at the start has been folded, while
+the bus answers and the process is not ending, else 503 with the reason. /metrics: counters for Prometheus.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from largesse.bus import Bus, BusError
-from largesse.telemetry import exposition
+from largesse.telemetry import behind, exposition
 from schemas.topics import LOG
 
 REQUEST_BYTES_MAX = 8_192
@@ -29,7 +29,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
-    """Ready: the bus tells where the cell's log ends, and nobody has asked the process to end."""
+    """Ready: the bus tells where the cell's log ends, all has caught up, and nobody has asked the process to end."""
 
     async def why_not() -> str:
         if stop.is_set():
@@ -41,7 +41,8 @@ def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
             return f"the bus has not answered within {READY_SECONDS} s"
         except BusError as error:
             return str(error)
-        return ""
+        left = behind()
+        return f"catching up: {', '.join(left)}" if left else ""
 
     return why_not
 

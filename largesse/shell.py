@@ -15,8 +15,9 @@ from largesse.log import Lookahead, wait_for_more
 from largesse.order import Accepted
 from largesse.settings import Settings
 from largesse.snapshots import SnapshotKeeper, dump
-from largesse.telemetry import ANSWERED, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
+from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
+from schemas.topics import LOG
 
 
 class CoreStopped(Exception):
@@ -48,12 +49,20 @@ async def run(
 
 async def drive(shell: "Shell", bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
     """Restores a shell and steps it until `stop` is set. Raises as `run` does."""
+    caught_up = CAUGHT_UP.labels(shell.name)
+    caught_up.set(0)
     try:
         await shell.restore()
+        end = (await bus.bounds(LOG, settings.partition))[1]
         while not stop.is_set():
-            if not await shell.step():
+            stepped = await shell.step()
+            # Under load there is always another record, and behind the last one there may be void ones.
+            if not stepped or shell.log.order.offset >= end:
+                caught_up.set(1)
+            if not stepped:
                 await wait_for_more(bus, shell.log.position, settings.wait_ms, stop)
     finally:
+        CAUGHT_UP.remove(shell.name)
         await shell.close()
 
 

@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, ge
 FOLDED = Counter("largesse_records_folded", "Log records folded", ["service"])
 VOID = Gauge("largesse_log_void", "Log messages that did not count, as of the last record", ["service"])
 SEQ = Gauge("largesse_log_seq", "Seq of the last record folded", ["service"])
+CAUGHT_UP = Gauge("largesse_caught_up", "1 once what the log had at the start has been folded, else 0", ["service"])
 ANSWERED = Counter("largesse_rounds_answered", "Rounds that this instance answered", ["service"])
 DECIDE_SECONDS = Histogram("largesse_decide_seconds", "Time to decide one round", ["service"])
 SNAPSHOTS = Counter("largesse_snapshots", "Snapshots by what became of them", ["service", "outcome"])
@@ -45,6 +46,12 @@ def configure(log_format: str = "console", *, level: str = "info") -> None:
 def logger(**bound: Any) -> Any:
     """A logger whose lines all carry `bound`."""
     return structlog.get_logger(**bound)
+
+
+def behind() -> list[str]:
+    """The services of this process that have not yet folded what the log had when they began."""
+    samples = (sample for metric in CAUGHT_UP.collect() for sample in metric.samples)
+    return sorted(sample.labels["service"] for sample in samples if not sample.value)
 
 
 def exposition() -> tuple[str, bytes]:

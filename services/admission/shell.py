@@ -25,7 +25,7 @@ from largesse.order import Accepted, LogOrder
 from largesse.settings import Settings
 from largesse.shell import CoreStopped
 from largesse.snapshots import SnapshotKeeper, dump
-from largesse.telemetry import CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
+from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
 from schemas import (
     DecisionHash,
     Header,
@@ -81,11 +81,16 @@ def fresh_token() -> str:
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
     """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, Undecodable."""
     sequencer = Sequencer(bus, settings, name=name)
+    CAUGHT_UP.labels(name).set(0)
     try:
         while not stop.is_set():
-            if not await sequencer.step():
+            stepped = await sequencer.step()
+            if not stepped or sequencer.is_leading:
+                CAUGHT_UP.labels(name).set(1)
+            if not stepped:
                 await wait_for_more(bus, sequencer.waiting_for(), sequencer.wait_ms(), stop)
     finally:
+        CAUGHT_UP.remove(name)
         await sequencer.close()
 
 

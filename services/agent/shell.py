@@ -14,7 +14,7 @@ from largesse.bus import Bus, BusError, PositionGap
 from largesse.file_lock import DirectoryLock
 from largesse.log import LogReader
 from largesse.order import Accepted
-from largesse.telemetry import logger
+from largesse.telemetry import CAUGHT_UP, logger
 from schemas.topics import LOG
 from services.agent import checkpoint, core
 from services.agent.attempts import Attempts, Local, mono_ms
@@ -71,6 +71,7 @@ class _Agent:
     async def live(self, stop: asyncio.Event) -> None:
         """From the first look at the folder until `stop`."""
         loop = asyncio.get_running_loop()
+        CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
             loop.add_reader(self._events, self._hear)
@@ -84,6 +85,7 @@ class _Agent:
         finally:
             loop.remove_reader(self._events)
             os.close(self._events)
+            CAUGHT_UP.remove(self._node.name)
             await self._voice.drop()
 
     async def _serve(self, stop: asyncio.Event) -> None:
@@ -127,6 +129,7 @@ class _Agent:
         attempts = len(self._attempts.by_key)
         self._log.info("caught up", from_offset=begun, offset=end, epoch=self._state.epoch, attempts=attempts)
         self._caught_up.set()
+        CAUGHT_UP.labels(self._node.name).set(1)
 
     async def _where_to_begin(self) -> int:
         """Takes up the last checkpoint, if it is one of this log; returns where the log ends now."""

@@ -7,6 +7,7 @@ import pytest
 from largesse.bus import BusError
 from largesse.health import REQUEST_BYTES_MAX, AddressTaken, readiness, served
 from largesse.memory_bus import MemoryBus
+from largesse.telemetry import CAUGHT_UP
 
 HOST = "127.0.0.1"
 
@@ -27,6 +28,21 @@ async def ask(port: int, request: bytes) -> tuple[str, bytes]:
 
 def get(path: str, method: str = "GET") -> bytes:
     return f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+
+
+def test_who_has_not_folded_what_the_log_had_is_not_ready():
+    async def story():
+        why_not = readiness(MemoryBus(), 0, asyncio.Event())
+        assert await why_not() == ""
+        CAUGHT_UP.labels("leftover").set(0)
+        try:
+            assert await why_not() == "catching up: leftover"
+            CAUGHT_UP.labels("leftover").set(1)
+            assert await why_not() == ""
+        finally:
+            CAUGHT_UP.remove("leftover")
+
+    tell(story)
 
 
 async def ready() -> str:
