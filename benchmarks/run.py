@@ -8,7 +8,8 @@ import os
 import platform
 import sys
 
-BENCHMARKS = ("scheduling", "file_bus", "fairness", "kafka_bus")
+BENCHMARKS = ("scheduling", "file_bus", "fairness", "kafka_bus", "live_kafka")
+ON_KAFKA = ("kafka_bus", "live_kafka")
 
 
 def main() -> None:
@@ -16,7 +17,7 @@ def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores")
     for name in BENCHMARKS:
         print(f"\n== {name}", flush=True)
-        if name == "kafka_bus" and not os.environ.get("LARGESSE_TEST_KAFKA"):
+        if name in ON_KAFKA and not os.environ.get("LARGESSE_TEST_KAFKA"):
             print("left out: LARGESSE_TEST_KAFKA names no broker")
             continue
         importlib.import_module(f"benchmarks.{name}").main()
