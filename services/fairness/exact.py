@@ -87,6 +87,8 @@ class Exact:
     # ------------------------------------------------------------------ where everybody stands
     def full(self) -> int:
         """The kinds that are used up, a bit each."""
+        if not all(leaf.demand for leaf in leaves(self.root)):
+            return 0
         free = [Fraction(units) for units in self.capacity]
         wants = Wants()
         for leaf in leaves(self.root):

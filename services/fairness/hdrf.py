@@ -87,21 +87,22 @@ class _Flow:
         self.shut([j for j, have in enumerate(capacity) if have <= 0])  # Of nothing, everything is used up.
 
     def plant(self, node: Node) -> Inner:
-        """The working copy of a subtree, empty. A leaf gets an inner node around it."""
-        inner = Inner(node.name if node.children else None, node.order, len(self.inners), self.width)
+        """The working copy of a subtree. A leaf gets an inner node around it."""
+        order = node.order if node.children else "hdrf"
+        inner = Inner(node.name if node.children else None, order, len(self.inners), self.width)
         self.inners.append(inner)
-        children = in_rank(node.children) if node.order in RANK_ORDERS else node.children or [node]
+        children = in_rank(node.children) if order in RANK_ORDERS else node.children or [node]
         heaviest = max([child.weight for child in children])
         for child in children:
             up = child.weight.numerator * heaviest.denominator
             down = child.weight.denominator * heaviest.numerator
-            if child.children or (node.order in RANK_ORDERS and child is not node):
+            if child.children or order in RANK_ORDERS:
                 below = self.plant(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
                 inner.used = [a + b for a, b in zip(inner.used, below.used, strict=True)]
             else:
-                inner.leaves.append(self.plant_leaf(node.order, child, up, down))
+                inner.leaves.append(self.plant_leaf(order, child, up, down))
         inner.open_leaves()
         return inner
 
@@ -113,8 +114,9 @@ class _Flow:
             for j, need in enumerate(node.demand):
                 if need:
                     leaf.mask |= 1 << j
+        demand = node.demand or [0] * len(self.capacity)
         shares = [
-            (need << ONE_BITS) // have if have > 0 else 0 for need, have in zip(node.demand, self.capacity, strict=True)
+            (need << ONE_BITS) // have if have > 0 else 0 for need, have in zip(demand, self.capacity, strict=True)
         ]
         dominant = max(shares, default=0)
         leaf.satisfied = not leaf.mask

@@ -134,6 +134,7 @@ class LiveTree:
         """A leaf or a subtree appears below an inner node. A subtree has the views built anew."""
         above = self.branches[parent]
         if node.children:
+            self.fair |= any(below.order == "fair" for below in walk(node))
             branch = above.inner[node.name] = Branch(
                 node.name, node.weight, node.order, node.rank, above, self._nothing()
             )
@@ -156,6 +157,7 @@ class LiveTree:
         """A leaf goes below another inner node, with all it holds."""
         place = self.places[leaf]
         self._out(place)
+        self._touch(place.parent)
         self._count(place.parent, -place.tasks)
         place.parent = self.branches[parent]
         self._count(place.parent, place.tasks)
@@ -187,9 +189,10 @@ class LiveTree:
 
     def _settle(self, node: Node, parent: Branch) -> None:
         used = list(node.held) or self._nothing()
-        tasks = min([held // need for held, need in zip(used, node.demand, strict=True) if need], default=0)
-        place = Place(node.name, parent, node.weight, node.demand, node.tasks, used, tasks, node.rank)
-        place.pure = used == [need * tasks for need in node.demand]
+        demand = node.demand or self._nothing()  # An inner node without members asks for nothing.
+        tasks = min([held // need for held, need in zip(used, demand, strict=True) if need], default=0)
+        place = Place(node.name, parent, node.weight, demand, node.tasks, used, tasks, node.rank)
+        place.pure = used == [need * tasks for need in demand]
         self.places[node.name] = place
         self._count(parent, tasks)
         self.free = minus(self.free, used)
@@ -197,6 +200,7 @@ class LiveTree:
 
     def _forget(self, place: Place) -> None:
         self._out(place)
+        self._touch(place.parent)
         if place.mask:
             self.wants.take(place.mask, place.demand)
         self._count(place.parent, -place.tasks)

@@ -14,14 +14,17 @@ from services.fairness.live import LiveTree
 from services.fairness.tree import Node, leaves
 
 STEPS_PLAIN = 4096
-"""Tasks given one by one before anything is shortened, and four more a leaf: small cells come out to the letter."""
+"""Tasks given one by one before anything is shortened: small cells come out to the letter."""
 
 
-def fill_whole(root: Node, capacity: Sequence[int]) -> LiveTree:
-    """The static allocation in whole tasks, from empty, as a tree that holds it. `Node.tasks`: what a leaf asks for."""
+def fill_whole(root: Node, capacity: Sequence[int], plain: int = STEPS_PLAIN) -> LiveTree:
+    """The static allocation in whole tasks, from empty, as a tree that holds it. `Node.tasks`: what a leaf asks for.
+
+    The first `plain` tasks, and four more a leaf, are given one by one in any case.
+    """
     tree = LiveTree(root, capacity, rescales=False)
     asked = {leaf.name: leaf.tasks for leaf in leaves(root)}
-    more = _step(tree, _plain(tree), bundles=False)
+    more = _step(tree, plain + 4 * len(tree.places), bundles=False)
     while more:
         _pour(tree, root, asked)
         more = _step(tree, 4 * len(tree.places) + 64, bundles=True)
@@ -30,13 +33,9 @@ def fill_whole(root: Node, capacity: Sequence[int]) -> LiveTree:
 
 def hand_out(tree: LiveTree) -> None:
     """Give out what is free, like `LiveTree.fill`, but many tasks at a time where there are very many to give."""
-    more = _step(tree, _plain(tree), bundles=False)
+    more = _step(tree, STEPS_PLAIN + 4 * len(tree.places), bundles=False)
     while more:
         more = _step(tree, STEPS_PLAIN, bundles=True)
-
-
-def _plain(tree: LiveTree) -> int:
-    return STEPS_PLAIN + 4 * len(tree.places)
 
 
 def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:

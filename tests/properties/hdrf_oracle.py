@@ -1,7 +1,8 @@
-"""Static H-DRF once more, from the definition, in fractions: slow, without heaps, everything worked out anew at every event.
+"""Static H-DRF once more, from the definition, in fractions: slow, without heaps, everything worked out anew at every
+event.
 
-Shares nothing with `services.fairness` but the tree's node. At each event it asks who takes at this very instant, how fast,
-and what of all that can happen happens first.
+Shares nothing with `services.fairness` but the tree's node. At each event it asks who takes at this very instant, how
+fast, and what of all that can happen happens first.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ class Oracle:
     tasks: dict[str, Fraction] = field(default_factory=dict)
     full: set[int] = field(default_factory=set)
     motions: dict[str, Motion] = field(default_factory=dict)
-    saturated_foreign: bool = False  # A kind filled up that was not dominant in an inner node then holding it.
 
     def __post_init__(self):
         self.kinds = [j for j, have in enumerate(self.capacity) if have]
@@ -64,7 +64,10 @@ class Oracle:
     def move(self, node):
         """The motion of a node that can take."""
         if not node.children:
-            each = [Fraction(need, have) if have else Fraction(0) for need, have in zip(node.demand, self.capacity, strict=True)]
+            each = [
+                Fraction(need, have) if have else Fraction(0)
+                for need, have in zip(node.demand, self.capacity, strict=True)
+            ]
             speed = [share / max(each) * node.weight for share in each]
             motion = Motion(speed, Fraction(1), [])
         else:
@@ -74,9 +77,12 @@ class Oracle:
             moves = {child.name: self.move(child) for child in lowest}
             still = [child for child in lowest if moves[child.name].rise == 0]
             parts = [
-                (child, 1 / (moves[child.name].rise or max(moves[child.name].speed) / child.weight)) for child in still or lowest
+                (child, 1 / (moves[child.name].rise or max(moves[child.name].speed) / child.weight))
+                for child in still or lowest
             ]
-            speed = [sum(moves[child.name].speed[j] * clock for child, clock in parts) for j in range(len(self.capacity))]
+            speed = [
+                sum(moves[child.name].speed[j] * clock for child, clock in parts) for j in range(len(self.capacity))
+            ]
             usage = self.usage(node)
             counted = self.counted(node)
             top = max(usage[j] for j in counted)
@@ -123,20 +129,8 @@ class Oracle:
             times += [(1 - usage[j]) / motion.speed[j] for j in self.kinds if motion.speed[j]]
             self.advance(self.root, Fraction(1), min(times))
             usage = self.usage(self.root)
-            full = {j for j in self.kinds if usage[j] == 1} - self.full
-            for j in sorted(full):
-                self.note_foreign(self.root, j)
-            self.full |= full
+            self.full |= {j for j in self.kinds if usage[j] == 1}
         return self
-
-    def note_foreign(self, node, j):
-        """Remember when a kind fills up in whose measure an inner node below the root does not stand."""
-        for child in node.children:
-            if child.children:
-                usage = self.usage(child)
-                if usage[j] and usage[j] < max(usage[k] for k in self.counted(child)):
-                    self.saturated_foreign = True
-                self.note_foreign(child, j)
 
     def share(self, node):
         return max((self.usage(node)[j] for j in self.kinds), default=Fraction(0))
