@@ -9,7 +9,7 @@ SOURCES := schemas largesse services tests
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt check quick test demo sim replay schemas bench lock clean
+.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas bench lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,10 +47,23 @@ quick: setup ## Unit and house tests: under a minute
 	$(RUN) -m pytest -q tests/unit tests/house
 
 test: setup ## The whole suite, no Docker needed: under ten minutes
-	$(RUN) -m pytest
+	$(RUN) -m pytest -m "not live"
+
+live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka
+	$(RUN) -m pytest -m "live or kafka"
 
 demo: setup ## A cell on this machine, end to end
 	$(RUN) -m services.cli.main demo
+
+up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compose.yml)
+	docker compose up --build --detach --wait
+
+down: ## End that cell and keep its data (DATA=1: not even that)
+	docker compose down $(if $(DATA),--volumes)
+
+topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions)
+	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
+	$(RUN) -m largesse.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow)
 
 sim: setup ## One simulated history with fresh faults (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))
@@ -65,11 +78,13 @@ schemas: setup ## Write schemas/published from the models; refuses an incompatib
 bench: setup ## Time the hot paths
 	$(RUN) -m benchmarks.run
 
-lock: ## Resolve requirements.lock anew from pyproject.toml
+lock: ## Resolve requirements.lock, and the image's part of it, anew from pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
 	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --all-extras --universal --python-version 3.11 --upgrade --no-build \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --extra live --extra cli --extra planner --universal --python-version 3.11 --no-build \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraints requirements.lock --output-file infra/requirements.lock
 	rm -rf $(VENV)-lock
 
 clean: ## Remove .venv, caches and builds

@@ -1,6 +1,6 @@
 """Kafka topics as Largesse needs them: made where missing, mended where they would lose or refuse messages.
 
-    python -m largesse.topics_admin --bootstrap HOST:PORT [--cells N] [--grow] [--replicas N] [--check]
+    python -m largesse.topics_admin --bootstrap HOST:PORT [--cells N] [--grow] [--replicas N] [--check] [--wait SECONDS]
 
 What is right already is left alone, so it may run any number of times. Partitions are added only with --grow, and never
 taken away. Exit codes: 0 all is right now, 1 it is not (what, and what would mend it, on stdout), 2 wrong usage,
@@ -21,6 +21,8 @@ from aiokafka.errors import KafkaError, for_code
 
 from largesse.bus import BusError
 from largesse.decisions import SHARDED
+from largesse.kafka_client import Client
+from largesse.telemetry import configure
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import BY_NAME, SNAPSHOTS, Topic
 
@@ -267,22 +269,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replicas", type=_positive, default=0, help="of new topics (3, or the number of brokers)")
     parser.add_argument("--grow", action="store_true", help="add partitions where there are too few")
     parser.add_argument("--check", action="store_true", help="change nothing, only say what is wrong")
+    parser.add_argument("--wait", type=_positive, default=1, metavar="SECONDS", help="for a cluster that starts (1)")
     told = parser.parse_args(arguments)
     if ":" not in told.bootstrap or "/" in told.bootstrap:
         parser.error("which cluster? --bootstrap HOST:PORT, or LARGESSE_BUS=kafka://HOST:PORT")
+
+    async def work() -> tuple[list[str], bool]:
+        how = {"cells": told.cells, "replicas": told.replicas, "grow": told.grow, "check": told.check}
+        client = Client(told.bootstrap, "largesse-topics", 1_000 * told.wait)
+        return await client.patiently("topics", lambda: put_right(told.bootstrap, TOPICS.values(), **how))
+
+    configure()
     try:
-        lines, right = asyncio.run(
-            put_right(
-                told.bootstrap,
-                TOPICS.values(),
-                cells=told.cells,
-                replicas=told.replicas,
-                grow=told.grow,
-                check=told.check,
-            )
-        )
-    except KafkaError as error:
-        sys.stderr.write(f"{told.bootstrap}: {type(error).__name__}: {error}\n")
+        lines, right = asyncio.run(work())
+    except BusError as error:
+        sys.stderr.write(f"{error}\n")
         return 3
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if right else 1

@@ -1,0 +1,31 @@
+# One small image for every service: `python -m services.<name>` is the container's command (docker-compose.yml).
+FROM python:3.12-slim AS packages
+COPY infra/requirements.lock /tmp/requirements.lock
+RUN python -m venv /opt/venv \
+ && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes \
+      -r /tmp/requirements.lock
+
+FROM python:3.12-slim
+# /data: what an agent keeps of its tasks. A new volume mounted there belongs to the same user.
+RUN useradd --uid 10001 --create-home --home-dir /home/largesse largesse \
+ && mkdir /data && chown largesse:largesse /data \
+ && printf '#!/bin/sh\nexec python -m services.cli.main "$@"\n' >/usr/local/bin/largesse \
+ && chmod 755 /usr/local/bin/largesse
+COPY --from=packages /opt/venv /opt/venv
+COPY schemas /app/schemas
+COPY largesse /app/largesse
+COPY services /app/services
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/app \
+    PYTHONDONTWRITEBYTECODE=1 \
+    LARGESSE_LOG_FORMAT=json \
+    LARGESSE_METRICS_HOST=0.0.0.0 \
+    LARGESSE_METRICS_PORT=9464
+RUN python -m compileall -q /app
+WORKDIR /home/largesse
+USER largesse
+EXPOSE 9464
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+  CMD ["python", "-c", "from urllib.request import urlopen as ask; [ask(f'http://127.0.0.1:9464/{path}', timeout=4) for path in ('livez', 'readyz')]"]
+ENTRYPOINT ["python", "-m"]
+CMD ["services.gateway"]

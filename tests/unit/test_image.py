@@ -1,0 +1,66 @@
+"""The image of docker-compose.yml has what the services need: it carries a part of the lock, and no more than that."""
+
+import ast
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import yaml
+
+from tests.conftest import ROOT
+
+OURS = {"schemas", "largesse", "services"}
+NOT_THERE = {
+    "numba": "kernels run uncompiled where it is missing",
+}
+"""What a service may import and the image does not have, and why that is no harm."""
+
+
+def locked(path: Path) -> dict[str, set[str]]:
+    """Name -> the versions that a lock holds."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9-]+)==([^ ;]+)", path.read_text(), re.MULTILINE):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+def imported() -> set[str]:
+    """Top-level modules from elsewhere that any service imports, wherever in a file."""
+    names = set()
+    for path in (path for folder in sorted(OURS) for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return names - OURS - set(sys.stdlib_module_names)
+
+
+def test_the_image_has_every_package_that_a_service_imports():
+    has = locked(ROOT / "infra/requirements.lock")
+    owners = packages_distributions()
+    missing = {
+        name
+        for name in imported() - NOT_THERE.keys()
+        if not any(owner.lower().replace("_", "-") in has for owner in owners.get(name, [name]))
+    }
+
+    assert missing == set()
+
+
+def test_the_image_has_the_versions_that_were_tested():
+    whole = locked(ROOT / "requirements.lock")
+
+    for name, versions in locked(ROOT / "infra/requirements.lock").items():
+        assert versions <= whole.get(name, set()), name
+
+
+def test_the_images_are_pinned_and_nobody_outside_reaches_the_cell():
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+    for name, service in compose.items():
+        assert re.fullmatch(r"largesse:latest|apache/kafka:\d+\.\d+\.\d+", service["image"]), name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert service.get("healthcheck") or name != "kafka"
+    assert compose["gateway"]["ports"] == ["127.0.0.1:${LARGESSE_HTTP_PORT:-8642}:8642"]
