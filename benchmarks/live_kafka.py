@@ -20,6 +20,7 @@ from statistics import quantiles
 from typing import Any
 
 import orjson
+import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from largesse.bus import Outgoing
@@ -63,6 +64,7 @@ class Cluster:
     bus: KafkaBus
     partition: int
     size: Size
+    pids: dict[str, int]
     placed: int = 0
     rounds: int = 0
     registered: int = 0
@@ -73,6 +75,11 @@ class Cluster:
     def __post_init__(self) -> None:
         self.clients, self.agents = self.bus.writer(), self.bus.writer()
         self.news = asyncio.Event()
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of every process so far."""
+        times = {name: psutil.Process(pid).cpu_times() for name, pid in self.pids.items()}
+        return {name: spent.user + spent.system for name, spent in times.items()}
 
     async def follow(self) -> None:
         """Reads the log, and starts what it grants."""
@@ -161,7 +168,9 @@ def _item(grant: Grant) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- what is measured
 async def throughput(cluster: Cluster) -> dict[str, float]:
-    """Placements a second while as many tasks as asked for are pending."""
+    """Placements and rounds a second while as many tasks as asked for are pending; CPU seconds of each process for a
+    thousand placements, this one's as `here`.
+    """
     size = cluster.size
 
     async def keep_pending() -> None:
@@ -176,9 +185,11 @@ async def throughput(cluster: Cluster) -> dict[str, float]:
         # The first fill is not measured: kernels are warm and the cell is full afterwards.
         await _until(lambda: cluster.placed >= 2 * size.nodes * size.cores)
         placed, rounds, begun = cluster.placed, cluster.rounds, time.perf_counter()
+        before = cluster.cpu_s()
         await asyncio.sleep(size.measured_s)
-        spent = time.perf_counter() - begun
-        return {"placements": (cluster.placed - placed) / spent, "rounds": (cluster.rounds - rounds) / spent}
+        spent, count = time.perf_counter() - begun, cluster.placed - placed
+        cpu = {name: (now - before[name]) * 1_000 / count for name, now in cluster.cpu_s().items()}
+        return {"placements": count / spent, "rounds": (cluster.rounds - rounds) / spent, **cpu}
     finally:
         keeping.cancel()
 
@@ -262,7 +273,8 @@ async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Clust
             environment = {**os.environ, **said}
             processes.append(await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log))
     bus = KafkaBus(address)
-    cluster = Cluster(bus, partition, size)
+    pids = {service: process.pid for service, process in zip(SERVICES, processes, strict=True)}
+    cluster = Cluster(bus, partition, size, {**pids, "here": os.getpid()})
     try:
         async with asyncio.TaskGroup() as group:
             parts = [group.create_task(part) for part in (cluster.follow(), cluster.end_tasks())]
@@ -290,6 +302,8 @@ async def measure(address: str, size: Size, folder: Path) -> None:
             f"{size.nodes} nodes, {size.pending:,} tasks pending: {found['placements']:,.0f} placements/s in "
             f"{found['rounds']:.1f} rounds/s (goal: {GOAL_PLACEMENTS:,}); {found['placements'] / records:.4f} of bare"
         )
+        cpu = ", ".join(f"{name} {found[name]:.2f}" for name in cluster.pids)
+        print(f"CPU seconds for 1,000 placements: {cpu}")
 
 
 def _ms(cut: tuple[float, float]) -> str:
