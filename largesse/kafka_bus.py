@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from largesse.bus import BusError, Message, PositionGap
-from largesse.kafka_client import LONG_POLL_MS, Client, said
+from largesse.kafka_client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
 from largesse.kafka_following import Follower
 from largesse.kafka_writing import ABANDON_MS, KafkaWriter
 from largesse.local_bus import Wakeups, position_gap
@@ -233,7 +233,7 @@ class KafkaBus:
         """A consumer that reads nothing, so that no long poll is in the way of a question."""
         async with self._connecting:
             if self._asking is None:
-                self._asking = await self._client.consumer()
+                self._asking = await self._client.consumer(QUESTION_BACKOFF_MS)
         self._refuse_if_closed()
         return self._asking
 

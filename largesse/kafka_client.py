@@ -25,6 +25,8 @@ LONG_POLL_MS = 5_000
 REQUEST_MS = 10_000
 """After this a question that has no answer is asked again, on a new connection."""
 BACKOFF_MS = 50
+QUESTION_BACKOFF_MS = 10
+"""The first question about a topic always fails once, while aiokafka learns where the topic lies."""
 SESSION_MS = 6_000
 """A killed member's share is dealt out again after so long (the least that brokers take); who ends in order says so."""
 HEARTBEAT_MS = 1_500
@@ -43,7 +45,7 @@ class Client:
         self.patience_ms = patience_ms
         thin_out_log()
 
-    async def consumer(self) -> AIOKafkaConsumer:
+    async def consumer(self, backoff_ms: int = BACKOFF_MS) -> AIOKafkaConsumer:
         """A started consumer that is a member of no group. Raises BusError."""
 
         async def start() -> AIOKafkaConsumer:
@@ -55,7 +57,7 @@ class Client:
                 auto_offset_reset="none",
                 fetch_max_wait_ms=LONG_POLL_MS,
                 request_timeout_ms=LONG_POLL_MS + REQUEST_MS,
-                retry_backoff_ms=BACKOFF_MS,
+                retry_backoff_ms=backoff_ms,
             )
             try:
                 await consumer.start()

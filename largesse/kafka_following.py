@@ -114,9 +114,9 @@ class Follower:
             await asyncio.sleep(0)
 
     def _take(self, records: list[ConsumerRecord]) -> None:
-        for record in records:
-            self._messages.append(message_of(record))
-            self._ahead_bytes += _MESSAGE_BYTES + len(self._messages[-1].value)
+        messages = [message_of(record) for record in records]
+        self._messages += messages
+        self._ahead_bytes += _bytes_of(messages)
         self._next = records[-1].offset + 1
         if self._ahead_bytes > AHEAD_BYTES_MAX:
             self._room.clear()
@@ -125,7 +125,7 @@ class Follower:
         """Somebody has read up to `offset`."""
         start = bisect_left(self._messages, self._passed, key=_offset_of)
         end = bisect_left(self._messages, offset, key=_offset_of)
-        size = sum(_MESSAGE_BYTES + len(message.value) for message in self._messages[start:end])
+        size = _bytes_of(self._messages[start:end])
         self._passed = offset
         self._ahead_bytes -= size
         self._behind_bytes += size
@@ -155,8 +155,15 @@ class Follower:
 
 def message_of(record: ConsumerRecord) -> Message:
     """A record as the port has it. What somebody else wrote without a value, or as no text, stays readable."""
-    headers = {key: (value or b"").decode(errors="replace") for key, value in record.headers}
+    headers = {}
+    if record.headers:
+        headers = {key: (value or b"").decode(errors="replace") for key, value in record.headers}
     return Message(record.topic, record.partition, record.offset, record.value or b"", headers)
+
+
+def _bytes_of(messages: list[Message]) -> int:
+    """What these cost in memory, about."""
+    return _MESSAGE_BYTES * len(messages) + sum(len(message.value) for message in messages)
 
 
 def _offset_of(message: Message) -> int:
