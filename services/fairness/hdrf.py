@@ -14,6 +14,8 @@ leaves ties to chance).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop
+from itertools import compress
+from operator import add, mul
 
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
 from services.fairness.water import Inner, Leaf
@@ -77,6 +79,8 @@ class _Flow:
         self.capacity = capacity
         self.tasks = tasks  # What leaves hold at first.
         self.kinds = [j for j, have in enumerate(capacity) if have > 0]
+        self.units = [ONE // have if have > 0 else 0 for have in capacity]
+        self.bits = [1 << j for j in range(len(capacity))]
         self.full = 0  # A bit for each kind that is used up.
         fair = any(node.order == "fair" for node in walk(root))
         self.width = len(capacity) + fair  # One more place counts tasks for the order `fair`.
@@ -100,7 +104,7 @@ class _Flow:
                 below = self.plant(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
-                inner.used = [a + b for a, b in zip(inner.used, below.used, strict=True)]
+                inner.used = list(map(add, inner.used, below.used))
             else:
                 inner.leaves.append(self.plant_leaf(order, child, up, down))
         inner.open_leaves()
@@ -108,33 +112,26 @@ class _Flow:
 
     def plant_leaf(self, order: str, node: Node, up: int, down: int) -> Leaf:
         """A leaf whose weight among its siblings is `up / down`."""
-        leaf = Leaf(node.name)
-        held = self.tasks.get(node.name, 0)
-        if node.tasks is None or node.tasks > held:
-            for j, need in enumerate(node.demand):
-                if need:
-                    leaf.mask |= 1 << j
-        demand = node.demand or [0] * len(self.capacity)
-        shares = [
-            (need << ONE_BITS) // have if have > 0 else 0 for need, have in zip(demand, self.capacity, strict=True)
-        ]
-        dominant = max(shares, default=0)
-        leaf.satisfied = not leaf.mask
-        leaf.share_max = max(node.tasks or 0, held) * dominant
+        held = self.tasks.get(node.name, 0) if self.tasks else 0
+        asks = node.tasks is None or node.tasks > held
+        shares = list(map(mul, node.demand, self.units)) if node.demand else [0]
+        dominant = max(shares)
+        mask = sum(compress(self.bits, node.demand)) if asks else 0
+        leaf = Leaf(node.name, mask, max(node.tasks or 0, held) * dominant)
         if not dominant:
             return leaf  # It asks for nothing, or for what the cell has not got.
-        leaf.each = ONE if order == "fair" else dominant
         if self.width > len(shares):
             shares.append(ONE)
+        each = ONE if order == "fair" else dominant
         weight = (up << ONE_BITS) // down
-        leaf.speed = [share * weight // leaf.each for share in shares]
-        leaf.rise = dominant * weight // leaf.each
-        leaf.each = leaf.each * down // up
+        leaf.speed = [share * weight // each for share in shares]
+        leaf.rise = dominant * weight // each
+        leaf.each = each * down // up
+        if node.tasks is not None:
+            leaf.level_max = leaf.each * node.tasks
         if held:
             leaf.held = [share * held for share in shares]
             leaf.level_min = leaf.each * held
-        if node.tasks is not None:
-            leaf.level_max = leaf.each * node.tasks
         return leaf
 
     def step(self) -> None:
@@ -144,7 +141,7 @@ class _Flow:
             self.flow_until_full()
             return
         ahead = top.due - top.clock
-        used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(top.used, top.speed, strict=True)]
+        used = list(map(add, top.used, [speed * ahead >> ONE_BITS for speed in top.speed]))
         most = max(used)
         if most > ONE + NEAR:
             self.flow_until_full()

@@ -7,6 +7,11 @@ children's, those not blocked rescaled to the least of them, without the kinds t
 that can use what is free, and only the leaf's own vector changes. A leaf of which no whole task fits, though nothing
 it needs is full, is not blocked (its claim stands) but passed over. Ties go by name.
 
+What it is not: where it comes to rest is the static allocation of `hdrf.fill` only where all are blocked at once (a
+flat tree, a single kind, tasks that ask for every kind), and a leaf can starve beside a sibling that is blocked on
+one kind and holds much of another, which stays counted (tests/unit/test_hdrf_examples.py has the smallest examples).
+Whoever must keep the guarantee gives to the leaf that holds least of its static share instead.
+
 With `rescales=False` inner nodes count what they hold: from empty, that is static H-DRF in whole tasks.
 """
 

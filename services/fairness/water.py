@@ -5,6 +5,7 @@ Everything is a share or a level (share / weight) in units of `ONE`; a speed is 
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from operator import add, sub
 
 from services.fairness.tree import NEAR, ONE_BITS
 
@@ -26,18 +27,16 @@ class Leaf:
         "started",
     )
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, mask: int, share_max: int) -> None:
         self.name = name
-        self.mask = 0  # Kinds it asks for, a bit each.
-        self.speed: list[int] = []
-        self.rise = 0
-        self.each = 0  # What a task adds to its level.
-        self.held: list[int] = []  # What it holds at first, and where it then stands.
-        self.level_min = 0
-        self.level_max: int | None = None  # Where it has all it asks for. None: never.
-        self.share_max = 0
-        self.satisfied = False
+        self.mask = mask  # Kinds it asks for, a bit each. 0: it asks for nothing, or no more than it holds.
+        self.share_max = share_max  # Its share when it has all it asks for.
+        self.level_max: int | None = None  # And its level. None: it never has.
+        self.satisfied = not mask
         self.started = False  # The water has reached it.
+        self.held: list[int] = []  # Its usage at first, and where it then stands.
+        self.level_min = self.each = self.rise = 0  # `each`: what a task adds to its level.
+        self.speed: list[int] = []
 
 
 class Inner:
@@ -88,7 +87,7 @@ class Inner:
         """Take stock of the leaves that ask for something."""
         for place, leaf in enumerate(self.leaves):
             if leaf.held:
-                self.used = [a + b for a, b in zip(self.used, leaf.held, strict=True)]
+                self.used = list(map(add, self.used, leaf.held))
             if not leaf.satisfied:
                 self.groups[leaf.mask] = self.groups.get(leaf.mask, 0) + 1
                 self.starts.append((leaf.level_min, place))
@@ -142,7 +141,7 @@ class Inner:
         """Move on a straight line; no event lies between."""
         ahead = clock - self.clock
         if ahead > 0:
-            used = [used + (speed * ahead >> ONE_BITS) for used, speed in zip(self.used, self.speed, strict=True)]
+            used = list(map(add, self.used, [speed * ahead >> ONE_BITS for speed in self.speed]))
             self.arrive(clock, used)
 
     def arrive(self, clock: int, used: list[int]) -> None:
@@ -158,10 +157,10 @@ class Inner:
         child.attached = True
         if child.still:
             self.lagging += 1
-            self.lag_speed = [a + b for a, b in zip(self.lag_speed, child.given, strict=True)]
+            self.lag_speed = list(map(add, self.lag_speed, child.given))
         else:
             self.rising += 1
-            self.rise_speed = [a + b for a, b in zip(self.rise_speed, child.given, strict=True)]
+            self.rise_speed = list(map(add, self.rise_speed, child.given))
         self.expect(child)
 
     def expect(self, child: "Inner") -> None:
@@ -177,10 +176,10 @@ class Inner:
         child.attached = False
         if still:
             self.lagging -= 1
-            self.lag_speed = [a - b for a, b in zip(self.lag_speed, given, strict=True)]
+            self.lag_speed = list(map(sub, self.lag_speed, given))
         else:
             self.rising -= 1
-            self.rise_speed = [a - b for a, b in zip(self.rise_speed, given, strict=True)]
+            self.rise_speed = list(map(sub, self.rise_speed, given))
 
     def changed(self, child: "Inner", still: bool, given: list[int]) -> None:
         """A child that took part has had an event; `still` and `given` are how it moved before."""
@@ -189,7 +188,7 @@ class Inner:
             if not child.blocked:
                 self.attach(child)
         else:
-            self.rise_speed = [a - b + c for a, b, c in zip(self.rise_speed, given, child.given, strict=True)]
+            self.rise_speed = list(map(add, map(sub, self.rise_speed, given), child.given))
             self.expect(child)
 
     def settle(self) -> None:
@@ -258,12 +257,13 @@ class Inner:
     def front_starts(self) -> None:
         """The water has reached the leaves that stand at the front."""
         self.front_active = True
-        self.rise_speed = [a + b for a, b in zip(self.rise_speed, self.front_speed, strict=True)]
+        self.rise_speed = list(map(add, self.rise_speed, self.front_speed))
 
     def find_front(self) -> None:
         """If no leaf is left at the front, it is where the next one stands."""
         while not self.front_takers and self.starts:
             self.front = self.starts[-1][0]
+            self.front_speed = [0] * len(self.used)
             self.start_leaves(self.front)
 
     def start_leaves(self, level: int) -> None:
@@ -273,17 +273,17 @@ class Inner:
             if leaf.mask in self.groups:
                 leaf.started = True
                 self.front_takers += 1
-                self.front_speed = [a + b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
                 if self.front_active:
-                    self.rise_speed = [a + b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
+                    self.rise_speed = list(map(add, self.rise_speed, leaf.speed))
+                else:
+                    self.front_speed = list(map(add, self.front_speed, leaf.speed))
 
     def satisfy(self) -> None:
         """Take out the leaves whose limit the water has reached."""
         while self.front_active and self.queue and self.queue[-1][0] <= self.level:
             leaf = self.leaves[self.queue.pop()[1]]
             if self.leave(leaf):
-                self.front_speed = [a - b for a, b in zip(self.front_speed, leaf.speed, strict=True)]
-                self.rise_speed = [a - b for a, b in zip(self.rise_speed, leaf.speed, strict=True)]
+                self.rise_speed = list(map(sub, self.rise_speed, leaf.speed))
                 self.front_active = self.front_takers > 0
         if not self.front_active:
             self.find_front()
