@@ -216,19 +216,27 @@ def _one_of(path: str, given: Any, choices: tuple[str, ...]) -> str:
     return given
 
 
+def _exact(given: Any) -> Fraction | None:
+    """A number as it was written; None for what is none."""
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction) or not abs(given) <= NUMBER_MAX:
+        return None
+    return Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
+
+
 def _number(path: str, given: Any) -> Fraction:
-    if isinstance(given, bool) or not isinstance(given, int | Fraction) or not 0 <= given <= NUMBER_MAX:
+    exact = _exact(given)
+    if exact is None or exact < 0:
         _wrong(path, "must be a number from 0 to 10^18", given)
-    return Fraction(given)
+    return exact
 
 
 def _whole(path: str, given: Any, least: int | None = 0) -> int:
-    whole = isinstance(given, int | Fraction) and not isinstance(given, bool) and Fraction(given).denominator == 1
-    if not whole or abs(given) > NUMBER_MAX or (least is not None and given < least):
+    exact = _exact(given)
+    if exact is None or exact.denominator != 1 or (least is not None and exact < least):
         _wrong(
             path, "must be a whole number" if least is None else f"must be a whole number of at least {least}", given
         )
-    return int(given)
+    return int(exact)
 
 
 def _wrong(path: str, should: str, given: Any) -> NoReturn:

@@ -226,6 +226,12 @@ def test_decimals_are_read_as_they_are_written():
     assert answer(json.dumps(problem("hdrf-next", tied))) == {"next": ["a", "b"]}
 
 
+def test_decimals_may_come_as_floats_too():
+    assert tasks(solve(problem("hdrf", leaf("a", cpu=0.1), {"cpu": 1.0}))) == {"a": 10}
+    with pytest.raises(BadProblem, match="is nan"):
+        solve(problem("hdrf", leaf("a", cpu=float("nan"))))
+
+
 def answer(text):
     return json.loads(run(text).stdout)
 
