@@ -18,6 +18,9 @@ from schemas.edge_config import SHARDS_MAX
 REJOIN_MS = 1_000
 """How long an instance that was thrown out waits before it asks again."""
 
+FIRST_TOLD = 8
+"""Shards that a line of the log names: those in use are the first."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -117,5 +120,5 @@ class GroupAssignment(StaticAssignment):
             await asyncio.sleep(REJOIN_MS / 1_000)
 
     def _told(self, shards: list[int]) -> None:
-        _log.info("shards_dealt", group=self._group, shards=sorted(shards))
+        _log.info("shards_dealt", group=self._group, count=len(shards), first=sorted(shards)[:FIRST_TOLD])
         self._set(shards)

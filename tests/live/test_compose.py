@@ -19,6 +19,7 @@ UP_SECONDS = 900
 """Fetching the images and building ours may be a part of it."""
 ASK_SECONDS = 120
 STANDBYS = {"admission": 2, "leftover": 2, "altruism": 2}
+SCALES = [word for name, count in STANDBYS.items() for word in ("--scale", f"{name}={count}")]
 
 
 def free_port() -> int:
@@ -96,9 +97,8 @@ def cell() -> Iterator[Cell]:
     if asked.returncode or engine.returncode:
         pytest.skip("no Docker engine that answers, or no `docker compose`")
     cell = Cell(f"largesse-test-{os.getpid()}", free_port(), free_port())
-    scales = [word for name, count in STANDBYS.items() for word in ("--scale", f"{name}={count}")]
     try:
-        cell.compose("up", "--build", "--detach", "--wait", *scales, timeout=UP_SECONDS)
+        cell.compose("up", "--build", "--detach", "--wait", *SCALES, timeout=UP_SECONDS)
         yield cell
     finally:
         cell.compose("down", "--volumes", "--timeout", "10")
@@ -136,6 +136,17 @@ def test_four_shards_are_dealt_out_between_two_instances(cell):
 
     for shard in range(4):
         assert f'"service": "altruism-{shard}"' in said
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_other_instance_takes_over_from_one_that_is_killed(cell, number):
+    killed = [f"{cell.project}-{service}-{number}" for service in STANDBYS]
+    subprocess.run(["docker", "kill", *killed], capture_output=True, timeout=ASK_SECONDS, check=True)
+    cell.submit(f"without-{number}", 6, "true")
+    cell.largesse("watch", f"without-{number}")
+
+    subprocess.run(["docker", "start", *killed], capture_output=True, timeout=ASK_SECONDS, check=True)
+    cell.compose("up", "--no-recreate", "--detach", "--wait", *SCALES)
 
 
 def test_whoever_is_killed_the_job_ends_and_the_log_decides_itself_again(cell):
