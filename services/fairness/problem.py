@@ -218,7 +218,9 @@ def _one_of(path: str, given: Any, choices: tuple[str, ...]) -> str:
 
 def _exact(given: Any) -> Fraction | None:
     """A number as it was written; None for what is none."""
-    if isinstance(given, bool) or not isinstance(given, int | float | Fraction) or not abs(given) <= NUMBER_MAX:
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        return None
+    if not -NUMBER_MAX <= given <= NUMBER_MAX:  # Nor is what is not a number.
         return None
     return Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
 
