@@ -22,7 +22,7 @@ from largesse.failpoints import VARIABLE
 from largesse.kafka_bus import KafkaBus
 from largesse.log import LogReader, publish_input
 from largesse.order import Accepted
-from largesse.topics_admin import TOPICS, put_right
+from largesse.topics_admin import TOPICS, partitions_now, put_right
 from schemas import JobEnded, SequencerClaimed
 from schemas.topics import LOG
 from tests.conftest import ROOT
@@ -71,18 +71,11 @@ def _exists(pid: int) -> bool:
 
 
 async def free_partition(address: str) -> int:
-    """The first partition whose log is empty; the topics are made for it."""
-    bus = KafkaBus(address)
-    try:
-        partition = 0
-        while True:
-            _, right = await put_right(address, TOPICS.values(), cells=partition + 1, grow=True)
-            assert right, "topics could not be put right"
-            if (await bus.bounds(LOG, partition))[1] == 0:
-                return partition
-            partition += 1
-    finally:
-        await bus.close()
+    """A partition that no cell has had: the topics are made, or grow, by one cell."""
+    partition = await partitions_now(address, LOG)
+    _, right = await put_right(address, TOPICS.values(), cells=partition + 1, grow=True)
+    assert right, "topics could not be put right"
+    return partition
 
 
 def free_ports(count: int) -> list[int]:
