@@ -8,7 +8,6 @@ from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskRange
 from services.admission.core_judge import lose
 from services.gateway import view
-from services.gateway.view_state import State
 from services.gateway.documents import (
     config_document,
     counts,
@@ -17,6 +16,7 @@ from services.gateway.documents import (
     node_documents,
     queue_document,
 )
+from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.engine import Cell
 from services.simulator.run import Options, simulate
