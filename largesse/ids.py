@@ -7,7 +7,7 @@ PREFIX_OF_NOTHING = b"\0" * 32
 
 
 def chain(prefix: bytes, content: bytes) -> bytes:
-    """The prefix after one more accepted record: SHA-256 over the prefix before it and its content's bytes as written."""
+    """The prefix after one more accepted record: SHA-256 over the prefix before it and the content as written."""
     return sha256(prefix + content).digest()
 
 

@@ -1,4 +1,4 @@
-"""A job's graph of stages and how far it has come: which stages may run. Shared words of every core that follows jobs."""
+"""A job's graph of stages and how far it has come. Shared words of every core that follows jobs."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ _last: list[tuple[JobSpec, Graph]] = []
 
 
 def graph_of(spec: JobSpec) -> Graph:
-    """The graph of an admitted job, whose stage names are unique and whose parents exist. Not to be changed by anyone."""
+    """The graph of an admitted job, whose stage names are unique and whose parents exist. Nobody changes it."""
     if _last and _last[0][0] is spec:
         return _last[0][1]
     graph = _graph_of(spec)

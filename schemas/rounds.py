@@ -202,7 +202,7 @@ class ClassWait:
 
 @dataclass(slots=True)
 class Grants:
-    """Tasks with their nodes; room held on purpose; attempts taken back; task classes whose reason to wait has changed."""
+    """Tasks with nodes; room held on purpose; attempts taken back; classes whose reason to wait has changed."""
 
     grants: list[Grant]
     held: list[HeldRoom] = field(default_factory=list)
