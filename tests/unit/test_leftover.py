@@ -1,7 +1,17 @@
 """Leftover in stories: who is served first, where tasks go, and what is said of those that wait."""
 
-from schemas import Device, Shares
+from dataclasses import replace
+
+import pytest
+
+from largesse.core import OpenRound
+from largesse.ids import shard_of
+from schemas import Asks, Device, Grants, JobAsk, Level, Shares, StageAsk
+from services.leftover import core as leftover
+from tests import builders as named
+from tests.builders import admitted, configured, finished, registered
 from tests.cells import SlowCell, config, drop_caches, indexes, job, node, queue, report, single, stage, tree
+from tests.harness import given
 
 
 def cell(*jobs, nodes=None, queues=(), **knobs):
@@ -346,16 +356,96 @@ def test_an_answer_that_was_never_folded_is_forgotten():
     assert story.answer("grants").grants == first
 
 
-def test_shares_of_another_instance_count_as_they_won():
-    """The winner may differ from what this instance saw only by being the same: another record makes it think anew."""
-    story = cell(job("j", stage(tasks=99), queue="a"), queues=[queue("a"), queue("b")])
+@pytest.mark.parametrize("topic", ["shares", "asks"])
+def test_another_instances_answer_that_won_makes_the_board_begin_anew(topic):
+    story = cell(job("j", stage(tasks=99)))
     story.open()
-    assert isinstance(story.answer("shares"), Shares)
-    story.answers["shares"][0].id = "another"
+    story.answers[topic][0].id = "another"
     story.close()
     assert story.leftover.board is None
     story.finish(single(story.granted[0], 0))
     assert served(story.settle()) == {"j": 1}
+
+
+def test_other_grants_than_its_own_may_win():
+    story = cell(job("j", stage(tasks=2)), job("k", stage(tasks=2)))
+    story.open()
+    story.answers["grants"] = [replace(story.answers["grants"][0], body=Grants(story.answer("grants").grants[1:]))]
+    assert served(story.close().grants) == {"k": 2}
+
+    story.take(job("l"))
+    assert served(story.settle()) == {"j": 1, "l": 1}
+
+
+def test_the_same_round_is_answered_alike_however_often_it_is_asked():
+    story = cell(job("j", stage(tasks=9)))
+    story.open()
+    upstream = {topic: story.answers[topic] for topic in ("shares", "asks")}
+
+    (again,) = leftover.decide(story.leftover, OpenRound(story.opening, upstream))
+
+    assert again == story.answer("grants")
+    assert served(again.grants) == {"j": 4}
+
+
+# ---------------------------------------------------------------- the core alone
+def alone(**jobs):
+    """The core with a node of four cores and these jobs: name -> leaf. Each has one stage s of nine tasks."""
+    facts = [admitted(named.job(name, named.stage("s", 9), queue=leaf)) for name, leaf in jobs.items()]
+    return given(leftover, configured(queues=tree(queue("a"), queue("b"))), registered("n1"), *facts)
+
+
+def ask(name, first=0, count=9):
+    return JobAsk(name, [StageAsk("s", first, count, 1, 0)])
+
+
+def one(*asks, **more):
+    """What the only shard says."""
+    return [Asks(0, 1, list(asks), **more)]
+
+
+def test_whom_a_full_answer_leaves_out_asks_for_nothing_any_more():
+    story = alone(j="a", k="a")
+    story.round(at=0, asks=one(ask("j"), ask("k")))
+    story.close().then(finished("j/s", 0, 2))
+
+    (answer,) = story.round(at=1, asks=one(ask("k", 2, 7), full=True))
+    assert served(answer.grants) == {"k": 2}
+
+    story.close().then(finished("k/s", 0, 4))
+    assert served(story.round(at=2)[0].grants) == {"k": 4}
+
+
+def test_a_full_answer_speaks_for_its_own_shard_only():
+    names = {shard_of(f"j{i}", 2): f"j{i}" for i in range(9)}
+    story = alone(**dict.fromkeys(names.values(), "a"))
+    story.round(at=0, shards=2, asks=[Asks(shard, 2, [ask(names[shard])]) for shard in (0, 1)])
+    story.close().then(*[finished(f"{name}/s", 0, 2) for name in names.values()])
+
+    (answer,) = story.round(at=1, shards=2, asks=[Asks(0, 2, [], full=True), Asks(1, 2, [])])
+
+    assert served(answer.grants) == {names[1]: 4}
+
+
+def test_a_queue_whose_level_is_gone_is_bounded_by_the_whole_cell_alone():
+    story = alone(j="a")
+    (answer,) = story.round(at=0, shares=[Shares([Level("a", 1)])], asks=one(ask("j", count=2)))
+    assert [grant.why for grant in answer.grants] == ["required", "packed"]
+
+    story.close()
+    (answer,) = story.round(at=1, shares=[Shares([], gone=["a"])], asks=one(ask("j", 2, 1)))
+    assert [grant.why for grant in answer.grants] == ["required"]
+
+
+def test_who_is_entitled_to_nothing_gets_what_nobody_else_can_use():
+    story = alone(j="a", k="b")
+    levels = Shares([Level("a", 0), Level("b", 1_000)])
+    (answer,) = story.round(at=0, shares=[levels], asks=one(ask("j"), ask("k", count=3)))
+    assert [(grant.job, grant.count, grant.why) for grant in answer.grants] == [
+        ("k", 1, "required"),
+        ("k", 2, "packed"),
+        ("j", 1, "packed"),
+    ]
 
 
 # ---------------------------------------------------------------- what is held

@@ -159,15 +159,18 @@ def test_what_runs_already_holds_its_room_and_its_devices():
     assert rooms.nodes[0].devices == [1_000, 300]
 
 
-def test_who_has_not_looked_for_long_looks_at_everything():
-    rooms = room({"cpu": 2}, {"cpu": 2})
-    early, late = asks(rooms, {"cpu": 1}), asks(rooms, {"cpu": 2})
-    assert rooms.best(early) == rooms.best(late) == 0
+def test_a_class_never_misses_a_node_however_many_got_room_meanwhile():
+    rooms = room({"cpu": 1}, {"cpu": 2})
+    often, seldom = asks(rooms, {"cpu": 1}), asks(rooms, {"cpu": 2})
+    rooms.take(seldom, 1)
+    assert rooms.best(often) == 0
+    assert rooms.best(seldom) is None
     for _ in range(3_000):
-        rooms.take(early, 0)
-        rooms.give(0, early.pairs, [])
-        assert rooms.best(early) == 0
-    rooms.take(late, 0)
+        rooms.take(often, 0)
+        assert rooms.best(often) is None
+        rooms.give(0, often.pairs, [])
+        assert rooms.best(often) == 0
+    rooms.give(1, seldom.pairs, [])
 
     assert len(rooms.changed) < 2_000
-    assert rooms.best(late) == 1
+    assert rooms.best(seldom) == 1
