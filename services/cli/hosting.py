@@ -14,7 +14,7 @@ from typing import Any
 from largesse import shell
 from largesse.bus import BusError
 from largesse.file_bus import FileBus
-from largesse.settings import Settings
+from largesse.settings import read_settings
 from schemas import InputRefused
 from services.admission import shell as admission
 from services.agent import shell as agent
@@ -33,6 +33,8 @@ from services.planner import core as planner
 
 BUS, NODES = "bus", "nodes"
 """Folders of the data folder."""
+
+CELL = "default"
 
 CORES: tuple[Any, ...] = (fairness, leftover, estimator, planner)
 SHARDED: Any = altruism
@@ -57,7 +59,7 @@ class Plan:
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
-    """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, PortTaken, OSError."""
+    """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, PortTaken, SettingWrong, OSError."""
     bus = FileBus(plan.data / BUS)
     try:
         return Host(plan, bus, bound(plan.host, plan.port), stop)
@@ -73,7 +75,8 @@ class Host:
         self.stop = stop
         self.url = f"http://{plan.host}:{listening.getsockname()[1]}"
         self._plan = plan
-        self._settings = Settings(bus=f"file:{plan.data / BUS}")
+        # Paces may come from the environment; where and which the cell is, this process says.
+        self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
         self._bus = bus
         self._socket = listening
         self.follower = Follower(self._bus, self._settings, stop=stop)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from largesse.file_bus import DirectoryHeld, JournalDamaged
+from largesse.settings import SettingWrong
 from largesse.telemetry import configure
 from schemas.edge import Cluster
 from services.agent.capacity import measured
@@ -108,6 +109,8 @@ async def _up(plan: Plan) -> None:
         raise Wrong(f"--data: {error}") from None
     except PortTaken as error:
         raise Wrong(f"--http: {error}") from None
+    except SettingWrong as error:
+        raise Wrong(str(error)) from None
     await host.run(lambda: _greet(plan, host))
     running = sum(node.holds for node in host.follower.state.nodes.values())
     waits = running and plan.nodes[0].keep_running

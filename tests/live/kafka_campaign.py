@@ -8,6 +8,7 @@ Exit codes: 0 all seeds clean and, where there were enough of them, every point 
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -22,8 +23,11 @@ from typing import Any
 
 from largesse import deadletter
 from largesse.process import INTERNAL
-from schemas import InputRefused, JobAdmitted, JobEnded, JobRejected, TaskStarted
-from schemas.topics import DEADLETTER
+from schemas import InputRefused, JobAdmitted, JobEnded, JobRejected
+from schemas.topics import DEADLETTER, LOG
+from services.replay import kafka_source
+from tests.live import campaign_checks as checks
+from tests.live.campaign_jobs import marked, read_proofs
 from tests.live.kafka_cell import HELPER, Broker, KafkaCell, Member, free_partition
 from tests.unit.cli_process import largesse
 
@@ -72,14 +76,6 @@ JOBS = 40
 JOB_GAP_SECONDS = 0.6
 END_SECONDS = 120
 BROKER_KILLED_EVERY = 10
-
-ONCE = """
-set -C
-proof="$PROOFS/$LARGESSE_JOB-$LARGESSE_STAGE-$LARGESSE_TASK_INDEX-$LARGESSE_ATTEMPT"
-echo $$ > "$proof" || { : > "$PROOFS/twice-$$"; exit 9; }
-sleep "$SLEEPS"
-"""
-"""A task that proves that its attempt has not started before: `set -C` opens with O_EXCL."""
 
 
 @dataclass
@@ -165,17 +161,18 @@ class Seed:
 
     def _job(self, job: str) -> tuple[dict[str, Any], str]:
         draws = self.draws
-        environment = {"PROOFS": str(self.proofs), "SLEEPS": f"{draws.uniform(0.02, 1.5):.2f}"}
+        sleeps = ["sleep", f"{draws.uniform(0.02, 1.5):.2f}"]
 
         def stage(name: str, **more: Any) -> dict[str, Any]:
             tasks = {"tasks": draws.randint(1, 4), "demand": {"cpu": f"{draws.choice((250, 500, 1000))}m"}}
-            return {"stage": name, **tasks, "command": ["sh", "-c", ONCE], "env": environment, **more}
+            return marked({"stage": name, **tasks, "command": sleeps, **more}, self.proofs)
 
         stages = [stage("a", gang=draws.random() < 0.2)]
         if draws.random() < 0.5:
             stages.append(stage("b", after=["a"]))
         if draws.random() < 0.1:
-            stages.append({"stage": "f", "tasks": 1, "demand": {"cpu": "100m"}, "command": ["false"]})
+            fails = {"stage": "f", "tasks": 1, "demand": {"cpu": "100m"}, "command": ["false"]}
+            stages.append(marked(fails, self.proofs))
             return {"job": job, "stages": stages}, "failed"
         return {"job": job, "stages": stages}, "succeeded"
 
@@ -263,7 +260,7 @@ class Seed:
     async def _judge(self) -> None:
         cell, outcome = self.cell, self.outcome
         outcome.wrong += await self._judge_inputs()
-        outcome.wrong += self._judge_jobs() + self._judge_attempts()
+        outcome.wrong += self._judge_jobs() + await asyncio.to_thread(self._judge_attempts)
         said = await asyncio.to_thread(largesse, "replay", cell.url, "--verify", "--json")
         if said.code != 0:
             outcome.wrong.append(f"the log does not verify: {said.out.strip()} {said.err.strip()}")
@@ -311,28 +308,35 @@ class Seed:
         return wrong
 
     def _judge_attempts(self) -> list[str]:
-        started = Counter(
-            (item.job, item.stage, item.first + task, item.attempt)
-            for a in self.cell.records
-            if isinstance(a.record.body, TaskStarted)
-            for item in a.record.body.items
-            for task in range(item.count)
-        )
-        wrong = [f"{name} started {count} times, says the log" for name, count in started.items() if count > 1]
-        twice = len(list(self.proofs.glob("twice-*")))
-        if twice:
-            wrong.append(f"{twice} attempts ran twice")
-        unproved = [
-            name
-            for name in started
-            if name[1] != "f" and self.cell.ended.get(name[0]) == "succeeded" and not self._proof(*name).exists()
-        ]
-        if unproved:
-            wrong.append(f"started, says the log, but never ran: {unproved}")
-        return wrong
+        """Who was granted what, where and when, told once more from the bytes alone, and held against the proofs."""
+        journal = journal_of(self.cell.url)
+        story = checks.tell(journal)
+        proofs, twice = read_proofs(self.proofs)
+        # While a broker is away longer than a node is believed, its agents' work may be given to others.
+        lenient = self.broker_killed
+        wrong = story.wrong + checks.check_rounds(journal)
+        return wrong + checks.check_proofs(story, proofs, twice, guardians_killed=lenient)
 
-    def _proof(self, job: str, stage: str, index: int, attempt: int) -> Path:
-        return self.proofs / f"{job}-{stage}-{index}-{attempt}"
+
+def journal_of(url: str) -> checks.Journal:
+    """Log and decisions of a cell on Kafka, as the checks take them."""
+    found = checks.Journal()
+    token, seq = "", 0
+    for message in kafka_source.messages(kafka_source.place_of(url)):
+        content = message.value[message.value.index(checks.BETWEEN) + len(checks.BETWEEN) : -1]
+        document = json.loads(message.value)
+        header, record = document["header"], document["content"]
+        if message.topic != LOG:
+            found.decisions.setdefault(record["id"], []).append(content)
+        elif record["type"] == "SequencerClaimed":
+            token = header["token"]
+            found.claims += 1
+        elif header["token"] == token and record["seq"] == seq + 1:
+            seq += 1
+            found.log.append(checks.Entry(record, header, content))
+        else:
+            found.void += 1
+    return found
 
 
 async def run_seed(seed: int, address: str, folder: Path, broker: Broker | None = None) -> Outcome:

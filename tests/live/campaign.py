@@ -1,0 +1,372 @@
+"""Kill campaign: `python -m tests.live.campaign --seeds N [--from S]`.
+
+A seed is one data folder: `largesse up` on it is killed with SIGKILL again and again, at named points of its code and
+at random moments, while clients submit jobs and cancel some, and between two lives other messages come in. The last
+life may go on until all is over; then journal and proofs tell (campaign_checks.py). A seed fixes jobs, points and
+moments; what runs in between is the machine's. Seeds in a row go through all failpoints.
+"""
+
+import argparse
+import asyncio
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Literal
+
+from largesse.bus import Outgoing
+from largesse.failpoints import VARIABLE
+from largesse.file_bus import FileBus
+from tests.conftest import ROOT
+from tests.live import campaign_checks as checks
+from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs
+from tests.unit.cli_process import COMMAND, largesse
+
+GUARD_S = 120
+"""What takes longer hangs."""
+REACH_S = 12
+"""So long may a life take to come to its failpoint; then it is killed where it is."""
+KILLS = 6
+"""Of a seed, unless told otherwise; each third is at a random moment."""
+JOBS = 14
+
+CLUSTER = {
+    "nodes": [{"name": "n", "count": 2, "capacity": {"cpu": "1", "memory": "1Gi"}}],
+    "queues": {"name": "root", "children": [{"name": "a", "weight": 2}, {"name": "b"}, {"name": "default"}]},
+    "policy": {"preset": "largesse", "retry_backoff_ms": 100},
+}
+PACE = {"LARGESSE_SNAPSHOT_ROUNDS": "3", "LARGESSE_WAIT_MS": "200", "LARGESSE_GAP_WAIT_MS": "2000"}
+
+ROUND = ("decide", "publish", "snapshot")
+PLACES: dict[str, tuple[str, ...]] = {
+    "admission": ("consume", "append", "read_back", "close", "snapshot"),
+    **dict.fromkeys(("fairness", "altruism-0", "leftover", "estimator", "planner"), ("consume", *ROUND)),
+    "gateway": ("consume", "snapshot"),
+    "agent": ("consume", "publish", "task_start"),
+}
+FAILPOINTS = [f"{name}:{when}_{place}" for name in PLACES for place in PLACES[name] for when in ("before", "after")]
+HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3}
+"""A life comes to these points about as often; to all others as often as to HITS_MAX_ELSE."""
+HITS_MAX_ELSE = 6
+
+
+def shuffled(items: list[str]) -> list[str]:
+    """Always the same, in no order that favours one service."""
+    return random.Random(7).sample(items, len(items))
+
+
+# ---------------------------------------------------------------- one cell
+class Cell:
+    """A data folder, and at most one process that serves it. `port` stays the same over its lives."""
+
+    def __init__(self, folder: Path, shards: int = 1) -> None:
+        self.folder, self.data, self.proof = folder, folder / "data", folder / "proof"
+        self.data.mkdir()
+        self.proof.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        policy = {**CLUSTER["policy"], "altruism_shards": shards}  # type: ignore[dict-item]
+        (folder / "cluster.json").write_text(json.dumps({**CLUSTER, "policy": policy}))
+        self.lives = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, failpoint: str = "") -> None:
+        """A new life, that ends at the failpoint where one is given."""
+        self.lives += 1
+        words = ["up", "--data", self.data, "--cluster", self.folder / "cluster.json", "--http", self.port]
+        with (self.folder / f"life-{self.lives}.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, *map(str, words)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env={**os.environ, **PACE, VARIABLE: failpoint},
+            )
+
+    def kill(self, after_s: float) -> bool:
+        """SIGKILL after so long; False where it had ended by itself. Raises AssertionError if not by SIGKILL."""
+        assert self.process is not None
+        died = False
+        try:
+            self.process.wait(after_s)
+            died = True
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        code = self.process.returncode
+        self.process = None
+        assert code == -signal.SIGKILL, f"life {self.lives} ended with {code}:\n{self.said()}"
+        return not died
+
+    def end(self) -> int:
+        """Exit code after SIGTERM."""
+        assert self.process is not None
+        self.process.terminate()
+        code = self.process.wait(GUARD_S)
+        self.process = None
+        return code
+
+    def said(self) -> str:
+        """What the last life printed."""
+        return (self.folder / f"life-{self.lives}.log").read_text()
+
+    def ask(self, method: str, path: str, document: Any = None) -> tuple[int, Any]:
+        """One request: status and document; 0 and None where nobody answers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            body = None if document is None else json.dumps(document)
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError):
+            return 0, None
+        finally:
+            connection.close()
+
+    def until(self, path: str, holds: Any) -> Any:
+        """The document there, once it is as asked for."""
+        over = monotonic() + GUARD_S
+        document = None
+        while monotonic() < over:
+            assert self.process is None or self.process.poll() is None, f"it ended:\n{self.said()}"
+            status, document = self.ask("GET", path)
+            if status == 200 and holds(document):
+                return document
+            sleep(0.1)
+        raise AssertionError(f"{path} did not come to that: {document}\n{self.said()}")
+
+    def processes(self) -> list[int]:
+        """Everything that runs here: the cell, guardians by their arguments, tasks by their folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+                continue
+            with suppress(OSError):
+                place = f"{self.data}/".encode()
+                words = (entry / "cmdline").read_bytes()
+                if place in words or os.fsencode(f"{(entry / 'cwd').readlink()}/").startswith(place):
+                    found.append(int(entry.name))
+        return found
+
+    def kill_all(self) -> list[int]:
+        """Ends every process that is left; returns which those were."""
+        left = self.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+        return left
+
+
+class Client(threading.Thread):
+    """Submits jobs, each until the cell says that it has it, and cancels the endless ones. Ends with its last job."""
+
+    def __init__(self, cell: Cell) -> None:
+        super().__init__(daemon=True)
+        self.cell = cell
+        self.jobs: list[Job | None] = []
+        self.news = threading.Condition()
+        self.acknowledged: dict[str, int] = {}
+        self.wrong: list[str] = []
+
+    def give(self, *jobs: Job | None) -> None:
+        """More jobs; None is the last one."""
+        with self.news:
+            self.jobs += jobs
+            self.news.notify()
+
+    def run(self) -> None:
+        while True:
+            with self.news:
+                while not self.jobs:
+                    self.news.wait()
+                job = self.jobs.pop(0)
+            if job is None:
+                return
+            self._submit(job)
+            if job.outcome == "cancelled":
+                self._cancel(job)
+
+    def _submit(self, job: Job) -> None:
+        status = self._repeat("POST", "/v1/jobs", job.spec, (200, 201))
+        self.acknowledged[job.name] = status
+
+    def _cancel(self, job: Job) -> None:
+        sleep(len(job.name) % 5 / 5)
+        self._repeat("DELETE", f"/v1/jobs/{job.name}", None, (200, 202, 409))
+
+    def _repeat(self, method: str, path: str, document: Any, good: tuple[int, ...]) -> int:
+        over = monotonic() + GUARD_S
+        status, said = self.cell.ask(method, path, document)
+        while status not in good and status in (0, 202, 503) and monotonic() < over:
+            sleep(0.05)
+            status, said = self.cell.ask(method, path, document)
+        if status not in good:
+            self.wrong.append(f"{method} {path}: {status} {said}")
+        return status
+
+
+# ---------------------------------------------------------------- one seed
+Ended = Literal["at its failpoint", "before it", "at a moment"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a seed came to. `hit`: failpoints at which a life ended; `missed`: those that it did not come to."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    kills: int = 0
+    hit: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    figures: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0
+
+
+class Seed:
+    """One data folder's story."""
+
+    def __init__(self, seed: int, folder: Path, kills: int, jobs: int) -> None:
+        self.dice = random.Random(seed)
+        self.outcome = Outcome(seed)
+        self.cell = Cell(folder, shards=self.dice.choice((1, 2)))
+        self.jobs = drawn_jobs(folder, self.dice, jobs) + (example_jobs(folder) if seed % 2 == 0 else [])
+        self.clients = [Client(self.cell), Client(self.cell)]
+        points = shuffled(FAILPOINTS)
+        named = [points[(seed * (kills - kills // 3) + at) % len(points)] for at in range(kills - kills // 3)]
+        self.kills = [*named, *[""] * (kills // 3)]
+        self.dice.shuffle(self.kills)
+
+    def run(self) -> Outcome:
+        """The whole story, and whether it ended well."""
+        began = monotonic()
+        try:
+            self._live()
+            self._judge()
+        except AssertionError as error:
+            self.outcome.wrong.append(str(error))
+        finally:
+            self.cell.kill_all()
+        self.outcome.seconds = monotonic() - began
+        return self.outcome
+
+    def _live(self) -> None:
+        cell, chunks = self.cell, self._chunks(len(self.kills) + 1)
+        for client in self.clients:
+            client.start()
+        for point, chunk in zip(self.kills, chunks, strict=False):
+            self._die(point, chunk)
+            if self.dice.random() < 0.5:
+                asyncio.run(self._slip_in())
+        cell.start()
+        for client in self.clients:
+            client.give(*chunks[-1], None)
+            client.join(GUARD_S)
+            assert not client.is_alive(), f"a client hangs\n{cell.said()}"
+            self.outcome.wrong += client.wrong
+        over = ("succeeded", "failed", "cancelled", "rejected")
+        cell.until("/v1/jobs", lambda said: all(job["state"] in over for job in said["jobs"]))
+        cell.until("/v1/nodes", lambda said: not any(node["running"] for node in said["nodes"]))
+        code = cell.end()
+        if code != 0 or not cell.said().endswith("ended\n"):
+            self.outcome.wrong.append(f"the last life ended with {code}:\n{cell.said()}")
+
+    def _chunks(self, count: int) -> list[list[Job]]:
+        return [self.jobs[at::count] for at in range(count)]
+
+    def _die(self, point: str, chunk: list[Job]) -> None:
+        """One life up to its end."""
+        cell, dice, outcome = self.cell, self.dice, self.outcome
+        hits = dice.randrange(1, HITS_MAX.get(point.partition("_")[2], HITS_MAX_ELSE) + 1)
+        after_s = REACH_S if point else dice.uniform(0.2, 5)
+        cell.start(f"{point}:{hits}" if point else "")
+        for client in self.clients:
+            client.give(*dice.sample(chunk, len(chunk)))
+        before_it = cell.kill(after_s)
+        outcome.kills += 1
+        if point:
+            (outcome.missed if before_it else outcome.hit).append(point)
+
+    async def _slip_in(self) -> None:
+        """What others leave in the topics while nobody reads them."""
+        bus = FileBus(self.cell.data / "bus")
+        some = self.dice.choice(self.jobs).spec
+        values = [b"{no json", b'{"cancel":"nobody"}', b'{"stages":1}', json.dumps(some).encode()]
+        writer = bus.writer()
+        await writer.send([Outgoing("jobs", 0, value) for value in self.dice.sample(values, 2)])
+        await bus.close()
+
+    def _judge(self) -> None:
+        cell, wrong, figures = self.cell, self.outcome.wrong, self.outcome.figures
+        wrong += [f"process {pid} is left" for pid in cell.processes()]
+        journal = checks.read(cell.data / "bus")
+        proofs, twice = read_proofs(cell.proof)
+        acknowledged = {name for client in self.clients for name in client.acknowledged}
+        story = checks.tell(journal)
+        wrong += checks.check_log(journal) + checks.check_inputs(journal) + checks.check_rounds(journal) + story.wrong
+        wrong += checks.check_proofs(story, proofs, twice, guardians_killed=False)
+        wrong += checks.check_jobs(journal, self.jobs, acknowledged)
+        wrong += [f"{job.name}: was never acknowledged" for job in self.jobs if job.name not in acknowledged]
+        said = largesse("replay", cell.data, "--verify")
+        if said.code != 0:
+            wrong.append(f"replay --verify: {said.code} {said.out}{said.err}")
+        figures.update(records=len(journal.log), attempts=len(story.lives), proofs=len(proofs), claims=journal.claims)
+        figures.update(rounds=sum(1 for _ in journal.of("RoundClosed")), jobs=len(self.jobs))
+        figures.update(f"attempts {life.end}" for life in story.lives.values())
+        repeated = sum(len(contents) - 1 for contents in journal.decisions.values())
+        figures.update({"answers given again": repeated, "letters": len(journal.letters)})
+
+
+def run_seed(seed: int, folder: Path, *, kills: int = KILLS, jobs: int = JOBS) -> Outcome:
+    """One seed in an empty folder. Nothing of it runs any more when this returns."""
+    return Seed(seed, folder, kills, jobs).run()
+
+
+def repeat_with(outcome: Outcome) -> str:
+    """How to run a seed again."""
+    return f"python -m tests.live.campaign --seeds 1 --from {outcome.seed}"
+
+
+def main() -> int:
+    """Runs seeds one after another; returns 1 if any of them failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.campaign")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=KILLS)
+    given = parser.parse_args()
+    outcomes = []
+    for seed in range(given.first, given.first + given.seeds):
+        folder = Path(tempfile.mkdtemp(prefix=f"largesse-campaign-{seed}-"))
+        outcome = run_seed(seed, folder, kills=given.kills)
+        outcomes.append(outcome)
+        figures = ", ".join(f"{number} {name}" for name, number in sorted(outcome.figures.items()))
+        print(f"seed {seed}: {outcome.kills} kills in {outcome.seconds:.0f} s; {figures}", flush=True)
+        print(f"  hit {' '.join(outcome.hit)}; not reached: {' '.join(outcome.missed) or 'none'}", flush=True)
+        if outcome.wrong:
+            print("  FAILED:", *outcome.wrong, f"repeat: {repeat_with(outcome)}", f"kept: {folder}", sep="\n  ")
+        else:
+            shutil.rmtree(folder)
+    hit = {point for outcome in outcomes for point in outcome.hit}
+    failed = [outcome.seed for outcome in outcomes if outcome.wrong]
+    print(f"{len(outcomes)} seeds, {sum(outcome.kills for outcome in outcomes)} kills, failed: {failed or 'none'}")
+    print(f"{len(hit)} of {len(FAILPOINTS)} failpoints hit; missing: {sorted({*FAILPOINTS} - hit)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
