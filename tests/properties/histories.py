@@ -6,6 +6,8 @@ A `Play` notes every call that it makes on its cell, so that twins can be put th
 from dataclasses import replace
 from random import Random
 
+from hypothesis import strategies as st
+
 from schemas import JobSpec, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
 from tests.cells import config, node, queue, report, stage, tree
@@ -26,8 +28,8 @@ QUEUES_IN = {  # A queue is known by another path in each tree.
     "deep": ("a", "in/b", "in/c", "default"),
     "uneven": ("in/deeper/a", "b", "c", "default"),
 }
-LABELS = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
-PREFERS = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})
+LABELS: tuple[dict[str, str], ...] = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
+PREFERS: tuple[dict[str, str], ...] = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})
 KINDS = ((500, 512), (2_000, 256), (250, 4_096), (1_000, 1_024))  # Millicores, MiB.
 GPUS = (0, 0, 0, 0, 250, 400, 1_000, 1_500, 2_000)
 REASONS = ("exit_code", "exit_code", "timeout", "cannot_start", "lost", "killed")
@@ -56,6 +58,11 @@ def drawn(seed, most=90):
     chance = Random(seed)
     steps = chance.choice([CALM, WILD])
     return [_step(chance, chance.choice(steps)) for _ in range(chance.randint(most // 3, most))]
+
+
+def histories(most=70):
+    """Strategy of histories, each drawn from a seed."""
+    return st.integers(0, 1 << 32).map(lambda seed: drawn(seed, most))
 
 
 def _step(chance, what):

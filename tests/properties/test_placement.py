@@ -6,6 +6,7 @@ placements that do not bind; each round it has to hand out exactly what the plai
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ SCALE = 1 << 60
 PREFERRED = 1 << 100
 KINDS = ("cpu", "gpu", "memory")
 
-NODES = (
+NODES: tuple[Any, ...] = (
     ({"cpu": 16_000, "memory": 16_384}, {"zone": "a"}, []),
     ({"cpu": 16_000, "memory": 16_384}, {"zone": "b"}, []),
     ({"cpu": 8_000, "memory": 8_192, "gpu": 2_500}, {"zone": "b", "disk": "ssd"}, [1_000, 1_000, 500]),
@@ -33,8 +34,8 @@ DEMANDS = (
     {"cpu": 250, "gpu": 1_500, "memory": 256},
     {"memory": 2_048},
 )
-LABELS = ({}, {}, {"zone": "a"}, {"zone": "b"}, {"zone": "c"})
-PREFERS = ({}, {}, {"zone": "a"}, {"disk": "ssd", "zone": "b"})
+LABELS: tuple[dict[str, str], ...] = ({}, {}, {"zone": "a"}, {"zone": "b"}, {"zone": "c"})
+PREFERS: tuple[dict[str, str], ...] = ({}, {}, {"zone": "a"}, {"disk": "ssd", "zone": "b"})
 
 
 @dataclass
