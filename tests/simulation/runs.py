@@ -1,0 +1,70 @@
+"""Simulated runs in this process, as `largesse simulate` makes them, and what an independent judge says of them."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.edge import read_cluster, read_workload_line
+from services.simulator.run import Options, simulate
+from services.simulator.schedule import ScheduleWriter
+
+CONSERVING = ("drf", "hdrf", "largesse")  # `fifo` idles behind its head by design.
+
+
+@dataclass
+class Run:
+    """One run: what `--json` says, its schedule's lines, and the files that a judge reads."""
+
+    result: dict[str, Any]
+    lines: list[dict[str, Any]]
+    files: tuple[Path, Path, Path]
+
+    def of(self, job, stage=None):
+        """The attempts of a job, in order of their end."""
+        return [line for line in self.lines if line["job"] == job and stage in (None, line["stage"])]
+
+    def row(self, job):
+        return next(row for row in self.result["per_job"] if row["job"] == job)
+
+
+def simulated(folder, workload, cluster, **knobs):
+    """A workload's lines on a cluster file's document."""
+    workload = list(workload)
+    files = folder / "workload.jsonl", folder / "cluster.json", folder / "schedule.jsonl"
+    files[0].write_text("".join(json.dumps(line) + "\n" for line in workload))
+    files[1].write_text(json.dumps(cluster))
+    with ScheduleWriter(str(files[2])) as schedule:
+        jobs = [read_workload_line(line) for line in workload]
+        result = simulate(jobs, read_cluster(cluster), Options(knobs, schedule))
+    lines = [json.loads(line) for line in files[2].read_text().splitlines()]
+    return Run(json.loads(json.dumps(result)), lines, files)
+
+
+def faults(shared, run, **flags):
+    """What the judge has against a run: a line a kind of fault."""
+    folder = str(shared / "checks")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    judge = pytest.importorskip("schedule_check", reason=f"no schedule_check.py in {folder}")
+    return judge.check(*map(str, run.files), run.result, **flags).lines()
+
+
+def job(name, *stages, submit_ms=0, **given):
+    """A workload line."""
+    return {"job": name, "submit_ms": submit_ms, "stages": list(stages), **given}
+
+
+def stage(name="s", tasks=1, duration_ms=1_000, **given):
+    """A stage of a workload line: one core a task where nothing is said."""
+    lasts = {} if "durations_ms" in given else {"tasks": tasks, "duration_ms": duration_ms}
+    return {"stage": name, "demand": {"cpu": "1"}, **lasts, **given}
+
+
+def cluster(cores=4, count=None, **given):
+    """A cluster file of like nodes."""
+    counted = {"count": count} if count else {}
+    return {"nodes": [{"name": "n", "capacity": {"cpu": str(cores), "memory": "64Gi"}, **counted}], **given}

@@ -1,0 +1,84 @@
+"""The same inputs give the same digest: under any hash seed, in any process, on any Python that we run on.
+
+Other interpreters come from LARGESSE_PYTHONS (paths, joined as in PATH) or are `python3.x` on the PATH; one that lacks
+orjson and pydantic is left out with its name.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from services.simulator.drawn import drawn_cluster, drawn_jobs
+from services.simulator.run import Options, simulate
+from tests.cells import drop_caches
+
+ROOT = Path(__file__).parents[2]
+SEEDS = (1, 3)
+PRESETS = ("fifo", "drf", "hdrf", "largesse")
+OTHERS = ("python3.11", "python3.12", "python3.13")
+
+
+@cache
+def outcome(seed):
+    """What one drawn history comes to under every preset in a process of this Python with hash seed 1."""
+    return told_by(sys.executable, seed, "1")
+
+
+def told_by(python, seed, hash_seed):
+    command = [python, "-m", "services.simulator", "--once", "--seed", str(seed)]
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def interpreters():
+    if named := os.environ.get("LARGESSE_PYTHONS"):
+        return named.split(os.pathsep)
+    here = f"python3.{sys.version_info.minor}"
+    return [name for name in OTHERS if name != here]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_hash_seed_reaches_no_decision(seed):
+    assert told_by(sys.executable, seed, "2") == outcome(seed)
+    assert all(each["jobs"] and each["rounds"] for each in outcome(seed).values())
+    assert len({each["digest"] for each in outcome(seed).values()}) > 1
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_every_python_decides_alike(python):
+    path = shutil.which(python)
+    if path is None:
+        pytest.skip(f"no {python} on the PATH")
+    asked = subprocess.run([path, "-c", "import orjson, pydantic"], capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        pytest.skip(f"{python} cannot import orjson and pydantic: name one that can in LARGESSE_PYTHONS")
+    for seed in SEEDS:
+        assert told_by(path, seed, "3") == outcome(seed)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_run_without_any_cache_decides_alike(preset):
+    def forget(cell):
+        drop_caches([cell.admission, cell.fairness, *cell.altruism, cell.leftover, cell.estimator, cell.planner])
+
+    digests = [
+        simulate(drawn_jobs(3), drawn_cluster(3), Options({"preset": preset}, before_round=before))["digest"]
+        for before in (None, forget)
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_the_seed_is_part_of_the_digest_and_other_processes_are_not():
+    first, again, other = (
+        simulate(drawn_jobs(3), drawn_cluster(3), Options({"seed": seed}))["digest"] for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
