@@ -264,7 +264,7 @@ class KafkaCell:
         for member in self.members.values():
             if member.service == service and member.is_alive and member is not but:
                 told = self.said(member, "shards_dealt")
-                if told is not None and 0 in told["shards"]:
+                if told is not None and 0 in told["first"]:
                     return member
         return None
 
