@@ -57,7 +57,7 @@ PLACES: dict[str, tuple[str, ...]] = {
     "agent": ("consume", "publish", "task_start"),
 }
 FAILPOINTS = [f"{name}:{when}_{place}" for name in PLACES for place in PLACES[name] for when in ("before", "after")]
-HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3}
+HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3, "task_start": 3}
 """A life comes to these points about as often; to all others as often as to HITS_MAX_ELSE."""
 HITS_MAX_ELSE = 6
 
