@@ -6,11 +6,13 @@ twins meet the very same facts without any cache, or from snapshots, or with ano
 
 from random import Random
 
+import pytest
 from hypothesis import strategies as st
 
 from schemas import JobCancelled, NodeDrained, RoundClosed
 from schemas.edge import ConfigPatch
 from services.admission.core_judge import lose
+from services.leftover import placement
 from services.simulator.engine import Cell
 from tests.cells import AUTHOR, SlowCell, config
 from tests.properties.cell_laws import (
@@ -62,6 +64,14 @@ def test_a_restart_at_any_point_changes_no_byte(seed):
             cell.restore()
 
     assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS), restart))
+
+
+@for_all(seeds)
+def test_a_board_that_is_built_anew_after_every_round_changes_no_byte(seed):
+    play = played(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placement, "CLASSES_MAX", 0)
+        assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 
 @for_all(seeds)
