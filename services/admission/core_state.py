@@ -140,5 +140,5 @@ def leaf_paths(queues: Queue) -> list[str]:
 
 
 def digest_of(spec: JobSpec) -> str:
-    """A short name for a spec: equal for equal specs. Its repr names every field in order."""
-    return content_hash(repr(spec).encode())[:32]
+    """A short name for a spec: equal for equal specs. Its text names every field in order, the same on every Python."""
+    return content_hash(ascii(spec).encode())[:32]

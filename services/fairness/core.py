@@ -260,6 +260,8 @@ def _add(state: State, job: Job, at: int, tasks: int) -> None:
             leaf[resource] = asked
         else:
             leaf.pop(resource, None)
+    if not leaf:
+        del state.demand[job.queue]
     if state.filled is not None:
         state.filled.moved[job.queue] = True
 

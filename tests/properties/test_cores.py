@@ -85,6 +85,7 @@ def test_every_acknowledged_job_ends_and_leaves_nothing_behind(seed):
     assert not cell.leftover.reasons
     assert not cell.leftover.targets
     assert not any(cell.fairness.total.values())
+    assert not cell.fairness.demand
     for name, state in cell.states.items():
         assert not getattr(state, "jobs", {}), name
 

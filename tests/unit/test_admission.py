@@ -23,6 +23,7 @@ from schemas import (
     TaskStarted,
 )
 from services.admission import core_judge
+from services.admission.core_state import digest_of
 from tests.cells import AUTHOR, SlowCell, config, indexes, job, known, node, place, queue, report, single, stage, tree
 
 DAY_MS = 24 * 3_600_000
@@ -112,6 +113,12 @@ def test_a_name_is_not_free_while_attempts_of_its_old_job_hold_room():
     story.finish(single(first[0], 1))
     assert type(story.take(job("j", stage(tasks=3)))) is JobAdmitted
     assert indexes(story.settle()) == [("map", 0), ("map", 1), ("map", 2)]
+
+
+def test_a_spec_that_was_kept_is_recognised_by_every_python():
+    unknown_to_some = "\U0001fae8"  # Assigned in Unicode 15, which Python 3.11 does not have.
+    assert digest_of(job(unknown_to_some)) == "8e2dc33b73892db1ea0212859e3fa982"
+    assert digest_of(job("j")) != digest_of(job("j", stage(tasks=2)))
 
 
 def test_names_are_forgotten_when_their_time_is_over():
