@@ -51,8 +51,8 @@ SYNCED = (*(b'{"topic":"%b",' % name.encode() for name in (LOG, *INPUTS)), b'"ke
 CLUSTER = {
     "nodes": [{"name": "n", "count": 2, "capacity": {"cpu": "1", "memory": "1Gi"}}],
     "queues": {"name": "root", "children": [{"name": "a", "weight": 2}, {"name": "b"}, {"name": "default"}]},
-    "policy": {"preset": "largesse", "retry_backoff_ms": 100},
 }
+POLICY = {"preset": "largesse", "retry_backoff_ms": 100}
 PACE = {"LARGESSE_SNAPSHOT_ROUNDS": "3", "LARGESSE_WAIT_MS": "200", "LARGESSE_GAP_WAIT_MS": "2000"}
 
 ROUND = ("decide", "publish", "snapshot")
@@ -77,15 +77,14 @@ def shuffled(items: list[str]) -> list[str]:
 class Cell:
     """A data folder, and at most one process that serves it. `port` stays the same over its lives."""
 
-    def __init__(self, folder: Path, shards: int = 1) -> None:
+    def __init__(self, folder: Path, **policy: int) -> None:
         self.folder, self.data, self.proof = folder, folder / "data", folder / "proof"
         self.data.mkdir()
         self.proof.mkdir()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        policy = {**CLUSTER["policy"], "altruism_shards": shards}  # type: ignore[dict-item]
-        (folder / "cluster.json").write_text(json.dumps({**CLUSTER, "policy": policy}))
+        (folder / "cluster.json").write_text(json.dumps({**CLUSTER, "policy": {**POLICY, **policy}}))
         self.lives = 0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -118,7 +117,7 @@ class Cell:
             self.process.kill()
         code = self.process.wait()
         self.process = None
-        expected = (-signal.SIGKILL,) if early or gently_s is None else (-signal.SIGKILL, 0)
+        expected = (-signal.SIGKILL,) if early or gently_s is None else (-signal.SIGKILL, -signal.SIGTERM, 0)
         assert code in expected, f"life {self.lives} ended with {code}:\n{self.said()}"
         return not early
 
@@ -173,7 +172,7 @@ class Cell:
                 continue
             with suppress(OSError):
                 place = f"{self.data}/".encode()
-                words = (entry / "cmdline").read_bytes()
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b"/")
                 if place in words or os.fsencode(f"{(entry / 'cwd').readlink()}/").startswith(place):
                     found.append(int(entry.name))
         return found
@@ -284,9 +283,11 @@ Ended = Literal["at its failpoint", "before it", "at a moment"]
 
 @dataclass(slots=True)
 class Outcome:
-    """What a seed came to. `hit`: failpoints at which a life ended; `missed`: those that it did not come to."""
+    """What a seed came to. `hit`: failpoints at which a life ended; `missed`: those that it did not come to.
+    `again`: how to run it once more."""
 
     seed: int
+    again: str
     wrong: list[str] = field(default_factory=list)
     kills: int = 0
     hit: list[str] = field(default_factory=list)
@@ -300,8 +301,9 @@ class Seed:
 
     def __init__(self, seed: int, folder: Path, kills: int, jobs: int) -> None:
         self.dice = random.Random(seed)
-        self.outcome = Outcome(seed)
-        self.cell = Cell(folder, shards=self.dice.choice((1, 2)))
+        again = f"python -m tests.live.campaign --seeds 1 --from {seed} --kills {kills} --jobs {jobs}"
+        self.outcome = Outcome(seed, again)
+        self.cell = Cell(folder, altruism_shards=self.dice.choice((1, 2)))
         self.harsh = seed % 4 == 3
         self.reaper = Reaper(self.cell, random.Random(seed))
         self.jobs = drawn_jobs(folder, self.dice, jobs) + (example_jobs(folder) if seed % 2 == 0 else [])
@@ -406,28 +408,24 @@ def run_seed(seed: int, folder: Path, *, kills: int = KILLS, jobs: int = JOBS) -
     return Seed(seed, folder, kills, jobs).run()
 
 
-def repeat_with(outcome: Outcome) -> str:
-    """How to run a seed again."""
-    return f"python -m tests.live.campaign --seeds 1 --from {outcome.seed}"
-
-
 def main() -> int:
     """Runs seeds one after another; returns 1 if any of them failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.campaign")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--jobs", type=int, default=JOBS)
     given = parser.parse_args()
     outcomes = []
     for seed in range(given.first, given.first + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"largesse-campaign-{seed}-"))
-        outcome = run_seed(seed, folder, kills=given.kills)
+        outcome = run_seed(seed, folder, kills=given.kills, jobs=given.jobs)
         outcomes.append(outcome)
         figures = ", ".join(f"{number} {name}" for name, number in sorted(outcome.figures.items()))
         print(f"seed {seed}: {outcome.kills} kills in {outcome.seconds:.0f} s; {figures}", flush=True)
         print(f"  hit {' '.join(outcome.hit)}; not reached: {' '.join(outcome.missed) or 'none'}", flush=True)
         if outcome.wrong:
-            print("  FAILED:", *outcome.wrong, f"repeat: {repeat_with(outcome)}", f"kept: {folder}", sep="\n  ")
+            print("  FAILED:", *outcome.wrong, f"repeat: {outcome.again}", f"kept: {folder}", sep="\n  ")
         else:
             shutil.rmtree(folder)
     hit = {point for outcome in outcomes for point in outcome.hit}

@@ -1,0 +1,144 @@
+"""A cell in one process is killed, paused, loses its guardians or its machine: no input and no work of it is lost."""
+
+import json
+import os
+import signal
+import subprocess
+from time import sleep
+
+import pytest
+
+from largesse.failpoints import VARIABLE
+from tests.conftest import ROOT
+from tests.live import campaign_checks as checks
+from tests.live.campaign import Cell, run_seed
+from tests.live.campaign_jobs import marked, read_proofs, shell
+from tests.unit.cli_process import COMMAND, largesse
+
+ORDINARY, HARSH = 4, 3
+"""Seeds: one with the examples, one in which guardians die too and power goes."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [ORDINARY, HARSH])
+def test_a_cell_that_is_killed_again_and_again_loses_nothing(seed, tmp_path):
+    outcome = run_seed(seed, tmp_path, kills=5, jobs=10)
+
+    assert outcome.wrong == [], "\n".join([*outcome.wrong, f"repeat: {outcome.again}"])
+    assert outcome.kills == 5
+    assert outcome.figures["attempts succeeded"] > 0
+
+
+@pytest.fixture
+def cell(tmp_path):
+    cell = Cell(tmp_path, node_lease_ms=2_000)
+    yield cell
+    cell.kill_all()
+
+
+def submit(cell, name, *stages):
+    spec = {"job": name, "stages": [{"tasks": 1, "demand": {"cpu": "100m"}, **stage} for stage in stages]}
+    assert cell.ask("POST", "/v1/jobs", spec)[0] == 201
+
+
+def waits_for(path, cell):
+    """A stage whose task goes on until there is a file."""
+    return marked({"stage": "wait", **shell(f"until [ -e {path} ]; do sleep 0.05; done")}, cell.proof)
+
+
+def begin(cell, *jobs):
+    """A first life, in which these jobs run; each is (name, stage)."""
+    cell.start()
+    cell.until("/readyz", bool)
+    for name, stage in jobs:
+        submit(cell, name, stage)
+        cell.until(f"/v1/jobs/{name}", lambda said: said["tasks"]["running"] == 1)
+
+
+def ended(cell, name):
+    """The state in which a job ends."""
+    return cell.until(f"/v1/jobs/{name}", lambda said: said["ended_ms"] is not None)["state"]
+
+
+def assert_all_is_well(cell, *, guardians_killed):
+    """Ends the cell; what the journal tells is right, and nothing runs any more."""
+    assert (cell.end(), cell.processes()) == (0, [])
+    journal = checks.read(cell.data / "bus")
+    story = checks.tell(journal)
+    proofs, twice = read_proofs(cell.proof)
+    wrong = [*checks.check_log(journal), *checks.check_inputs(journal), *checks.check_rounds(journal), *story.wrong]
+    assert wrong + checks.check_proofs(story, proofs, twice, guardians_killed=guardians_killed) == []
+    assert largesse("replay", cell.data, "--verify").code == 0
+    return {(attempt[0], attempt[3]): life.end for attempt, life in story.lives.items()}
+
+
+def test_a_task_whose_guardian_is_killed_is_lost_and_asked_again(cell, tmp_path):
+    begin(cell, ("patient", waits_for(tmp_path / "go", cell)))
+    (guardian,) = cell.guardians()
+    os.kill(guardian, signal.SIGKILL)
+    cell.until("/v1/jobs/patient", lambda said: said["failures"])
+    (tmp_path / "go").touch()
+
+    assert ended(cell, "patient") == "succeeded"
+    ends = assert_all_is_well(cell, guardians_killed=True)
+    assert ends == {("patient", 1): "lost", ("patient", 2): "succeeded"}
+
+
+@pytest.mark.parametrize("boot", ["the same", "another"])
+def test_after_the_machine_went_down_tasks_are_lost_and_jobs_still_end(cell, tmp_path, boot):
+    timed = {"stage": "hold", "duration_ms": 4_000}
+    begin(cell, ("timed", timed), ("patient", waits_for(tmp_path / "go", cell)))
+    cell.kill_all()
+    if boot == "another":
+        for path in cell.data.rglob("claim.json"):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "of yesterday"}))
+    (tmp_path / "go").touch()
+    cell.start()
+
+    assert (ended(cell, "patient"), ended(cell, "timed")) == ("succeeded", "succeeded")
+    ends = assert_all_is_well(cell, guardians_killed=True)
+    assert ends == {("patient", 1): "lost", ("patient", 2): "succeeded", ("timed", 1): "succeeded"}
+
+
+def test_a_cell_that_was_asleep_blames_no_node(cell, tmp_path):
+    begin(cell, ("patient", waits_for(tmp_path / "go", cell)))
+    os.kill(cell.process.pid, signal.SIGSTOP)
+    sleep(3)  # Longer than a node's lease.
+    os.kill(cell.process.pid, signal.SIGCONT)
+    (tmp_path / "go").touch()
+
+    assert ended(cell, "patient") == "succeeded"
+    ends = assert_all_is_well(cell, guardians_killed=False)
+    assert ends == {("patient", 1): "succeeded"}
+
+
+def test_a_service_that_fails_ends_the_cell_by_name_and_the_next_start_goes_on(cell, tmp_path):
+    begin(cell, ("patient", waits_for(tmp_path / "go", cell)))
+    cell.kill(0)
+    cell.start("leftover:before_decide:1:raise")
+    (tmp_path / "go").touch()
+    assert cell.process.wait(60) == 3
+    assert "leftover: Failpoint: leftover:before_decide" in cell.said()
+    cell.start()
+
+    assert ended(cell, "patient") == "succeeded"
+    ends = assert_all_is_well(cell, guardians_killed=False)
+    assert ends == {("patient", 1): "succeeded"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        pytest.param("LARGESSE_SNAPSHOT_ROUNDS", "often", "has to be a whole number", id="a setting"),
+        pytest.param(VARIABLE, "fairness:nowhere:1", "no point 'nowhere'", id="a failpoint"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(tmp_path, name, value, told):
+    words = [*COMMAND, "up", "--data", str(tmp_path), "--http", "0"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, name: value}, timeout=60, check=False
+    )
+
+    assert done.returncode != 0
+    assert f"{name}={value}: " in done.stderr
+    assert told in done.stderr
