@@ -19,6 +19,7 @@ from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.rounds import (
     Asks,
+    Breach,
     ClassWait,
     DecisionHash,
     Grant,
@@ -30,6 +31,7 @@ from schemas.rounds import (
     Plans,
     PlanStep,
     Position,
+    QueueShare,
     Releases,
     Revocation,
     RoundAbandoned,

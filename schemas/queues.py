@@ -3,18 +3,34 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.quantities import MILLIONTHS
+from schemas.quantities import MILLIONTHS, Vector
 
 Preset = Literal["fifo", "drf", "hdrf", "largesse"]
 
 
+Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
+"""How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
+at the top as the preset says."""
+
+
 @dataclass(slots=True)
 class Queue:
-    """A node of the queue tree. `weight` in millionths. A leaf has no children and holds jobs."""
+    """A node of the queue tree. `weight` in millionths. A leaf has no children and holds jobs.
+
+    `policy` holds for the queue and all below it. `guaranteed` and `max`: base units by resource that the queue may
+    claim before weights count, and never goes beyond; a resource not named has no limit. `running_jobs_max`: so many
+    jobs of the queue, and of those below it together, run at once; the others wait in order of admission.
+    `submitters`: users who may submit here; empty: those of the queue above it, at the top everybody.
+    """
 
     name: str
     weight: int = MILLIONTHS
     children: list["Queue"] = field(default_factory=list)
+    policy: Sharing = ""
+    guaranteed: Vector = field(default_factory=dict)
+    max: Vector = field(default_factory=dict)
+    running_jobs_max: int | None = None
+    submitters: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

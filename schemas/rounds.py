@@ -136,13 +136,48 @@ class Level:
 
 
 @dataclass(slots=True)
+class QueueShare:
+    """What a queue has, as dominant shares in 10^-9 of the cell. `guaranteed`: by its weight among the siblings that
+    ask, or by its guarantee; `fair`: what it comes to now, with what others leave it; `allocated`: what its tasks hold;
+    `resource`: the one that its holdings are largest in, empty where it holds nothing. `lent` is what it leaves of its
+    guarantee to others, `borrowed` what it holds beyond it.
+    """
+
+    queue: str
+    guaranteed: int
+    fair: int
+    allocated: int
+    lent: int
+    borrowed: int
+    resource: str
+
+
+@dataclass(slots=True)
+class Breach:
+    """A queue that asks for more and has held less than it is guaranteed since `since_ms`, longer than the longest task
+    that runs has been running. `winner`: the queue that holds most beyond its guarantee. `over`: it is no longer so.
+    """
+
+    queue: str
+    guaranteed: int
+    allocated: int
+    since_ms: int
+    winner: str = ""
+    over: bool = False
+
+
+@dataclass(slots=True)
 class Shares:
-    """Levels of the queues that moved; `gone` names queues that are no longer in the tree."""
+    """Levels of the queues that moved; `gone` names queues that are no longer in the tree. `queues`: those, inner ones
+    too, of which a value moved by a permille or more. `breaches`: guarantees that broke, or hold again.
+    """
 
     levels: list[Level]
     gone: list[str] = field(default_factory=list)
     full: bool = False
     wake_ms: int | None = None
+    queues: list[QueueShare] = field(default_factory=list)
+    breaches: list[Breach] = field(default_factory=list)
 
 
 @dataclass(slots=True)
