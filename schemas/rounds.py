@@ -204,7 +204,11 @@ class JobAsk:
 
 @dataclass(slots=True)
 class Asks:
-    """Asks of the jobs of one shard that changed. `full`: jobs of the shard that are not named ask for nothing."""
+    """Asks of the jobs of one shard that ask for something else than before. A job that may run asks, until it is named
+    here, for all tasks of its stages without parents as attempt 1, since its admission (or since it was let through its
+    queue's gate). `full`: jobs of the shard that are not named here ask for nothing, but for those newer than the
+    opening.
+    """
 
     shard: int
     of: int

@@ -1,8 +1,9 @@
 """Altruism: what each job asks for now, split into what must start and what could.
 
 Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings;
-ConfigChanged. Decides Asks for the jobs of its shard that changed. The whole share is asked for, breadth first: every
-runnable task is required.
+ConfigChanged. Decides Asks for the jobs of its shard that ask for something else than they did: a job asks from its
+admission on for every task of the stages without parents, which nobody has to say. The whole share is asked for,
+breadth first: every runnable task is required.
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.gate import Gate, admit, leave, limit
 from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
 from schemas.tasks import Failure
 from schemas.track import COUNTED, Span, Tries, failures_of, is_broken, judge_failure, take
@@ -65,13 +67,15 @@ class Job:
 
 @dataclass(slots=True)
 class State:
-    """One shard of a cell. `changed`: jobs to be asked for anew; `answering`: those of the open round. `later`: jobs
-    with tasks that wait out a back-off. `of`: shards at the last opening; `full`: everything is to be written in the
-    open round. `full_round`: the last round that wrote everything; `written`: jobs written since then."""
+    """One shard of a cell. `gate`: which jobs may run; the others wait for nothing yet. `changed`: jobs to be asked for
+    anew; `answering`: those of the open round. `later`: jobs with tasks that wait out a back-off. `of`: shards at the
+    last opening; `full`: everything is to be written in the open round. `full_round`: the last round that wrote
+    everything; `written`: jobs written, or let run, since then."""
 
     shard: int = 0
     of: int = 0
     full: bool = False
+    gate: Gate = field(default_factory=Gate)
     jobs: dict[str, Job] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     answering: dict[str, bool] = field(default_factory=dict)
@@ -127,15 +131,25 @@ def _config(state: State, record: Record) -> None:
     if body.policy is not None:
         state.backoff_ms, state.backoff_ms_max = body.policy.retry_backoff_ms, body.policy.retry_backoff_ms_max
         state.keyframe_rounds = body.policy.keyframe_rounds
+    if body.queues is not None:
+        _begin(state, limit(state.gate, body.queues), record.time)
 
 
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
-    graph = graph_of(body.spec)
-    job = Job(graph, progress_of(graph))
-    state.jobs[body.spec.job] = job
-    _ready(job, runnable(job.progress), record.time)
-    _change(state, body.spec.job)
+    spec = body.spec
+    graph = graph_of(spec)
+    state.jobs[spec.job] = Job(graph, progress_of(graph))
+    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+        _begin(state, [spec.job], record.time)
+
+
+def _begin(state: State, names: list[str], time: int) -> None:
+    """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
+    for name in names:
+        job = state.jobs[name]
+        _ready(job, runnable(job.progress), time)
+        state.written += _is_ours(state, name)
 
 
 def _ready(job: Job, stages: list[int], time: int) -> None:
@@ -144,18 +158,25 @@ def _ready(job: Job, stages: list[int], time: int) -> None:
 
 
 def _change(state: State, name: str) -> None:
-    if state.of == 1 or shard_of(name, state.of or 1) == state.shard:
+    if _is_ours(state, name):
         state.changed[name] = True
+
+
+def _is_ours(state: State, name: str) -> bool:
+    return state.of == 1 or shard_of(name, state.of or 1) == state.shard
 
 
 def _ended(state: State, record: Record) -> None:
     body: JobEnded = record.body
     for end in body.jobs:
         _forget(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job), record.time)
 
 
 def _cancelled(state: State, record: Record) -> None:
     _forget(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job), record.time)
 
 
 def _forget(state: State, name: str) -> None:
@@ -287,11 +308,11 @@ def _opened(state: State, record: Record) -> None:
     """What changed up to here is what this round answers; a back-off that has run out is over.
 
     Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and
-    as many jobs were written since the last as there are, so that keyframes too cost what has changed.
+    as many jobs were written or came since the last as there are, so that keyframes too cost what has changed.
     """
     body: RoundOpened = record.body
     aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
-    state.full = state.full or aged or state.of != body.shards
+    state.full = state.full or aged or state.of not in (0, body.shards)  # Before the first, all ask as admitted.
     state.of = body.shards
     for name in list(state.later):
         _mature(state, name, record.time)

@@ -39,6 +39,7 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
 from schemas.track import COUNTED, failures_of, is_broken, judge_failure
@@ -97,6 +98,16 @@ def _admitted(state: State, record: Record) -> None:
         retry_ms=[0] * of,
     )
     state.ended.pop(body.spec.job, None)
+    if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+        _let_run(state, [body.spec.job], record)
+
+
+def _let_run(state: State, names: list[str], record: Record) -> None:
+    """These jobs may run from now on, and ask for the stages that can."""
+    for name in names:
+        job = state.jobs[name]
+        job.began = record.seq
+        job.asked = [0 if stage.after else stage.tasks for stage in job.spec.stages]
 
 
 def _rejected(state: State, record: Record) -> None:
@@ -147,6 +158,13 @@ def _job_ended(state: State, record: Record) -> None:
             failures=job.failures,
         )
         _keep(state, over)
+        _let_run(state, leave(state.gate, end.job), record)
+
+
+def _cancelled(state: State, record: Record) -> None:
+    """Its place behind the gate is free; JobEnded follows."""
+    body: JobCancelled = record.body
+    _let_run(state, leave(state.gate, body.job), record)
 
 
 def _keep(state: State, job: EndedJob) -> None:
@@ -287,7 +305,7 @@ def _add(used: Vector, demand: Vector, tasks: int) -> None:
 
 # ---------------------------------------------------------------- rounds
 def _opened(state: State, record: Record) -> None:
-    state.round, state.open = record.round, True
+    state.round, state.open, state.opened = record.round, True, record.seq
 
 
 def _closed(state: State, record: Record) -> None:
@@ -325,7 +343,7 @@ def _asks(state: State, record: Record) -> None:
     body: Asks = record.body
     if body.full:
         for name, job in state.jobs.items():
-            if shard_of(name, body.of) == body.shard:
+            if job.began < state.opened and shard_of(name, body.of) == body.shard:
                 job.asked = [0] * len(job.asked)
     for told in body.jobs:
         found = state.jobs.get(told.job)
@@ -354,6 +372,7 @@ def _configured(state: State, record: Record) -> None:
         state.policy = body.policy
     if body.queues is not None:
         state.queues = body.queues
+        _let_run(state, limit(state.gate, body.queues), record)
 
 
 def _reserved(state: State, record: Record) -> None:
@@ -384,7 +403,7 @@ def _only_seen(state: State, record: Record) -> None:
 _LOG: Folds = {
     JobAdmitted: _admitted,
     JobRejected: _rejected,
-    JobCancelled: _only_seen,
+    JobCancelled: _cancelled,
     JobEnded: _job_ended,
     InputRefused: _only_seen,
     InputRepeated: _only_seen,

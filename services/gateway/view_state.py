@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
+from schemas.gate import Gate
 from schemas.graph import Graph, Progress
 from schemas.jobs import JobClass
 from schemas.rounds import WaitReason
@@ -36,7 +37,8 @@ class FailedAttempt:
 @dataclass(slots=True)
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
-    asked for, failures that counted, and the end of the last back-off."""
+    asked for, failures that counted, and the end of the last back-off. `began`: seq of the record since which it may
+    run."""
 
     spec: JobSpec
     graph: Graph
@@ -49,6 +51,7 @@ class LiveJob:
     asked: list[int]
     failed: list[int]
     retry_ms: list[int]
+    began: int = 0
     tries: Tries = field(default_factory=Tries)
     started_ms: int | None = None
     failures: list[FailedAttempt] = field(default_factory=list)
@@ -124,8 +127,9 @@ class ReservationRow:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `holds`: by "job/stage/index". `levels`: by queue, in 10^-9 of the cell. `waits`: by task class, why
-    its tasks wait. `latest`: the record folded last, which answers the input it came from."""
+    """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `holds`: by "job/stage/index".
+    `levels`: by queue, in 10^-9 of the cell. `waits`: by task class, why its tasks wait. `latest`: the record folded
+    last, which answers the input it came from."""
 
     cell: str = ""
     seq: int = 0
@@ -134,6 +138,8 @@ class State:
     open: bool = False
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
+    gate: Gate = field(default_factory=Gate)
+    opened: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     ended: dict[str, EndedJob] = field(default_factory=dict)

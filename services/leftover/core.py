@@ -1,6 +1,6 @@
 """Leftover: whole tasks on nodes, best claim first, until nothing that waits fits.
 
-Folds   facts of nodes and jobs, task ends, ConfigChanged; winning Shares, Asks and Grants; closings.
+Folds   facts of nodes and jobs, task ends, ConfigChanged; winning Shares, Asks and Grants; openings and closings.
 Decides Grants: tasks with their nodes, and the task classes whose reason to wait has changed.
 """
 
@@ -29,6 +29,7 @@ from schemas import (
     Record,
     RoundAbandoned,
     RoundClosed,
+    RoundOpened,
     Shares,
     StageAsk,
     Struck,
@@ -37,6 +38,7 @@ from schemas import (
     TaskRange,
     Vector,
 )
+from schemas.gate import Gate, admit, leave, limit
 from schemas.graph import Graph, graph_of
 from schemas.nodes import devices_of
 from schemas.quantities import SHARE_UNITS
@@ -64,12 +66,14 @@ class Node:
 
 @dataclass(slots=True)
 class Job:
-    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order."""
+    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
+    seq of the record since which it may run; from then on it asks for all tasks of the stages without parents."""
 
     queue: str
     order: int
     priority: int
     graph: Graph
+    began: int = 0
     asks: list[StageAsk] = field(default_factory=list)
 
 
@@ -95,11 +99,14 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `held` is keyed "job/stage/index"; `targets` are the levels in force; `reasons` what was last said of
+    """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `held` is keyed "job/stage/index";
+    `targets` are the levels in force; `reasons` what was last said of
     each class that waits. `board` ranks all that and can be built from it; `decided` belongs to the board."""
 
     policy: Policy = field(default_factory=Policy)
     has_queues: bool = False
+    gate: Gate = field(default_factory=Gate)
+    opened: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -235,6 +242,8 @@ def _config(state: State, record: Record) -> None:
     if body.queues is not None:
         state.has_queues = bool(body.queues.children)
     _forget_board(state)
+    if body.queues is not None:
+        _begin(state, limit(state.gate, body.queues), record)
 
 
 def _forget_board(state: State) -> None:
@@ -282,16 +291,31 @@ def _admitted(state: State, record: Record) -> None:
     state.jobs[spec.job] = job
     if state.board is not None:
         state.board.add_job(spec.job, job.order, _leaf_of(state, job), job.priority)
+    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+        _begin(state, [spec.job], record)
+
+
+def _begin(state: State, names: list[str], record: Record) -> None:
+    """These jobs may run from now on, and ask for the stages that can; altruism names what changes later."""
+    for name in names:
+        job = state.jobs[name]
+        job.began = record.seq
+        job.asks = [StageAsk(s.stage, 0, s.tasks, 1, record.time) for s in job.graph.stages if not s.after]
+        if state.board is not None:
+            state.board.wait(name, _waiting(state.board, job, job.asks))
 
 
 def _cancelled(state: State, record: Record) -> None:
     _forget_job(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job), record)
 
 
 def _ended(state: State, record: Record) -> None:
     body: JobEnded = record.body
     for end in body.jobs:
         _forget_job(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job), record)
 
 
 def _forget_job(state: State, name: str) -> None:
@@ -321,6 +345,10 @@ def _release(state: State, job: str, stage: str, first: int, count: int) -> None
 
 
 # ---------------------------------------------------------------- winners and closings
+def _opened(state: State, record: Record) -> None:
+    state.opened = record.seq
+
+
 def _shares(state: State, record: Record) -> None:
     body: Shares = record.body
     if state.decided is not None and state.decided.shares_seen != record.id:
@@ -337,7 +365,7 @@ def _asks(state: State, record: Record) -> None:
         _forget_board(state)
     if body.full:
         for name, job in state.jobs.items():
-            if _in_shard(name, body):
+            if job.began < state.opened and _in_shard(name, body):
                 job.asks = []
     ask: JobAsk
     for ask in body.jobs:
@@ -428,6 +456,7 @@ FOLDS: Folds = {
     Shares: _shares,
     Asks: _asks,
     Grants: _grants,
+    RoundOpened: _opened,
     RoundClosed: _closed,
     RoundAbandoned: _abandoned,
 }
