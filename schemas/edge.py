@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.edge_base import Input, Malformed
 from schemas.edge_cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
-from schemas.edge_config import ConfigInput, ConfigPatch, knob_of_text, read_config
+from schemas.edge_config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
 from schemas.edge_jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
 from schemas.edge_nodes import NodeInput, read_node
 from schemas.edge_reservations import ReservationInput, read_reservation
@@ -81,8 +81,10 @@ def read_input(topic: str, document: Any, author: str) -> InputBody:
 
 
 def warnings_of(document: dict[str, Any]) -> list[str]:
-    """What a job spec, workload line or cluster file says that is allowed and yet most likely not meant.
+    """What a job spec, workload line, config or cluster file says that is allowed and yet most likely not meant.
 
     For documents that were read without fault.
     """
-    return cluster_warnings(document) if "nodes" in document else job_warnings(document)
+    if "nodes" in document:
+        return cluster_warnings(document)
+    return job_warnings(document) if "stages" in document else config_warnings(document)

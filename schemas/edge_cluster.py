@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, Name, shown, sorted_map, validated
-from schemas.edge_config import Knobs, QueueInput, knobs_of, tree_of
+from schemas.edge_config import Knobs, config_warnings, knobs_of
 from schemas.edge_jobs import bare_warnings
 from schemas.edge_nodes import DevicesInput, offered
+from schemas.edge_queues import QueueInput, tree_of
 from schemas.nodes import Device
 from schemas.quantities import Vector
 from schemas.queues import Queue
@@ -73,11 +74,12 @@ def read_cluster(document: Any) -> Cluster:
 
 def cluster_warnings(document: dict[str, Any]) -> list[str]:
     """What is allowed in a cluster file and yet most likely not meant."""
-    return [
+    nodes = [
         line
         for i, node in enumerate(document["nodes"])
         for line in bare_warnings(f"nodes[{i}].capacity", node["capacity"])
     ]
+    return nodes + config_warnings(document)
 
 
 def _expanded(entry: NodeEntry, parent: str) -> list[ClusterNode]:

@@ -1,29 +1,19 @@
 """The config topic: knobs to set, and the queue tree. Knobs are the fields of `Policy`; those not named stay."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
-from schemas.edge_base import (
-    TEXT_PATTERN,
-    Input,
-    Malformed,
-    at_key,
-    author_of,
-    joined,
-    shown,
-    validated,
-)
-from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.edge_base import Input, Malformed, at_key, author_of, joined, shown, validated
+from schemas.edge_jobs import WARNINGS_MAX
+from schemas.edge_queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Queue
 from schemas.spelling import nearest
 
-QUEUES_MAX = 10_000
-WEIGHT_MAX = 1_000_000
 SHARDS_MAX = 64
 ROUND_GAP_MS_MAX = 3_600_000
 LEASE_MS_MIN = 100
@@ -43,40 +33,6 @@ _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0,
 def _range_of(knob: str) -> tuple[int, int]:
     by_unit = (span for unit, span in _RANGES_BY_UNIT.items() if unit in knob)
     return _RANGES.get(knob) or next(by_unit, (0, QUANTITY_MAX))
-
-
-def weight_millionths(weight: Any) -> int:
-    """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text.
-
-    Raises ValueError with what is allowed.
-    """
-    exact = Fraction(0)
-    if not isinstance(weight, (bool, str)):
-        try:
-            exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)
-        except (TypeError, ValueError, OverflowError):
-            exact = Fraction(0)
-    millionths = exact * MILLIONTHS
-    if not 0 < exact <= WEIGHT_MAX or millionths.denominator != 1:
-        raise ValueError(
-            f"has to be a number above 0 and at most {WEIGHT_MAX}, with at most 6 decimals, is {shown(weight)}"
-        )
-    return millionths.numerator
-
-
-Weight = Annotated[
-    int,
-    PlainValidator(weight_millionths),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
-]
-
-
-class QueueInput(Input):
-    """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs."""
-
-    name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=TEXT_PATTERN)]
-    weight: Annotated[Weight, Field(validate_default=True)] = 1
-    children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
 
 
 def _knob_schemas() -> dict[str, Any]:
@@ -131,6 +87,11 @@ def read_config(document: Any, author: str) -> ConfigPatch:
     return ConfigPatch(values, tree_of(message.queues, "queues") if message.queues else None, author_of(author))
 
 
+def config_warnings(document: Mapping[str, Any]) -> list[str]:
+    """What a message of the config topic says and yet most likely does not mean, at most WARNINGS_MAX lines."""
+    return queue_warnings("queues", document.get("queues") or {})[:WARNINGS_MAX]
+
+
 def knobs_of(values: dict[str, Any], parent: str) -> dict[str, int | str]:
     """Knobs and their values, in the order of `Policy`. Raises Malformed under `parent`."""
     hints = get_type_hints(Policy)
@@ -156,39 +117,6 @@ def knob_of_text(setting: str) -> tuple[str, int | str]:
     elif get_type_hints(Policy).get(name) is bool:
         value = {"true": True, "false": False}.get(text, text)
     return name, knobs_of({name: value}, "")[name]
-
-
-def tree_of(root: QueueInput, parent: str) -> Queue:
-    """The queue tree. Raises Malformed under `parent`."""
-    if root.name != "root":
-        raise Malformed(
-            f"{parent}.name", f'the top of the tree is "root", with the queues as its children, not {shown(root.name)}'
-        )
-    queues_left = [QUEUES_MAX]
-    tree = _queue_of(root, parent, 0, queues_left)
-    for i, child in enumerate(tree.children):
-        if child.name == "root":
-            raise Malformed(f"{parent}.children[{i}].name", '"root" is the top of the tree: choose another name')
-    return tree
-
-
-def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]) -> Queue:
-    if "/" in queue.name:
-        raise Malformed(f"{parent}.name", f'may hold no "/": nest queues as children, {shown(queue.name)} is a path')
-    if depth > QUEUE_DEPTH_MAX:
-        raise Malformed(parent, f"is too deep: at most {QUEUE_DEPTH_MAX} levels below root")
-    queues_left[0] -= 1
-    if queues_left[0] < 0:
-        raise Malformed(parent, f"is one too many: a tree has at most {QUEUES_MAX} queues")
-    children = []
-    names: dict[str, int] = {}
-    for i, child in enumerate(queue.children):
-        if (first := names.setdefault(child.name, i)) != i:
-            raise Malformed(
-                f"{parent}.children[{i}].name", f"{shown(child.name)} is the name of children[{first}] already"
-            )
-        children.append(_queue_of(child, f"{parent}.children[{i}]", depth + 1, queues_left))
-    return Queue(queue.name, queue.weight, children)
 
 
 def _knob_fault(name: str, hint: Any, value: Any) -> str | None:

@@ -36,6 +36,7 @@ from schemas.edge_base import (
 from schemas.graph import find_cycle
 from schemas.jobs import JobCancelled, JobSpec, Stage
 from schemas.quantities import Vector
+from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.spelling import nearest
 
 STAGES_MAX = 1_000
@@ -49,7 +50,6 @@ ENV_VALUE_MAX = 32_768
 CWD_MAX = 4_096
 SEGMENT_MAX = 63  # Characters of a queue's own name.
 QUEUE_DEPTH_MAX = 16
-QUEUE_DEFAULT = "default"
 CYCLE_SHOWN_MAX = 8
 WARNINGS_MAX = 20
 BARE_MIN = 10  # A bare cpu or gpu below it is most often meant in whole cores or devices.

@@ -15,6 +15,7 @@ Rejection = Literal[
     "unknown_queue",
     "too_many_jobs",
     "not_allowed",
+    "exceeds_queue_max",
 ]
 
 

@@ -64,6 +64,21 @@ def _parse_text(resource: str, text: str) -> Fraction:
     return scaled * _UNIT.get(resource, Fraction(1))
 
 
+def quantity_text(resource: str, amount: int) -> str:
+    """An amount in base units as people write it, `"500m"`, `"2Gi"`, `"10G"`: exact, so it reads back as the same."""
+    unit = _UNIT.get(resource, Fraction(1))
+    if unit == 1000:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if unit == Fraction(1, MIB):
+        for suffix, mib in (("Ti", 1 << 20), ("Gi", 1 << 10)):
+            if amount and amount % mib == 0:
+                return f"{amount // mib}{suffix}"
+        return f"{amount}Mi"
+    if unit == Fraction(1, 10**6):
+        return f"{amount // 1000}G" if amount and amount % 1000 == 0 else f"{amount}M"
+    return str(amount)
+
+
 def fits_in(demand: Vector, room: Vector) -> bool:
     """Whether `room` holds at least `demand` in every resource that it asks for."""
     return all(amount <= room.get(resource, 0) for resource, amount in demand.items())

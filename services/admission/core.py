@@ -31,6 +31,7 @@ from schemas import (
 )
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import KnownAttempt, devices_of
+from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, Tries, is_broken, judge_failure
 from services.admission.core_state import (
@@ -43,14 +44,13 @@ from services.admission.core_state import (
     attempt_key,
     digest_of,
     is_free,
-    leaf_paths,
 )
 
 NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 1
+LAYOUT = 2
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -70,6 +70,8 @@ def _config(state: State, record: Record) -> None:
     if body.queues is not None:
         state.queues = body.queues
         state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
+        state.submitters = {path: queue.submitters for path, queue in walk(state.queues) if queue.submitters}
+        state.ceilings = {path: queue.max for path, queue in walk(state.queues) if queue.max}
     state.stirred = True
 
 

@@ -4,6 +4,7 @@
 record.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,6 @@ from schemas import (
     NodeRegistered,
     NodeReported,
     Policy,
-    Queue,
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
@@ -35,7 +35,8 @@ from schemas import (
 from schemas.edge import ConfigPatch
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
-from schemas.quantities import fits_in, on_devices
+from schemas.quantities import fits_in, on_devices, quantity_text
+from schemas.queue_tree import stranded, upwards, with_default
 from schemas.spelling import nearest
 from services.admission.classes import class_of
 from services.admission.core_state import (
@@ -45,10 +46,11 @@ from services.admission.core_state import (
     attempt_key,
     digest_of,
     is_free,
-    leaf_paths,
     tasks_held_by,
-    with_default,
 )
+
+USERS_TOLD_MAX = 10
+"""Users that a rejection names as those who may submit."""
 
 
 def judge(state: State, body: Any, author: str, time: int) -> Any | None:
@@ -86,7 +88,7 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
         return _rejected(
             spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author
         )
-    if problem := _queue_problem(state, spec) or _size_problem(state, spec):
+    if problem := _queue_problem(state, spec) or _size_problem(state, spec) or _ceiling_problem(state, spec):
         reason, field, detail = problem
         return _rejected(spec, reason, field, detail, author)
     return JobAdmitted(spec, class_of(spec, state.capacity, state.policy.theta_permille), "total", author)
@@ -98,11 +100,46 @@ def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author:
 
 def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
     if not state.leaves or spec.queue in state.leaves or "" in state.leaves:
-        return None
+        return _submitter_problem(state, spec)
     inner = any(leaf.startswith(spec.queue + "/") for leaf in state.leaves)
     what = "has queues below it; name one of those" if inner else "is not in the tree"
     near = nearest(spec.queue, list(state.leaves)) or next(iter(state.leaves))
     return "unknown_queue", "queue", f'queue "{spec.queue}" {what}; the nearest name is "{near}"'
+
+
+def _submitter_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """The queue that names submitters, this one or the nearest above it, does not name this job's user."""
+    naming = next((path for path in upwards(spec.queue) if path in state.submitters), None)
+    if naming is None or spec.user in state.submitters[naming]:
+        return None
+    users = state.submitters[naming]
+    told = ", ".join(users[:USERS_TOLD_MAX])
+    if len(users) > USERS_TOLD_MAX:
+        told += f" and {len(users) - USERS_TOLD_MAX} more"
+    who = f'user "{spec.user}" may not submit' if spec.user else "the job names no user, and not everybody may submit"
+    above = "" if naming == spec.queue else f" (so says {_named(naming)})"
+    return "not_allowed", "user", f"{who} to {_named(spec.queue)}; those who may are {told}{above}"
+
+
+def _ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """A task, or a gang that starts as one, that is more than its queue, or one above it, may ever hold."""
+    if not state.ceilings:
+        return None
+    for path in upwards(spec.queue):
+        ceiling = state.ceilings.get(path, {})
+        for i, stage in enumerate(spec.stages):
+            tasks = stage.tasks if stage.gang else 1
+            for resource, amount in stage.demand.items():
+                if amount * tasks > ceiling.get(resource, amount * tasks):
+                    what = f"a gang of {tasks} tasks asks for" if stage.gang else "one task asks for"
+                    asked, most = quantity_text(resource, amount * tasks), quantity_text(resource, ceiling[resource])
+                    detail = f"{what} {resource} {asked}; {_named(path)} has a max of {most}"
+                    return "exceeds_queue_max", f"stages[{i}].demand.{resource}", detail
+    return None
+
+
+def _named(queue: str) -> str:
+    return f'queue "{queue}"' if queue else "the root of the tree"
 
 
 def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -323,18 +360,9 @@ def _config(state: State, patch: ConfigPatch, author: str) -> Any:
         queues = None
     if policy is None and queues is None:
         return None
-    if queues is not None and (stranded := _stranded(state, queues)):
-        return _refused("config", f'queue "{stranded}" still has jobs; move or end them first', "queues", author)
+    if queues is not None and (why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()))):
+        return _refused("config", why, "queues", author)
     return ConfigChanged(policy, queues, author)
-
-
-def _stranded(state: State, queues: Queue) -> str | None:
-    """A queue that the new tree lacks although jobs are in it."""
-    leaves = leaf_paths(queues)
-    if "" in leaves:
-        return None
-    used = {job.spec.queue: True for job in state.jobs.values()}
-    return next((queue for queue in used if queue not in leaves), None)
 
 
 _JUDGE: dict[type, Any] = {

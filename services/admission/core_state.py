@@ -73,13 +73,16 @@ class Opening:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
+    """One cell. `submitters` and `ceilings` (what tasks may hold together): by queue path, only where the tree in force
+    says so. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
     something happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last
     closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     leaves: dict[str, bool] = field(default_factory=dict)
+    submitters: dict[str, list[str]] = field(default_factory=dict)
+    ceilings: dict[str, Vector] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
@@ -111,32 +114,12 @@ def tasks_held_by(state: State, node: str) -> list[TaskRange]:
     return ranges
 
 
-def with_default(queues: Queue) -> Queue:
-    """The tree with a leaf `default` of weight 1 below the root, for jobs that name no queue."""
-    if not queues.children or any(child.name == "default" for child in queues.children):
-        return queues
-    return Queue(queues.name, queues.weight, [*queues.children, Queue("default")])
-
-
 def is_free(state: State, ended: Ended, time: int) -> bool:
     """Whether a job that has ended no longer takes its name at log time `time` (ms).
 
     Attempts that still hold room are known by it: they have to end first, however short names are kept.
     """
     return not ended.holding and time - ended.at_ms > state.policy.name_kept_ms
-
-
-def leaf_paths(queues: Queue) -> list[str]:
-    """Paths of the leaves below the root, in tree order; "" for a root that is itself a leaf."""
-    paths: list[str] = []
-    todo: list[tuple[str, Queue]] = [("", queues)]
-    while todo:
-        path, queue = todo.pop()
-        if not queue.children:
-            paths.append(path)
-        for child in reversed(queue.children):
-            todo.append((f"{path}/{child.name}" if path else child.name, child))
-    return paths
 
 
 def digest_of(spec: JobSpec) -> str:

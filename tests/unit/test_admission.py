@@ -168,16 +168,6 @@ def test_a_tree_that_is_in_force_already_makes_no_record():
     assert story.take(config(tree(queue("a")))) is None
 
 
-def test_a_tree_without_a_queue_that_has_jobs_is_refused():
-    story = cell(config(tree(queue("a"), queue("b"))), job("j", queue="b"))
-
-    refused = story.take(config(tree(queue("a"))))
-
-    assert isinstance(refused, InputRefused)
-    assert (refused.topic, refused.field) == ("config", "queues")
-    assert '"b" still has jobs' in refused.reason
-
-
 def test_knobs_change_one_by_one_and_a_knob_at_its_value_is_no_record():
     story = cell()
     assert story.take(config(round_gap_ms=5)).policy.round_gap_ms == 5

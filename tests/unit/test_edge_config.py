@@ -1,22 +1,19 @@
-"""The config topic and the cluster file: knobs, queue trees, weights to the millionth, nodes by the hundred."""
+"""The config topic and the cluster file: knobs, and nodes by the hundred."""
 
 from dataclasses import fields
 from decimal import Decimal
 from typing import get_args
 
 import pytest
-from hypothesis import strategies as st
 
 from largesse.strict import loads
 from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster, read_input
 from schemas.edge_base import NAME_MAX
 from schemas.edge_cluster import NODES_MAX
-from schemas.edge_config import QUEUES_MAX, SHARDS_MAX, WEIGHT_MAX, weight_millionths
-from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.edge_config import SHARDS_MAX
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue
-from tests.strategies import for_all
 
 
 def root(*children):
@@ -114,117 +111,10 @@ def test_what_is_no_knob_of_a_command_line(text):
         knob_of_text(text)
 
 
-# Queues
-
-
-def test_a_tree_with_weights():
-    document = {
-        "queues": root({"name": "ads", "weight": 60, "children": [{"name": "prod", "weight": 0.5}]}, {"name": "b"})
-    }
-
-    assert patch(document).queues == Queue(
-        "root", children=[Queue("ads", 60 * MILLIONTHS, [Queue("prod", 500_000)]), Queue("b", MILLIONTHS)]
-    )
-
-
-def test_a_tree_that_is_only_its_root():
-    assert patch({"queues": {"name": "root"}}).queues == Queue("root")
-
-
-@pytest.mark.parametrize(
-    ("weight", "millionths"),
-    [
-        pytest.param(1, 1_000_000, id="a whole number"),
-        pytest.param(Decimal("0.000001"), 1, id="the least"),
-        pytest.param(Decimal("1E+2"), 100_000_000, id="with an exponent"),
-        pytest.param(Decimal("0.100000000"), 100_000, id="noughts at the end"),
-        pytest.param(0.1, 100_000, id="a float counts by its text"),
-        pytest.param(WEIGHT_MAX, WEIGHT_MAX * MILLIONTHS, id="the most"),
-    ],
-)
-def test_a_weight_in_millionths(weight, millionths):
-    assert weight_millionths(weight) == millionths
-
-
-@pytest.mark.parametrize(
-    "weight",
-    [
-        *(0, -1, WEIGHT_MAX + 1, True, None, "1", [], float("nan"), float("inf")),
-        *(Decimal(text) for text in ("0.0000001", "1.0000001", "-0.5", "NaN", "Infinity")),
-    ],
-)
-def test_what_is_no_weight(weight):
-    told = refusal({"queues": root({"name": "a", "weight": weight})})
-
-    assert told.field == "queues.children[0].weight"
-    assert told.reason.startswith("has to be a number above 0 and at most 1000000, with at most 6 decimals")
-
-
-@for_all(st.integers(1, WEIGHT_MAX * MILLIONTHS))
-def test_a_weight_written_with_six_decimals_is_kept_exactly(millionths):
-    text = f"{millionths // MILLIONTHS}.{millionths % MILLIONTHS:06}"
-
-    assert weight_millionths(loads(text.encode())) == millionths
-
-
-def test_no_other_field_takes_a_fraction():
+def test_a_knob_takes_no_fraction():
     told = refusal(loads(b'{"set": {"seed": 1.0}}'))
 
     assert told.field == "set.seed"
-
-
-@pytest.mark.parametrize(
-    ("tree", "told"),
-    [
-        pytest.param({"name": "ads"}, 'queues.name: the top of the tree is "root"', id="another root"),
-        pytest.param(
-            root({"name": "a"}, {"name": "b"}, {"name": "a"}), 'queues.children[2].name: "a" is the', id="twins"
-        ),
-        pytest.param(root({"name": "a/b"}), 'queues.children[0].name: may hold no "/"', id="a path"),
-        pytest.param(root({"name": "root"}), 'queues.children[0].name: "root" is the top', id="a second root"),
-        pytest.param(root({"name": ""}), "queues.children[0].name: may not be empty", id="no name"),
-        pytest.param(root({"name": "a\n"}), "queues.children[0].name: may hold no control", id="a line break"),
-        pytest.param(root({"name": "q" * (SEGMENT_MAX + 1)}), "queues.children[0].name: is too long", id="a long name"),
-        pytest.param(
-            root({"name": "a", "wieght": 1}),
-            'queues.children[0].wieght: unknown field; did you mean "weight"',
-            id="slip",
-        ),
-        pytest.param(root({"weight": 1}), "queues.children[0].name: is missing", id="a name missing"),
-        pytest.param(
-            root({"name": "a", "children": {}}), "queues.children[0].children: has to be a list", id="no list"
-        ),
-        pytest.param([], "queues: has to be an object, is a list", id="no tree"),
-    ],
-)
-def test_what_is_refused_of_a_tree(tree, told):
-    assert str(refusal({"queues": tree})).startswith(told)
-
-
-def deep(levels):
-    tree: dict[str, object] = {"name": "leaf"}
-    for _ in range(levels - 1):
-        tree = {"name": "q", "children": [tree]}
-    return {"queues": root(tree)}
-
-
-def test_a_tree_as_deep_as_it_may_be():
-    patch(deep(QUEUE_DEPTH_MAX))
-
-    assert f"is too deep: at most {QUEUE_DEPTH_MAX} levels below root" in refusal(deep(QUEUE_DEPTH_MAX + 1)).reason
-
-
-def test_a_tree_so_deep_that_nothing_could_walk_it_is_still_only_refused():
-    assert "deep" in refusal(deep(5_000)).reason
-
-
-def test_a_tree_as_wide_as_it_may_be():
-    queues = [{"name": f"q{i}"} for i in range(QUEUES_MAX - 1)]
-    patch({"queues": root(*queues)})
-
-    told = refusal({"queues": root(*queues, {"name": "more"})})
-
-    assert f"a tree has at most {QUEUES_MAX} queues" in told.reason
 
 
 # The cluster file

@@ -12,6 +12,7 @@ from schemas.quantities import (
     fits_in,
     on_devices,
     parse_quantity,
+    quantity_text,
 )
 from tests.strategies import for_all
 
@@ -169,3 +170,30 @@ def test_devices_that_are_given_hold_what_is_taken_of_them(milli, free):
 def test_an_exact_value_is_kept_exactly():
     for thousandths in range(1000):
         assert parse_quantity("cpu", f"0.{thousandths:03}", round_up=True) == Fraction(thousandths)
+
+
+@for_all(
+    st.sampled_from(["cpu", "gpu", "memory", "disk", "network", "disk_io", "licence"]), st.integers(0, QUANTITY_MAX)
+)
+def test_an_amount_that_is_written_reads_back_as_the_same(resource, amount):
+    text = quantity_text(resource, amount)
+
+    assert parse_quantity(resource, text, round_up=False) == parse_quantity(resource, text, round_up=True) == amount
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 2_000, "2"),
+        ("cpu", 2_500, "2500m"),
+        ("memory", 3 << 20, "3Ti"),
+        ("memory", 7_680, "7680Mi"),
+        ("disk", 2_048, "2Gi"),
+        ("disk", 0, "0Mi"),
+        ("network", 10_000, "10G"),
+        ("disk_io", 800, "800M"),
+        ("licence", 7, "7"),
+    ],
+)
+def test_an_amount_as_people_write_it(resource, amount, text):
+    assert quantity_text(resource, amount) == text

@@ -1,0 +1,203 @@
+"""The queue tree as people write it: weights, policies, limits and who may submit, read strictly and written back.
+
+`tree_of` and `tree_document` are each other's inverse on every tree that the edge takes.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from schemas.edge_base import (
+    NAME_MAX,
+    TEXT_PATTERN,
+    Amounts,
+    Input,
+    Malformed,
+    at_key,
+    shown,
+    vector_of,
+)
+from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, bare_warnings
+from schemas.quantities import MILLIONTHS, Vector, quantity_text
+from schemas.queues import Queue
+
+QUEUES_MAX = 10_000
+WEIGHT_MAX = 1_000_000
+RUNNING_JOBS_MAX = 1_000_000
+"""The most that `running_jobs_max` may say: as many jobs as a cell holds."""
+SUBMITTERS_MAX = 1_000
+"""Users that one queue may name."""
+
+LEAF_POLICIES = ("fifo", "fair", "drf", "srtf", "priority")
+"""Policies that order jobs. All others share out among queues."""
+
+
+def weight_millionths(weight: Any) -> int:
+    """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text.
+
+    Raises ValueError with what is allowed.
+    """
+    exact = Fraction(0)
+    if not isinstance(weight, (bool, str)):
+        try:
+            exact = Fraction(str(weight)) if isinstance(weight, float) else Fraction(weight)
+        except (TypeError, ValueError, OverflowError):
+            exact = Fraction(0)
+    millionths = exact * MILLIONTHS
+    if not 0 < exact <= WEIGHT_MAX or millionths.denominator != 1:
+        raise ValueError(
+            f"has to be a number above 0 and at most {WEIGHT_MAX}, with at most 6 decimals, is {shown(weight)}"
+        )
+    return millionths.numerator
+
+
+Weight = Annotated[
+    int,
+    PlainValidator(weight_millionths),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
+]
+SharingInput = Literal["hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
+Submitter = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
+
+
+class QueueInput(Input):
+    """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs.
+
+    `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, srtf, priority. `guaranteed` and `max`:
+    by resource, what the queue may claim before weights count, and never goes beyond. `running_jobs_max`: so many of
+    its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=TEXT_PATTERN)]
+    weight: Annotated[Weight, Field(validate_default=True)] = 1
+    children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
+    policy: SharingInput | None = None
+    guaranteed: Amounts = {}
+    max: Amounts = {}
+    running_jobs_max: Annotated[int, Field(ge=1, le=RUNNING_JOBS_MAX)] | None = None
+    submitters: Annotated[list[Submitter], Field(max_length=SUBMITTERS_MAX)] = []
+
+
+def tree_of(root: QueueInput, parent: str) -> Queue:
+    """The queue tree. Raises Malformed under `parent`."""
+    if root.name != "root":
+        raise Malformed(
+            f"{parent}.name", f'the top of the tree is "root", with the queues as its children, not {shown(root.name)}'
+        )
+    queues_left = [QUEUES_MAX]
+    tree = _queue_of(root, parent, 0, queues_left)
+    for i, child in enumerate(tree.children):
+        if child.name == "root":
+            raise Malformed(f"{parent}.children[{i}].name", '"root" is the top of the tree: choose another name')
+    _claims_of(tree, parent)
+    return tree
+
+
+def tree_document(queue: Queue) -> dict[str, Any]:
+    """The tree as `tree_of` takes it back. Limits that a queue has not got are left out."""
+    document: dict[str, Any] = {
+        "name": queue.name,
+        "weight": weight_number(queue.weight),
+        "children": [tree_document(child) for child in queue.children],
+    }
+    if queue.policy:
+        document["policy"] = queue.policy
+    for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
+        if vector:
+            document[name] = {resource: quantity_text(resource, amount) for resource, amount in vector.items()}
+    if queue.running_jobs_max is not None:
+        document["running_jobs_max"] = queue.running_jobs_max
+    if queue.submitters:
+        document["submitters"] = list(queue.submitters)
+    return document
+
+
+def weight_number(millionths: int) -> int | float:
+    """A weight as people write it. A float's shortest text has the six decimals."""
+    return millionths // MILLIONTHS if millionths % MILLIONTHS == 0 else millionths / MILLIONTHS
+
+
+def queue_warnings(field: str, queue: Mapping[str, Any]) -> list[str]:
+    """What a tree that was read without fault says and yet most likely does not mean."""
+    warnings = []
+    for limit in ("guaranteed", "max"):
+        warnings += bare_warnings(f"{field}.{limit}", queue.get(limit) or {})
+    for i, child in enumerate(queue.get("children") or []):
+        warnings += queue_warnings(f"{field}.children[{i}]", child)
+    return warnings
+
+
+def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]) -> Queue:
+    if "/" in queue.name:
+        raise Malformed(f"{parent}.name", f'may hold no "/": nest queues as children, {shown(queue.name)} is a path')
+    if depth > QUEUE_DEPTH_MAX:
+        raise Malformed(parent, f"is too deep: at most {QUEUE_DEPTH_MAX} levels below root")
+    queues_left[0] -= 1
+    if queues_left[0] < 0:
+        raise Malformed(parent, f"is one too many: a tree has at most {QUEUES_MAX} queues")
+    children = []
+    names: dict[str, int] = {}
+    for i, child in enumerate(queue.children):
+        if (first := names.setdefault(child.name, i)) != i:
+            raise Malformed(
+                f"{parent}.children[{i}].name", f"{shown(child.name)} is the name of children[{first}] already"
+            )
+        children.append(_queue_of(child, f"{parent}.children[{i}]", depth + 1, queues_left))
+    if queue.policy is not None and not children and queue.policy not in LEAF_POLICIES:
+        orders = ", ".join(LEAF_POLICIES)
+        raise Malformed(
+            f"{parent}.policy",
+            f"shares out among queues, and {shown(queue.name)} has none below it: write one of {orders}",
+        )
+    users: dict[str, int] = {}
+    for i, user in enumerate(queue.submitters):
+        if (first := users.setdefault(user, i)) != i:
+            raise Malformed(f"{parent}.submitters[{i}]", f"{shown(user)} is named in submitters[{first}] already")
+    return Queue(
+        queue.name,
+        queue.weight,
+        children,
+        queue.policy or "",
+        _amounts(queue.guaranteed, f"{parent}.guaranteed"),
+        # A maximum of nothing is a limit, too; nothing guaranteed is no guarantee.
+        dict.fromkeys(sorted(queue.max), 0) | _amounts(queue.max, f"{parent}.max"),
+        queue.running_jobs_max,
+        list(queue.submitters),
+    )
+
+
+def _amounts(amounts: Mapping[str, Any], field: str) -> Vector:
+    """Both limits are parts of the cell's capacity, and round as it does. Raises Malformed under `field`."""
+    try:
+        return vector_of(amounts, round_up=False)
+    except Malformed as fault:
+        raise fault.under(field) from None
+
+
+def _claims_of(queue: Queue, parent: str) -> Vector:
+    """What is guaranteed to a queue, or where it says nothing of a resource, to those below it together.
+
+    Raises Malformed under `parent` where a guarantee could never hold: more below than at the queue, or more than its
+    maximum.
+    """
+    together: Vector = {}
+    for i, child in enumerate(queue.children):
+        for resource, amount in _claims_of(child, f"{parent}.children[{i}]").items():
+            together[resource] = together.get(resource, 0) + amount
+    for resource, amount in queue.guaranteed.items():
+        if together.get(resource, 0) > amount:
+            below = quantity_text(resource, together[resource])
+            told = f"is {quantity_text(resource, amount)}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", f"{told} {below} together")
+    claims = together | queue.guaranteed
+    for resource, amount in sorted(claims.items()):
+        if resource in queue.max and amount > queue.max[resource]:
+            most = quantity_text(resource, queue.max[resource])
+            if resource in queue.guaranteed:
+                told = f"is {quantity_text(resource, amount)}, above the queue's max of {most}"
+                raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", told)
+            told = f"is {most}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.max.{at_key(resource)}", f"{told} {quantity_text(resource, amount)} together")
+    return claims

@@ -1,0 +1,60 @@
+"""Walks of the queue tree that more than one service needs: paths, what holds for a queue from above, who lives where.
+
+A queue's path is the names from below the root down, joined by "/"; the root's own is "".
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from schemas.queues import Queue
+
+QUEUE_DEFAULT = "default"
+
+
+def below(path: str, name: str) -> str:
+    """The path of a child."""
+    return f"{path}/{name}" if path else name
+
+
+def walk(tree: Queue, path: str = "") -> Iterator[tuple[str, Queue]]:
+    """Every queue with its path, parents before their children, in the order of the tree."""
+    yield path, tree
+    for child in tree.children:
+        yield from walk(child, below(path, child.name))
+
+
+def leaf_paths(tree: Queue) -> list[str]:
+    """Paths of the leaves, in the order of the tree; "" for a root that is itself a leaf."""
+    return [path for path, queue in walk(tree) if not queue.children]
+
+
+def upwards(path: str) -> Iterator[str]:
+    """The path, and those of all queues above it up to the root's."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""
+
+
+def with_default(tree: Queue) -> Queue:
+    """The tree with a leaf `default` of weight 1 below the root, for jobs that name no queue."""
+    if not tree.children or any(child.name == QUEUE_DEFAULT for child in tree.children):
+        return tree
+    return replace(tree, children=[*tree.children, Queue(QUEUE_DEFAULT)])
+
+
+def stranded(tree: Queue, jobs: Mapping[str, int]) -> str | None:
+    """Why a tree cannot be put in force while `jobs` live, so many by queue; None: it can.
+
+    Names the first queue that the tree has not got, or has as an inner one, and how many more there are.
+    """
+    queues = dict(walk(tree))
+    if not queues[""].children:
+        return None  # The root is the only leaf, and takes any job.
+    lost = [path for path, count in jobs.items() if count and (path not in queues or queues[path].children)]
+    if not lost:
+        return None
+    path, count, others = lost[0], jobs[lost[0]], len(lost) - 1
+    what = "would have queues below it" if path in queues else "would be gone"
+    told = f'queue "{path}" {what}, and has {count} live job{"s" if count > 1 else ""}; let them end or cancel them'
+    return f"{told}, and the same in {others} other queue{'s' if others > 1 else ''}" if others else told

@@ -1,0 +1,236 @@
+"""Admission and the queue tree: who may submit where, what no queue's maximum lets run, and trees that change."""
+
+from dataclasses import replace
+
+import pytest
+
+from schemas import ConfigChanged, InputRefused, JobAdmitted, JobRejected, Queue
+from services.admission import core_judge
+from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
+
+
+def cell(*inputs):
+    """A cell with one node n1 of four cores, and whatever else is given."""
+    story = SlowCell()
+    story.take(node("n1"), *inputs)
+    return story
+
+
+def by(user, where="a"):
+    return replace(job(f"of {user}", queue=where), user=user)
+
+
+def of(name, *children, **limits):
+    return replace(queue(name, 1, *children), **limits)
+
+
+# ---------------------------------------------------------------- who may submit
+@pytest.mark.parametrize(
+    ("user", "where", "told"),
+    [
+        pytest.param("ann", "org/ads/prod", None, id="the nearest queue above that names some names her"),
+        pytest.param(
+            "bob",
+            "org/ads/prod",
+            'user "bob" may not submit to queue "org/ads/prod"; those who may are ann, cat (so says queue "org/ads")',
+            id="what a queue further up names does not help",
+        ),
+        pytest.param("bob", "org/ml", None, id="a queue that names nobody takes those of the one above it"),
+        pytest.param(
+            "eve",
+            "org/ml",
+            'user "eve" may not submit to queue "org/ml"; those who may are bob (so says queue "org")',
+            id="and no others",
+        ),
+        pytest.param(
+            "ann",
+            "org/own",
+            'user "ann" may not submit to queue "org/own"; those who may are dan',
+            id="its own come first",
+        ),
+        pytest.param("anybody", "free", None, id="at the top everybody may"),
+        pytest.param("", "free", None, id="nobody in particular may, too"),
+        pytest.param("anybody", "default", None, id="and to the default queue"),
+        pytest.param(
+            "",
+            "org/own",
+            'the job names no user, and not everybody may submit to queue "org/own"; those who may are dan',
+            id="whoever says no name",
+        ),
+    ],
+)
+def test_who_may_submit_where(user, where, told):
+    ads = of("ads", "prod", submitters=["ann", "cat"])
+    story = cell(config(tree(of("org", ads, "ml", of("own", submitters=["dan"]), submitters=["bob"]), "free")))
+
+    answer = story.take(by(user, where))
+
+    if told is None:
+        assert isinstance(answer, JobAdmitted)
+    else:
+        assert isinstance(answer, JobRejected)
+        assert (answer.reason, answer.field, answer.detail) == ("not_allowed", "user", told)
+
+
+def test_the_whole_cell_may_be_for_some():
+    story = cell(config(of("root", "a", submitters=["ann"])))
+
+    assert isinstance(story.take(by("ann", "default")), JobAdmitted)
+    rejected = story.take(by("eve", "a"))
+    assert rejected.detail.endswith("those who may are ann (so says the root of the tree)")
+
+
+def test_a_tree_that_is_only_its_root_says_who_may_submit_anywhere():
+    story = cell(config(of("root", submitters=["ann"])))
+
+    assert isinstance(story.take(by("ann", "any/where")), JobAdmitted)
+    assert story.take(by("eve", "any/where")).reason == "not_allowed"
+
+
+def test_a_rejection_names_some_of_many_users():
+    most = core_judge.USERS_TOLD_MAX
+    users = [f"u{i}" for i in range(most + 2)]
+
+    assert cell(config(tree(of("a", submitters=users[:most])))).take(by("eve")).detail.endswith(f" u{most - 1}")
+    assert cell(config(tree(of("a", submitters=users)))).take(by("eve")).detail.endswith(f" u{most - 1} and 2 more")
+
+
+def test_who_may_submit_changes_with_the_tree_and_admitted_jobs_stay():
+    story = cell(config(tree("a")))
+    assert isinstance(story.take(by("eve")), JobAdmitted)
+
+    assert isinstance(story.take(config(tree(of("a", submitters=["ann"])))), ConfigChanged)
+
+    assert story.take(by("bob")).reason == "not_allowed"
+    assert "of eve" in story.restore().admission.jobs
+    assert story.take(by("bob")).reason == "not_allowed"
+    story.take(config(tree("a")))
+    assert isinstance(story.take(by("bob")), JobAdmitted)
+
+
+# ---------------------------------------------------------------- what may never run
+GANG = {"tasks": 3, "gang": True}
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "told"),
+    [
+        pytest.param({"cpu": 2_000}, "ads/prod", None, id="as much as the queue may hold"),
+        pytest.param(
+            {"cpu": 2_001},
+            "ads/prod",
+            'one task asks for cpu 2001m; queue "ads/prod" has a max of 2',
+            id="a base unit more",
+        ),
+        pytest.param(
+            {"cpu": 3_000}, "ads/test", 'one task asks for cpu 3; queue "ads" has a max of 2500m', id="a queue above"
+        ),
+        pytest.param(
+            {"memory": 2_049},
+            "ads/test",
+            "one task asks for memory 2049Mi; the root of the tree has a max of 2Gi",
+            id="the whole tree",
+        ),
+        pytest.param({"tasks": 9}, "ads/prod", None, id="tasks may run one after the other"),
+        pytest.param(
+            GANG, "ads/prod", 'a gang of 3 tasks asks for cpu 3; queue "ads/prod" has a max of 2', id="a gang may not"
+        ),
+        pytest.param({**GANG, "tasks": 2}, "ads/prod", None, id="a gang that fits exactly"),
+        pytest.param(
+            {"gpu": 1}, "ads/prod", 'one task asks for gpu 1m; queue "ads/prod" has a max of 0', id="a maximum of 0"
+        ),
+        pytest.param({"cpu": 4_000, "memory": 1}, "ml", None, id="a resource that no limit names"),
+    ],
+)
+def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, told):
+    prod = of("prod", max={"cpu": 2_000, "gpu": 0})
+    top = of("root", of("ads", prod, "test", max={"cpu": 2_500}), "ml", max={"memory": 2_048})
+    story = cell(config(top), node("n2", gpu=1_000))
+
+    stages = [stage("s", 1, cpu=1, memory=1), stage("t", **{"memory": 1, **asked})]
+    answer = story.take(job("j", *stages, queue=where))
+
+    if told is None:
+        assert isinstance(answer, JobAdmitted)
+    else:
+        assert isinstance(answer, JobRejected)
+        assert (answer.reason, answer.detail) == ("exceeds_queue_max", told)
+        assert answer.field == f"stages[1].demand.{answer.detail.split(' for ')[1].split()[0]}"
+
+
+def test_a_maximum_below_what_runs_is_taken_and_admitted_jobs_stay():
+    story = cell(config(tree("a")), job("j", stage(tasks=4), queue="a"))
+    assert sum(grant.count for grant in story.settle()) == 4
+
+    assert isinstance(story.take(config(tree(of("a", max={"cpu": 500})))), ConfigChanged)
+
+    assert list(story.admission.jobs) == ["j"]
+    assert story.take(job("k", queue="a")).reason == "exceeds_queue_max"
+
+
+# ---------------------------------------------------------------- trees that change
+BEFORE = tree(of("org", "x", "y"), "b")
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        pytest.param(tree(of("org", "x", "y"), "b", "new"), None, id="a queue more"),
+        pytest.param(tree("b", queue("org", 9, "y", "x")), None, id="other weights and another order"),
+        pytest.param(tree(of("org", "x", "y")), None, id="a leaf without jobs less"),
+        pytest.param(of("root"), None, id="only the root, where any queue will do"),
+        pytest.param(
+            tree(of("org", "y"), "b"),
+            'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them',
+            id="a leaf with jobs less",
+        ),
+        pytest.param(
+            tree("x", "y", "b"),
+            'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them, and the same in 1 '
+            "other queue",
+            id="leaves with jobs elsewhere",
+        ),
+        pytest.param(
+            tree(of("org", of("x", "deeper"), "y"), "b"),
+            'queue "org/x" would have queues below it, and has 2 live jobs; let them end or cancel them',
+            id="a leaf with jobs that would be an inner queue",
+        ),
+        pytest.param(
+            tree(of("org", "x"), "b"),
+            'queue "org/y" would be gone, and has 1 live job; let them end or cancel them',
+            id="one job",
+        ),
+    ],
+)
+def test_a_tree_may_not_strand_live_jobs(after, told):
+    story = cell(config(BEFORE))
+    story.take(job("j1", queue="org/x"), job("j2", queue="org/y"), job("j3", queue="org/x"))
+
+    answer = story.take(config(after))
+
+    if told is None:
+        assert isinstance(answer, ConfigChanged)
+    else:
+        assert isinstance(answer, InputRefused)
+        assert (answer.topic, answer.field, answer.reason, answer.author) == ("config", "queues", told, AUTHOR)
+
+
+def test_a_queue_is_taken_away_once_its_jobs_are_over():
+    story = cell(config(BEFORE), job("j", queue="b"))
+    story.settle()
+    assert isinstance(story.take(config(tree("org"))), InputRefused)
+
+    story.finish(*story.granted)
+    story.settle()
+
+    assert isinstance(story.take(config(tree("org"))), ConfigChanged)
+    assert story.take(job("k", queue="b")).reason == "unknown_queue"
+    assert isinstance(story.take(job("k", queue="org")), JobAdmitted)
+
+
+def test_the_default_queue_is_added_and_the_top_keeps_its_limits():
+    top = of("root", "a", running_jobs_max=3, max={"cpu": 3_000}, submitters=["ann"], policy="fifo")
+
+    changed = cell().take(config(top))
+
+    assert changed.queues == replace(top, children=[Queue("a"), Queue("default")])
