@@ -28,6 +28,7 @@ from schemas import (
     TaskRange,
     Vector,
 )
+from schemas.gate import Gate, admit, leave, limit
 from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
 from schemas.tasks import Failure
 from schemas.track import Tries, is_broken, judge_failure
@@ -38,19 +39,20 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 1
+LAYOUT = 2
 
 _ROOT = "/"  # No path of a queue is called so.
 
 
 @dataclass(slots=True)
 class Job:
-    """A live job and how far it has come."""
+    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks."""
 
     queue: str
     graph: Graph
     progress: Progress
     tries: Tries | None = None
+    began: bool = False
 
 
 @dataclass(slots=True)
@@ -67,14 +69,15 @@ class Filled:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `demand`: by leaf queue, all that its jobs run or could start, in base units; `total` its sum over the
-    leaves. `told`: levels in force.
-    `full_round`: the last round in which everything was written."""
+    """One cell. `gate`: which jobs may run. `demand`: by leaf queue, all that those jobs run or could start, in base
+    units; `total` its sum over the leaves. `told`: levels in force. `full_round`: the last round in which everything
+    was written."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     nodes: dict[str, Vector] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
     jobs: dict[str, Job] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
     total: Vector = field(default_factory=dict)
@@ -209,6 +212,7 @@ def _config(state: State, record: Record) -> None:
         state.policy = body.policy
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
+        _begin(state, limit(state.gate, body.queues))
     state.filled = None
 
 
@@ -242,10 +246,18 @@ def _lost(state: State, record: Record) -> None:
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
-    job = Job(body.spec.queue, graph, progress_of(graph))
-    state.jobs[body.spec.job] = job
-    for at in runnable(job.progress):
-        _add(state, job, at, graph.stages[at].tasks)
+    state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
+    if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+        _begin(state, [body.spec.job])
+
+
+def _begin(state: State, names: list[str]) -> None:
+    """These jobs may run from now on, so they ask for something."""
+    for name in names:
+        job = state.jobs[name]
+        job.began = True
+        for at in runnable(job.progress):
+            _add(state, job, at, job.graph.stages[at].tasks)
 
 
 def _add(state: State, job: Job, at: int, tasks: int) -> None:
@@ -268,17 +280,20 @@ def _add(state: State, job: Job, at: int, tasks: int) -> None:
 
 def _cancelled(state: State, record: Record) -> None:
     _forget(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job))
 
 
 def _ended(state: State, record: Record) -> None:
     body: JobEnded = record.body
     for end in body.jobs:
         _forget(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job))
 
 
 def _forget(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
-    if job is None:
+    if job is None or not job.began:
         return
     for at, left in enumerate(job.progress.left):
         if left and job.progress.parents[at] == 0:

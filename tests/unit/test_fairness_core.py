@@ -1,5 +1,7 @@
 """Fairness in stories: levels of queues as jobs, capacity and the tree change; the same levels by every shortcut."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from largesse.core import OpenRound
@@ -174,6 +176,36 @@ def test_a_job_that_is_over_asks_for_nothing_though_its_tasks_still_run():
     story.settle()
     story.cancel("j")
     assert levels(story) == {}
+
+
+# ---------------------------------------------------------------- the gate
+def test_a_job_before_the_gate_asks_for_nothing_until_it_is_let_through():
+    story = cell(replace(queue("a"), running_jobs_max=1), queue("b"))
+    story.take(wants("j1", 2, queue_name="a"), wants("j2", 3, queue_name="a"), wants("k", 1, queue_name="b"))
+    assert levels(story) == {"a": 200, "b": 100}
+
+    story.finish(*[grant for grant in story.granted if grant.job == "j1"])
+    assert levels(story) == {"a": 300, "b": 100}
+
+
+def test_a_job_that_is_cancelled_before_or_behind_the_gate_leaves_nothing():
+    story = cell(replace(queue("a"), running_jobs_max=1))
+    story.take(wants("j1", 2, queue_name="a"), wants("j2", 3, queue_name="a"), wants("j3", 4, queue_name="a"))
+    assert levels(story) == {"a": 200}
+
+    story.cancel("j2")
+    assert levels(story) == {"a": 200}
+    story.cancel("j1")
+    assert levels(story) == {"a": 400}
+
+
+def test_a_raised_limit_lets_jobs_ask():
+    story = cell(replace(queue("a"), running_jobs_max=1))
+    story.take(wants("j1", 2, queue_name="a"), wants("j2", 3, queue_name="a"))
+    assert levels(story) == {"a": 200}
+
+    story.take(config(tree(replace(queue("a"), running_jobs_max=2))))
+    assert levels(story) == {"a": 500}
 
 
 # ---------------------------------------------------------------- capacity and tree
