@@ -23,6 +23,7 @@ from schemas import (
     NodeRegistered,
     NodeReported,
     Plans,
+    Queue,
     Record,
     ReservationDeleted,
     ReservationRequested,
@@ -42,6 +43,7 @@ from schemas import (
 from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
+from schemas.queue_tree import walk
 from schemas.track import COUNTED, failures_of, is_broken, judge_failure
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
@@ -61,7 +63,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 1
+LAYOUT = 2
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -90,6 +92,7 @@ def _admitted(state: State, record: Record) -> None:
         progress=progress_of(graph),
         job_class=body.job_class,
         author=body.author,
+        order=record.seq,
         submitted_ms=record.time,
         running=[0] * of,
         starting=[0] * of,
@@ -337,6 +340,13 @@ def _shares(state: State, record: Record) -> None:
         state.levels.pop(queue, None)
     for level in body.levels:
         state.levels[level.queue] = level.target
+    for share in body.queues:
+        state.shares[share.queue] = share
+    for breach in body.breaches:
+        if breach.over:
+            state.breaches.pop(breach.queue, None)
+        else:
+            state.breaches[breach.queue] = breach
 
 
 def _asks(state: State, record: Record) -> None:
@@ -371,8 +381,18 @@ def _configured(state: State, record: Record) -> None:
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
-        state.queues = body.queues
+        _plant(state, body.queues)
         _let_run(state, limit(state.gate, body.queues), record)
+
+
+def _plant(state: State, tree: Queue) -> None:
+    """Another tree is in force. What is known of queues that it has not got is of no use any more."""
+    state.queues = tree
+    queues = dict(walk(tree))
+    state.ceilings = {path: queue.max for path, queue in queues.items() if queue.max}
+    state.shares = {path: share for path, share in state.shares.items() if path in queues}
+    state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
+    state.used = {path: used for path, used in state.used.items() if path in queues or any(used.values())}
 
 
 def _reserved(state: State, record: Record) -> None:

@@ -7,7 +7,7 @@ from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vect
 from schemas.gate import Gate
 from schemas.graph import Graph, Progress
 from schemas.jobs import JobClass
-from schemas.rounds import WaitReason
+from schemas.rounds import Breach, QueueShare, WaitReason
 from schemas.tasks import Failure
 from schemas.track import Tries
 
@@ -37,14 +37,15 @@ class FailedAttempt:
 @dataclass(slots=True)
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
-    asked for, failures that counted, and the end of the last back-off. `began`: seq of the record since which it may
-    run."""
+    asked for, failures that counted, and the end of the last back-off. `order`: seq of its admission. `began`: seq of
+    the record since which it may run; 0: it stands before its queue's gate."""
 
     spec: JobSpec
     graph: Graph
     progress: Progress
     job_class: JobClass
     author: str
+    order: int
     submitted_ms: int
     running: list[int]
     starting: list[int]
@@ -128,7 +129,8 @@ class ReservationRow:
 @dataclass(slots=True)
 class State:
     """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `holds`: by "job/stage/index".
-    `levels`: by queue, in 10^-9 of the cell. `waits`: by task class, why its tasks wait. `latest`: the record folded
+    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`:
+    by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `latest`: the record folded
     last, which answers the input it came from."""
 
     cell: str = ""
@@ -146,6 +148,9 @@ class State:
     holds: dict[str, Hold] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
+    shares: dict[str, QueueShare] = field(default_factory=dict)
+    breaches: dict[str, Breach] = field(default_factory=dict)
+    ceilings: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, WaitReason] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     latest: Cache = None
