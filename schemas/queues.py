@@ -5,8 +5,8 @@ from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
 
-Preset = Literal["fifo", "drf", "hdrf", "largesse"]
-
+Preset = Literal["fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "largesse"]
+"""How a whole cell is shared out, and by which services (policies.md, "Presets")."""
 
 Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,

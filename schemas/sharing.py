@@ -1,0 +1,54 @@
+"""Who is shared out among whom: which queues get a level of their own, and in what order jobs are served below them.
+
+A queue's policy holds for it and all below it; at the top the preset says. One that orders jobs takes all jobs of its
+subtree as one list: the subtree's top queue alone gets a level, and whatever the queues below it name counts for
+nothing (H-DRF, section 4.3: recursive scheduling).
+"""
+
+from typing import Literal, NamedTuple, cast, get_args
+
+from schemas.queue_tree import below
+from schemas.queues import Preset, Queue, Sharing
+
+Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
+"""How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
+tasks that run; the least work that remains; the highest priority."""
+
+LISTS = ("fifo", "fair", "srtf", "priority")
+"""Policies that take the jobs of a whole subtree as one list."""
+
+ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf"}
+"""What presets share out by that bear another name."""
+
+
+class Group(NamedTuple):
+    """`path`: the queue that has the level; "" is the whole cell, which needs none. `order`: of the jobs below it."""
+
+    path: str
+    order: Order
+
+
+def sharing_of(preset: Preset) -> Sharing:
+    """The policy of a tree whose root names none."""
+    sharing = ALIKE.get(preset, preset)
+    assert sharing in get_args(Sharing), f"{preset} shares out in no known way"
+    return cast(Sharing, sharing)
+
+
+def groups(tree: Queue | None, preset: Preset) -> dict[str, Group]:
+    """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root."""
+    found: dict[str, Group] = {}
+    if tree is not None and tree.children:
+        _collect(found, tree, "", sharing_of(preset), None)
+    return found
+
+
+def _collect(found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None) -> None:
+    """`above`: the policy in force at the parent; `one`: the list that all from here down belong to."""
+    policy = queue.policy or above
+    if one is None and policy in LISTS:
+        one = Group(path, cast(Order, policy))
+    if not queue.children:
+        found[path] = one or Group(path, "fifo" if policy == "capacity" else "drf")
+    for child in queue.children:
+        _collect(found, child, below(path, child.name), policy, one)
