@@ -12,7 +12,8 @@ from services.cli.client import STATE_HEADER, Gateway, job_path
 from services.cli.documents import read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json, pipe
 from services.cli.quantities import quantity_text
-from services.cli.show import percent, rendered, span, table
+from services.cli.queues import tree_text
+from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, watch
 
 FOLLOW_S = 0.5
@@ -143,23 +144,12 @@ def get_job(job: Job, url: Url = None, json: Json = False) -> None:
 
 @get_app.command("queues")
 def get_queues(url: Url = None, json: Json = False) -> None:
-    """The queue tree with shares held and entitled to."""
+    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
     tree = Gateway(url).get("/v1/queues")
     if json:
         out_json(tree)
-        return
-    rows: list[tuple[Any, ...]] = []
-
-    def walk(queue: dict[str, Any], depth: int) -> None:
-        name = "  " * depth + (queue["queue"].rpartition("/")[2] or "root")
-        entitled = "" if queue["target"] is None else percent(queue["target"])
-        jobs = queue["jobs"]
-        rows.append((name, f"{queue['weight']:g}", percent(queue["held"]), entitled, jobs["waiting"], jobs["running"]))
-        for child in queue["children"]:
-            walk(child, depth + 1)
-
-    walk(tree, 0)
-    out(rendered(table(("queue", "weight", "holds", "entitled", "waiting", "running"), rows, right="lrrrrr")))
+    else:
+        out(tree_text(tree))
 
 
 @get_app.command("nodes")

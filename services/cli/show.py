@@ -38,9 +38,12 @@ def rendered(what: Any) -> str:
     return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "") -> Table:
-    """Columns by their heads; an "r" at a column's place in `right` aligns it right. What does not fit is folded."""
-    drawn = Table(box=None, padding=(0, 2, 0, 0), show_header=any(heads), header_style="bold", pad_edge=False)
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "", gap: int = 2) -> Table:
+    """Columns by their heads; an "r" at a column's place in `right` aligns it right. What does not fit is folded.
+
+    `gap`: columns of the terminal between two of the table.
+    """
+    drawn = Table(box=None, padding=(0, gap, 0, 0), show_header=any(heads), header_style="bold", pad_edge=False)
     for i, head in enumerate(heads):
         aligned: JustifyMethod = "right" if right[i : i + 1] == "r" else "left"
         drawn.add_column(head, justify=aligned, overflow="fold")

@@ -22,6 +22,7 @@ from services.gateway.bodies import read_body
 from services.gateway.follow import Answer, Follower
 from services.gateway.openapi import add_bodies
 from services.gateway.problems import Problem, dumped, install, malformed
+from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import ENDED_JOBS_MAX
 
 ANSWER_WAIT_S = 10.0
@@ -284,7 +285,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/queues", tags=["cluster"], dependencies=ready)
     async def queues() -> Response:
         """The tree: weights, shares held and entitled to, jobs."""
-        return _json(documents.queue_document(api.follower.state))
+        return _json(queue_document(api.follower.state))
 
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready)
     async def nodes() -> Response:

@@ -4,15 +4,17 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from schemas import Queue, Vector
-from schemas.quantities import MILLIONTHS, SHARE_UNITS, dominant_share
+from schemas.edge_queues import tree_document
 from schemas.rounds import WaitReason
+from services.gateway.queueing import Queueing
 from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, class_of
 
 Document = dict[str, Any]
 
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
+    "gate": "{told}",
+    "queue_max": "{told}",
     "back_off": "failed, and is tried again in {seconds} s",
     "no_room": "no node has room for it now",
     "no_node": "no node that is up could take it",
@@ -27,7 +29,7 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
     """One job, or None where it is not in view. `whole`: with its stages and the attempts that failed."""
     live = state.jobs.get(name)
     if live is not None:
-        return _live(state, live, whole)
+        return _live(state, Queueing(state), live, whole)
     ended = state.ended.get(name)
     return None if ended is None else _ended(ended, whole)
 
@@ -40,6 +42,7 @@ def job_documents(
     `wanted`: only this state. `queue`: only this queue and those below it.
     """
     found: list[Document] = []
+    queueing = Queueing(state)
     jobs: list[LiveJob | EndedJob] = [*state.jobs.values(), *reversed(state.ended.values())]
     for job in jobs:
         if len(found) == limit:
@@ -51,7 +54,7 @@ def job_documents(
             continue
         if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
             continue
-        found.append(_live(state, job, False) if isinstance(job, LiveJob) else _ended(job, False))
+        found.append(_live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(job, False))
     return found
 
 
@@ -59,12 +62,12 @@ def _state_of(job: LiveJob) -> str:
     return "waiting" if job.started_ms is None else "running"
 
 
-def _live(state: State, job: LiveJob, whole: bool) -> Document:
+def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Document:
     spec = job.spec
     tasks = sum(stage.tasks for stage in spec.stages)
     succeeded = tasks - sum(job.progress.left)
     running, starting = sum(job.running), sum(job.starting)
-    stages = [_stage(state, job, at) for at in range(len(spec.stages))]
+    stages = [_stage(state, queueing, job, at) for at in range(len(spec.stages))]
     why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
     document: Document = {
         "job": spec.job,
@@ -93,7 +96,7 @@ def _counts(total: int, waiting: int, starting: int, running: int, succeeded: in
     return {**counts, "failed_attempts": failed}
 
 
-def _stage(state: State, job: LiveJob, at: int) -> Document:
+def _stage(state: State, queueing: Queueing, job: LiveJob, at: int) -> Document:
     stage = job.spec.stages[at]
     succeeded = stage.tasks - job.progress.left[at]
     running, starting = job.running[at], job.starting[at]
@@ -103,7 +106,7 @@ def _stage(state: State, job: LiveJob, at: int) -> Document:
         at_work = "succeeded"
     else:
         at_work = "running" if running or starting else "waiting"
-    why = _why(state, job, at, waiting) if waiting else []
+    why = _why(state, queueing, job, at, waiting) if waiting else []
     return {
         "stage": stage.stage,
         "after": stage.after,
@@ -114,15 +117,19 @@ def _stage(state: State, job: LiveJob, at: int) -> Document:
     }
 
 
-def _why(state: State, job: LiveJob, at: int, waiting: int) -> list[Document]:
+def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) -> list[Document]:
     """Why tasks of a stage wait: reasons with how many tasks each holds back."""
     stage = job.spec.stages[at]
     if job.progress.parents[at]:
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
+    if told := queueing.before_gate(job):
+        return [_reason("gate", waiting, told=told)]
     asked = min(waiting, job.asked[at])
     reasons = []
-    if asked:
+    if asked and (told := queueing.at_max(job.spec.queue, stage)):
+        reasons.append(_reason("queue_max", asked, told=told))
+    elif asked:
         reasons.append(_reason(state.waits.get(class_of(stage), "next_round"), asked))
     if waiting > asked:
         left_ms = job.retry_ms[at] - state.time
@@ -175,7 +182,7 @@ def _failure(failed: FailedAttempt) -> Document:
     return asdict(failed)
 
 
-# ---------------------------------------------------------------- nodes and queues
+# ---------------------------------------------------------------- nodes
 def node_documents(state: State) -> list[Document]:
     """Nodes in the order in which they came."""
     return [_node(name, node) for name, node in state.nodes.items()]
@@ -206,53 +213,6 @@ def _node(name: str, node: NodeRow) -> Document:
     }
 
 
-def queue_document(state: State) -> Document:
-    """The tree: for each queue its weight, the share it holds, the share it is entitled to now (`target`; null where it
-    asks for nothing), and its jobs that have not ended."""
-    capacity: Vector = {}
-    for node in state.nodes.values():
-        if not node.lost:
-            for resource, amount in node.capacity.items():
-                capacity[resource] = capacity.get(resource, 0) + amount
-    jobs: dict[str, list[int]] = {}
-    for job in state.jobs.values():
-        jobs.setdefault(job.spec.queue, [0, 0])[job.started_ms is not None] += 1
-    tree = state.queues or Queue("root")
-    listed = [child.name for child in tree.children]
-    if "default" not in listed:
-        tree = Queue(tree.name, tree.weight, [*tree.children, Queue("default")])
-    return _queue(state, tree, "", capacity, jobs)[0]
-
-
-def _queue(
-    state: State, queue: Queue, path: str, capacity: Vector, jobs: dict[str, list[int]]
-) -> tuple[Document, Vector, list[int]]:
-    used = dict(state.used.get(path, {})) if path else {}
-    waiting, running = jobs.get(path, [0, 0]) if path else [0, 0]
-    children = []
-    for child in queue.children:
-        below, more, counts = _queue(state, child, f"{path}/{child.name}" if path else child.name, capacity, jobs)
-        children.append(below)
-        for resource, amount in more.items():
-            used[resource] = used.get(resource, 0) + amount
-        waiting, running = waiting + counts[0], running + counts[1]
-    target = state.levels.get(path)
-    document = {
-        "queue": path,
-        "weight": _weight(queue.weight),
-        "held": dominant_share(used, capacity) / SHARE_UNITS,
-        "target": None if target is None else target / SHARE_UNITS,
-        "used": {resource: amount for resource, amount in used.items() if amount},
-        "jobs": {"waiting": waiting, "running": running},
-        "children": children,
-    }
-    return document, used, [waiting, running]
-
-
-def _weight(millionths: int) -> int | float:
-    return millionths // MILLIONTHS if millionths % MILLIONTHS == 0 else millionths / MILLIONTHS
-
-
 # ---------------------------------------------------------------- the rest
 def counts(state: State) -> tuple[dict[str, int], dict[str, int]]:
     """How many jobs and how many nodes there are, by state."""
@@ -277,12 +237,8 @@ def reservation_documents(state: State) -> list[Document]:
 
 def config_document(state: State) -> Document:
     """Knobs and tree in force, as `PUT /v1/config` takes them back."""
-    queues = None if state.queues is None else _tree(state.queues)
+    queues = None if state.queues is None else tree_document(state.queues)
     return {"set": asdict(state.policy), "queues": queues}
-
-
-def _tree(queue: Queue) -> Document:
-    return {"name": queue.name, "weight": _weight(queue.weight), "children": [_tree(child) for child in queue.children]}
 
 
 def standing_document(state: State) -> Document:

@@ -1,0 +1,124 @@
+"""Texts about queues: the tree with its shares and limits, and what another config would do to it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from services.cli.quantities import vector_text
+from services.cli.show import rendered, table, width
+
+Document = dict[str, Any]
+
+NAME_COLUMNS = 16
+"""So wide may the names of the tree be before columns are left out for them; then they are folded."""
+SUBMITTERS_SHOWN = 5
+BROKEN = "!"
+"""Marks a queue that has had less than it is guaranteed for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """`short` stands above where `head` is too wide. The column with the highest `spare` goes first; 0: it stays."""
+
+    head: str
+    short: str
+    cells: list[str]
+    spare: int = 0
+
+    def width(self, *, short: bool) -> int:
+        return max(len(self.short if short else self.head), *map(len, self.cells))
+
+
+def tree_text(tree: Document) -> str:
+    """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
+    queues = list(_walk(tree))
+    drawn, shortened = _fitted([_named(*each) for each in queues], _columns([queue for _, queue in queues]))
+    told = "".join(f"; {short}: {head}" for short, head in shortened)
+    text = rendered(drawn) + "\n" + _paragraph(f"shares in % of the cell{told}")
+    limits = [(queue["queue"] or "root", told) for _, queue in queues if (told := limits_text(queue))]
+    if limits:
+        text += "\n" + rendered(table(("queue", "limits"), limits))
+    broken = [(BROKEN, _broken_text(queue)) for _, queue in queues if queue["breach"] is not None]
+    return text + ("\n" + rendered(table(("", ""), broken)) if broken else "")
+
+
+def limits_text(queue: Document) -> str:
+    """What the config says of a queue beside its weight: `fifo; max cpu 4; 2 jobs run at once`."""
+    limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
+    told += [f"{name} {vector_text(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
+    if (most := limits["running_jobs_max"]) is not None:
+        told.append(f"{most} job{'s' if most > 1 else ''} run{'s' if most == 1 else ''} at once")
+    if users := limits["submitters"]:
+        more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
+        told.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")
+    return "; ".join(told)
+
+
+def _walk(queue: Document, depth: int = 0) -> Iterator[tuple[int, Document]]:
+    yield depth, queue
+    for child in queue["children"]:
+        yield from _walk(child, depth + 1)
+
+
+def _named(depth: int, queue: Document) -> str:
+    name = queue["queue"].rpartition("/")[2] or "root"
+    return "  " * depth + (f"{name} {BROKEN}" if queue["breach"] is not None else name)
+
+
+def _columns(queues: list[Document]) -> list[_Column]:
+    def shares(name: str) -> list[str]:
+        return [_percent(queue[name]) for queue in queues]
+
+    def jobs(state: str) -> list[str]:
+        return [str(queue["jobs"][state]) for queue in queues]
+
+    found = [
+        _Column("weight", "weight", [f"{queue['weight']:g}" for queue in queues], 3),
+        _Column("guaranteed", "guar.", shares("guaranteed"), 1),
+        _Column("fair", "fair", shares("fair")),
+        _Column("has", "has", shares("allocated")),
+        _Column("of", "of", [queue["resource"] or "" for queue in queues], 4),
+        _Column("lent", "lent", [_percent(queue["lent"] or None) for queue in queues], 5),
+        _Column("borrowed", "borr.", [_percent(queue["borrowed"] or None) for queue in queues], 6),
+        _Column("run", "run", jobs("running")),
+        _Column("wait", "wait", jobs("waiting")),
+    ]
+    if any(queue["jobs"]["parked"] for queue in queues):
+        found.append(_Column("parked", "park", jobs("parked"), 2))
+    return found
+
+
+def _fitted(names: list[str], columns: list[_Column]) -> tuple[Any, list[tuple[str, str]]]:
+    """Heads are shortened, columns moved together, then left out, until names have their room; and the short heads."""
+    wanted, short, gap = max(len("queue"), *map(len, names)), False, 2
+
+    def room() -> int:
+        return width() - sum(gap + column.width(short=short) for column in columns)
+
+    short = room() < wanted
+    gap = 1 if room() < wanted else 2
+    while room() < min(wanted, NAME_COLUMNS) and any(column.spare for column in columns):
+        columns = [column for column in columns if column.spare < max(each.spare for each in columns)]
+    heads = [column.short if short else column.head for column in columns]
+    cells = zip(*(column.cells for column in columns), strict=True)
+    rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
+    right = "".join("l" if head == "of" else "r" for head in heads)
+    shortened = [(each.short, each.head) for each in columns if short and each.short != each.head]
+    return table(("queue", *heads), rows, right="l" + right, gap=gap), shortened
+
+
+def _paragraph(text: str) -> str:
+    return rendered(table(("",), [(text,)]))
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.1f}"
+
+
+def _broken_text(queue: Document) -> str:
+    breach = queue["breach"]
+    since = datetime.fromtimestamp(breach["since_ms"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    most = f"; {breach['winner']} has most beyond its own" if breach["winner"] else ""
+    had = f"has had less since {since}, {_percent(queue['allocated'])} % now"
+    return f"{queue['queue'] or 'root'} is guaranteed {_percent(breach['guaranteed'])} % and {had}{most}"

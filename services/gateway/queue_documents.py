@@ -1,0 +1,147 @@
+"""What the gateway says of queues: the tree with its limits, its shares and its jobs. Shares are parts of 1."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import Queue, Vector
+from schemas.edge_queues import weight_number
+from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import below, with_default
+from schemas.queues import Sharing
+from schemas.rounds import Breach
+from schemas.sharing import LISTS, sharing_of
+from services.gateway.queueing import added
+from services.gateway.view_state import State
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What the leaves below a queue come to."""
+
+    used: Vector = field(default_factory=dict)
+    waiting: int = 0
+    running: int = 0
+    parked: int = 0
+
+    def take(self, other: "_Sum") -> None:
+        added(self.used, other.used)
+        self.waiting += other.waiting
+        self.running += other.running
+        self.parked += other.parked
+
+
+def queue_document(state: State) -> Document:
+    """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
+    above); `guaranteed`, `fair`, `lent` as fairness told them last; `allocated`, `borrowed`, `resource` and `used` as it
+    is now; jobs that have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee is
+    broken.
+
+    `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
+    """
+    sums: dict[str, _Sum] = {}
+    for queue, used in state.used.items():
+        sums.setdefault(queue, _Sum()).used = dict(used)
+    for job in state.jobs.values():
+        at = sums.setdefault(job.spec.queue, _Sum())
+        if job.started_ms is None:
+            at.waiting += 1
+            at.parked += not job.began
+        else:
+            at.running += 1
+    whole = _Sum()
+    for leaf in sums.values():  # Also what is still held for queues that are gone.
+        whole.take(leaf)
+    tree = with_default(state.queues) if state.queues is not None else Queue("root", children=[Queue("default")])
+    cell = _Cell(state, capacity_of(state), sums)
+    document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
+    return document | _held(cell, "", whole)
+
+
+def capacity_of(state: State) -> Vector:
+    """What the nodes have that are not lost."""
+    capacity: Vector = {}
+    for node in state.nodes.values():
+        if not node.lost:
+            added(capacity, node.capacity)
+    return capacity
+
+
+@dataclass(slots=True)
+class _Cell:
+    state: State
+    capacity: Vector
+    sums: dict[str, _Sum]
+
+
+def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Document, _Sum]:
+    total = cell.sums.get(path) or _Sum()
+    if policy not in LISTS:  # A list takes all jobs below it, whatever the queues there name.
+        policy = queue.policy or policy
+    children = []
+    if queue.children:
+        total = _Sum()
+        for child in queue.children:
+            document, more = _queue(cell, child, below(path, child.name), policy)
+            children.append(document)
+            total.take(more)
+    level = cell.state.levels.get(path)
+    breach = cell.state.breaches.get(path)
+    return {
+        "queue": path,
+        "weight": weight_number(queue.weight),
+        "policy": queue.policy or None,
+        "policy_in_force": policy,
+        "limits": {
+            "guaranteed": queue.guaranteed,
+            "max": queue.max,
+            "running_jobs_max": queue.running_jobs_max,
+            "submitters": queue.submitters,
+        },
+        **_held(cell, path, total),
+        "target": None if level is None else _part(level),
+        "breach": None if breach is None else _breach(breach),
+        "children": children,
+    }, total
+
+
+def _held(cell: _Cell, path: str, total: _Sum) -> Document:
+    """What a queue has now, beside what fairness says it should have."""
+    share = cell.state.shares.get(path)
+    used = {resource: amount for resource, amount in sorted(total.used.items()) if amount}
+    allocated, resource = _dominant(used, cell.capacity)
+    borrowed = None if share is None else max(0, allocated - share.guaranteed)
+    return {
+        "guaranteed": None if share is None else _part(share.guaranteed),
+        "fair": None if share is None else _part(share.fair),
+        "allocated": _part(allocated),
+        "lent": None if share is None else _part(share.lent),
+        "borrowed": None if borrowed is None else _part(borrowed),
+        "resource": resource,
+        "held": _part(allocated),
+        "used": used,
+        "jobs": {"waiting": total.waiting, "running": total.running, "parked": total.parked},
+    }
+
+
+def _dominant(used: Vector, capacity: Vector) -> tuple[int, str | None]:
+    """The largest part of the cell held of any resource, in 10^-9, and of which: the first by name of equals."""
+    share, resource = 0, None
+    for kind, amount in used.items():
+        if capacity.get(kind, 0) > 0 and (part := amount * SHARE_UNITS // capacity[kind]) > share:
+            share, resource = part, kind
+    return share, resource
+
+
+def _breach(breach: Breach) -> Document:
+    return {
+        "since_ms": breach.since_ms,
+        "guaranteed": _part(breach.guaranteed),
+        "allocated": _part(breach.allocated),
+        "winner": breach.winner or None,
+    }
+
+
+def _part(share: int) -> float:
+    return share / SHARE_UNITS

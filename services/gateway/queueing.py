@@ -1,0 +1,80 @@
+"""What a job's waiting has to do with its queue, and with those above it: a gate that is shut, a maximum reached.
+
+Made for one request: what it works out about the whole cell, it works out once, and only where there are limits.
+"""
+
+from bisect import bisect_left
+
+from schemas import Stage, Vector
+from schemas.gate import full_queue
+from schemas.quantities import quantity_text
+from schemas.queue_tree import upwards
+from services.gateway.view_state import LiveJob, State
+
+
+class Queueing:
+    """Answers about one state of the view, which must not change meanwhile."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._lines: dict[str, list[tuple[int, int]]] = {}
+        self._held: dict[str, Vector] | None = None
+
+    def before_gate(self, job: LiveJob) -> str | None:
+        """Which queue has no place for a job, in words; None: it may run, as far as gates go."""
+        gate = self._state.gate
+        if job.began:
+            return None
+        full = full_queue(gate, job.spec.queue)
+        if full is None:
+            return None  # Not in a state that a record leaves behind.
+        most = gate.limits[full]
+        ahead = bisect_left(self._line(full), (-job.spec.priority, job.order))
+        place = f"{ahead} {'is' if ahead == 1 else 'are'} before it" if ahead else "it is next"
+        return f"{named(full)} lets {most} job{'s' if most > 1 else ''} run at once; {place}"
+
+    def at_max(self, queue: str, stage: Stage) -> str | None:
+        """Which maximum leaves no room for one task of a stage (a gang: for all), in words; None: none of them."""
+        if not self._state.ceilings:
+            return None
+        tasks = stage.tasks if stage.gang else 1
+        for path in upwards(queue):
+            for resource, most in self._state.ceilings.get(path, {}).items():
+                asked, held = stage.demand.get(resource, 0) * tasks, self._holds(path).get(resource, 0)
+                if not asked or held + asked <= most:
+                    continue
+                limit = f"{named(path)} has a max of {resource} {quantity_text(resource, most)}"
+                if asked > most:
+                    return f"{limit}, and {quantity_text(resource, asked)} is asked for at once: it can never run"
+                return f"{limit} and holds {quantity_text(resource, held)}"
+        return None
+
+    def _line(self, full: str) -> list[tuple[int, int]]:
+        """Who stands before one gate, by rank: in whichever leaf below it, the first to go comes first."""
+        line = self._lines.get(full)
+        if line is None:
+            parked = self._state.gate.parked
+            leaves = [leaf for leaf in parked if not full or leaf == full or leaf.startswith(full + "/")]
+            line = self._lines[full] = sorted((-job.priority, job.order) for leaf in leaves for job in parked[leaf])
+        return line
+
+    def _holds(self, queue: str) -> Vector:
+        """What a queue with a maximum holds, all leaves below it together."""
+        if self._held is None:
+            self._held = {path: {} for path in self._state.ceilings}
+            for leaf, used in self._state.used.items():
+                for path in upwards(leaf):
+                    if path in self._held:
+                        added(self._held[path], used)
+        return self._held[queue]
+
+
+def named(queue: str) -> str:
+    """A queue, in a sentence."""
+    return f"queue {queue}" if queue else "the cell"
+
+
+def added(total: Vector, more: Vector) -> None:
+    """Takes one vector into another."""
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, 0) + amount

@@ -1,0 +1,138 @@
+"""How queues look on a terminal: a tree that fits, limits in words, guarantees that are broken."""
+
+import re
+from typing import Any
+
+import pytest
+
+from services.cli.queues import limits_text, tree_text
+
+NO_LIMITS: dict[str, Any] = {"guaranteed": {}, "max": {}, "running_jobs_max": None, "submitters": []}
+
+
+def queue(path, *children, parked=0, breach=None, policy=None, share=0.3, resource="memory", **limits):
+    return {
+        "queue": path,
+        "weight": 30.25,
+        "policy": policy,
+        "limits": NO_LIMITS | limits,
+        "guaranteed": share,
+        "fair": share,
+        "allocated": share or 0,
+        "lent": share and 0.05,
+        "borrowed": share and 0,
+        "resource": resource,
+        "jobs": {"running": 12, "waiting": 1234, "parked": parked},
+        "breach": breach,
+        "children": list(children),
+    }
+
+
+BREACH = {"since_ms": 1_760_000_000_000, "guaranteed": 0.3, "allocated": 0.1, "winner": "ml"}
+TREE = queue(
+    "",
+    queue("advertising", queue("advertising/production", breach=BREACH, parked=5), queue("advertising/test")),
+    queue("ml", share=None, resource=None),
+    parked=5,
+    share=1.0,
+)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    def show(tree, columns):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return tree_text(tree)
+
+    return show
+
+
+def heads(text):
+    return text.splitlines()[0].split()
+
+
+@pytest.mark.parametrize(
+    ("columns", "there"),
+    [
+        (100, ["weight", "guaranteed", "fair", "has", "of", "lent", "borrowed", "run", "wait", "parked"]),
+        (80, ["weight", "guar.", "fair", "has", "of", "lent", "borr.", "run", "wait", "park"]),
+        (60, ["weight", "guar.", "fair", "has", "run", "wait", "park"]),
+        (50, ["guar.", "fair", "has", "run", "wait", "park"]),
+        (40, ["fair", "has", "run", "wait"]),
+    ],
+)
+def test_the_tree_fits_the_terminal_and_leaves_out_what_matters_less(shown, columns, there):
+    text = shown(TREE, columns)
+
+    assert heads(text) == ["queue", *there]
+    assert max(map(len, text.splitlines())) <= columns
+
+
+@pytest.mark.parametrize("columns", range(40, 121))
+def test_no_line_is_wider_than_the_terminal(shown, columns):
+    text = shown(TREE, columns)
+
+    assert max(map(len, text.splitlines())) <= columns
+    assert "production" in text.replace("\n", "")
+
+
+def test_children_stand_below_their_parents_and_columns_below_their_heads(shown):
+    lines = shown(TREE, 80).splitlines()
+
+    assert [re.split(r" {2,}\d", line)[0] for line in lines[1:6]] == [
+        "root",
+        "  advertising",
+        "    production !",
+        "    test",
+        "  ml",
+    ]
+    for head in ("weight", "guar.", "fair", "has", "run", "wait", "park"):
+        end = lines[0].index(head) + len(head)
+        assert lines[1][end - 1] != " "
+        assert all(line[end : end + 1] in ("", " ") for line in lines[1:6])
+
+
+def test_shares_are_percentages_and_what_nobody_said_is_left_empty(shown):
+    lines = shown(TREE, 100).splitlines()
+
+    assert lines[1].split() == ["root", "30.25", "100.0", "100.0", "100.0", "memory", "5.0", "12", "1234", "5"]
+    assert lines[5].split() == ["ml", "30.25", "0.0", "12", "1234", "0"]
+    assert "shares in % of the cell\n" in shown(TREE, 100)
+    assert "shares in % of the cell; guar.: guaranteed; borr.: borrowed; park: parked\n" in shown(TREE, 80)
+
+
+def test_jobs_before_a_gate_have_a_column_only_where_there_are_any(shown):
+    assert heads(shown(queue("", queue("a")), 100))[-1] == "wait"
+    assert heads(shown(queue("", queue("a"), parked=1), 100))[-1] == "parked"
+
+
+def test_a_broken_guarantee_is_told_below_the_tree(shown):
+    told = " ".join(shown(TREE, 60).split("!")[-1].split())
+
+    assert told.startswith("advertising/production is guaranteed 30.0 % and has had less since 2025-10-09 ")
+    assert told.endswith(", 30.0 % now; ml has most beyond its own")
+    assert "!" not in shown(queue("", queue("a")), 60)
+
+
+def test_limits_are_told_where_there_are_any(shown):
+    limited = queue("", queue("a", policy="fifo", max={"cpu": 4_000}), queue("b"))
+
+    assert shown(limited, 60).endswith("\nqueue  limits\na      fifo; max cpu 4\n")
+    assert "limits" not in shown(TREE, 60)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, ""),
+        ({"policy": "srtf"}, "srtf"),
+        ({"max": {"cpu": 2_500, "gpu": 0}}, "max cpu 2500m, gpu 0"),
+        ({"guaranteed": {"memory": 2_048}, "max": {"memory": 4_096}}, "guaranteed memory 2Gi; max memory 4Gi"),
+        ({"running_jobs_max": 1}, "1 job runs at once"),
+        ({"running_jobs_max": 2, "policy": "fifo"}, "fifo; 2 jobs run at once"),
+        ({"submitters": ["ann", "bob"]}, "from ann, bob"),
+        ({"submitters": list("abcdefg")}, "from a, b, c, d, e and 2 more"),
+    ],
+)
+def test_limits_in_words(given, told):
+    assert limits_text(queue("a", **given)) == told

@@ -1,0 +1,280 @@
+"""What the gateway says of queues: limits, shares, jobs before the gate, and why a job of a queue waits."""
+
+import json
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+
+from largesse.snapshots import dump, load
+from largesse.strict import loads
+from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, Policy, Queue, QueueShare, Shares
+from schemas.edge import ConfigPatch, read_input
+from schemas.envelope import Record
+from schemas.queue_tree import with_default
+from schemas.rounds import WaitReason
+from services.admission import core as admission
+from services.admission.core_judge import judge
+from services.gateway import view
+from services.gateway.documents import WHY, config_document, job_document, job_documents
+from services.gateway.problems import dumped
+from services.gateway.queue_documents import queue_document
+from services.gateway.view_state import State
+from tests.cells import queue
+from tests.queue_trees import queue_trees
+from tests.strategies import for_all
+from tests.unit.test_gateway_view import Watched, stage
+
+
+def of(name, *children, **limits):
+    return replace(queue(name, 1, *children), **limits)
+
+
+def tree(*children, **limits):
+    return of("root", *children, **limits)
+
+
+def by_path(document):
+    return {document["queue"]: document} | {
+        path: found for child in document["children"] for path, found in by_path(child).items()
+    }
+
+
+def queues(cell):
+    return by_path(queue_document(cell.view))
+
+
+def why(cell, name):
+    """What one-stage jobs wait for: reason and text."""
+    ((reason,),) = [each["why"] for each in cell.job(name)["stages"]]
+    return reason["reason"], reason["text"]
+
+
+def told(state, *bodies):
+    """Folds bodies as if the log or a decision topic had brought them."""
+    for body in bodies:
+        view.fold(state, Record(type(body).__name__, 1, "default", state.seq + 1, 1, 0, "", "", body))
+    return state
+
+
+# ---------------------------------------------------------------- limits and shares
+def test_every_queue_says_what_the_config_says_of_it():
+    ads = of("ads", of("prod", policy="srtf"), guaranteed={"cpu": 1_000}, max={"cpu": 3_000, "gpu": 0})
+    cell = Watched(queues=tree(ads, of("ml", running_jobs_max=2, submitters=["ann"])))
+
+    found = queues(cell)
+
+    assert found["ads"]["limits"] == {
+        "guaranteed": {"cpu": 1_000},
+        "max": {"cpu": 3_000, "gpu": 0},
+        "running_jobs_max": None,
+        "submitters": [],
+    }
+    assert found["ml"]["limits"] == {"guaranteed": {}, "max": {}, "running_jobs_max": 2, "submitters": ["ann"]}
+    assert [found[path]["policy"] for path in ("", "ads", "ads/prod")] == [None, None, "srtf"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "top", "ads", "prod", "in_force"),
+    [
+        pytest.param("largesse", "", "", "", ["hdrf", "hdrf", "hdrf"], id="the preset's"),
+        pytest.param("capacity", "", "", "drf", ["capacity", "capacity", "drf"], id="its own"),
+        pytest.param("hdrf", "drf", "", "fair", ["drf", "drf", "fair"], id="the root's before the preset's"),
+        pytest.param("fifo", "hdrf", "", "", ["hdrf", "hdrf", "hdrf"], id="also where the preset makes a list"),
+        pytest.param("hdrf", "", "fifo", "srtf", ["hdrf", "fifo", "fifo"], id="below a list no other counts"),
+    ],
+)
+def test_the_policy_in_force_comes_from_above(preset, top, ads, prod, in_force):
+    shape = tree(of("ads", of("prod", policy=prod), policy=ads), policy=top)
+    state = told(view.start(), ConfigChanged(Policy(preset=preset), shape))
+
+    found = by_path(queue_document(state))
+
+    assert [found[path]["policy_in_force"] for path in ("", "ads", "ads/prod")] == in_force
+
+
+def test_what_is_held_is_told_as_it_is_now_and_what_is_due_as_fairness_said_it():
+    cell = Watched(cpu=4, queues=tree(of("ads", "prod", "test"), "ml"))
+    cell.submit("p", stage(tasks=2), queue="ads/prod").submit("t", stage(), queue="ads/test")
+    cell.view.shares["ads"] = QueueShare("ads", 600_000_000, 700_000_000, 0, 100_000_000, 0, "memory")
+
+    ads = queues(cell)["ads"]
+
+    assert [ads[name] for name in ("guaranteed", "fair", "lent")] == [0.6, 0.7, 0.1]
+    assert (ads["allocated"], ads["held"], ads["resource"]) == (0.75, 0.75, "cpu")
+    assert ads["borrowed"] == 0.15
+    assert ads["used"] == {"cpu": 3_000}
+
+
+def test_a_queue_of_which_fairness_said_nothing_has_no_share_due():
+    state = told(view.start(), ConfigChanged(None, with_default(tree("a"))))
+
+    found = by_path(queue_document(state))["a"]
+
+    assert [found[name] for name in ("guaranteed", "fair", "lent", "borrowed", "resource")] == [None] * 5
+    assert (found["allocated"], found["jobs"]) == (0, {"waiting": 0, "running": 0, "parked": 0})
+
+
+def test_the_last_word_of_fairness_counts_and_ends_with_its_queue():
+    share = QueueShare("a", 1, 1, 1, 0, 0, "cpu")
+    state = told(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], queues=[share]))
+    told(state, Shares([], queues=[replace(share, fair=500_000_000)]), Shares([]))
+    assert by_path(queue_document(state))["a"]["fair"] == 0.5
+
+    told(state, ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a", "b")))
+
+    assert by_path(queue_document(state))["a"]["fair"] is None
+
+
+def test_a_broken_guarantee_is_marked_until_it_holds_again_or_its_queue_is_gone():
+    broken = Breach("a", 500_000_000, 100_000_000, 77, "b")
+    state = told(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], breaches=[broken]))
+    document = {"since_ms": 77, "guaranteed": 0.5, "allocated": 0.1, "winner": "b"}
+    assert by_path(queue_document(state))["a"]["breach"] == document
+    assert by_path(queue_document(state))["b"]["breach"] is None
+
+    told(state, Shares([], breaches=[replace(broken, over=True)]))
+    assert by_path(queue_document(state))["a"]["breach"] is None
+
+    told(state, Shares([], breaches=[broken]), ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a")))
+    assert by_path(queue_document(state))["a"]["breach"] is None
+
+
+def test_a_share_may_be_above_one_after_a_loss():
+    cell = Watched(nodes=2, cpu=2, queues=tree("a")).submit("j", stage(tasks=4), queue="a")
+    assert queues(cell)["a"]["allocated"] == 1.0
+
+    for name in ("n0", "n1"):
+        cell.take(NodeReported(name, "e1", {"cpu": 500}))
+
+    assert queues(cell)["a"]["allocated"] == 4.0
+
+
+def test_the_top_also_holds_what_is_still_held_for_a_queue_that_is_gone():
+    cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage(tasks=2), queue="a").start("j", "s", count=2)
+    cell.take(JobCancelled("j")).settle().take(ConfigPatch({}, tree("b")))
+
+    found = queues(cell)
+
+    assert set(found) == {"", "b", "default"}
+    assert (found[""]["allocated"], found[""]["used"]) == (0.5, {"cpu": 2_000})
+
+
+def test_what_nobody_holds_any_more_of_queues_that_are_gone_is_forgotten():
+    cell = Watched(queues=tree("a", "b")).submit("j", stage(), queue="a").start("j", "s").finish("j", "s")
+    assert "a" in cell.view.used
+
+    cell.take(ConfigPatch({}, tree("b")))
+
+    assert "a" not in cell.view.used
+
+
+# ---------------------------------------------------------------- before the gate
+def test_jobs_before_the_gate_are_counted_and_say_which_queue_is_full():
+    cell = Watched(cpu=8, queues=tree(of("ads", "prod", "test", running_jobs_max=2), "ml"))
+    for name, where in (("a", "ads/prod"), ("b", "ads/test"), ("c", "ads/prod"), ("d", "ads/test"), ("e", "ml")):
+        cell.submit(name, stage(), queue=where)
+    cell.start("a", "s").start("b", "s")
+
+    assert queues(cell)["ads"]["jobs"] == {"waiting": 2, "running": 2, "parked": 2}
+    assert queues(cell)["ads/test"]["jobs"] == {"waiting": 1, "running": 1, "parked": 1}
+    assert queues(cell)[""]["jobs"]["parked"] == 2
+    assert why(cell, "c") == ("gate", "queue ads lets 2 jobs run at once; it is next")
+    assert why(cell, "d") == ("gate", "queue ads lets 2 jobs run at once; 1 is before it")
+    assert cell.job("d")["why"] == "queue ads lets 2 jobs run at once; 1 is before it"
+
+    cell.finish("a", "s")
+
+    assert why(cell, "d") == ("gate", "queue ads lets 2 jobs run at once; it is next")
+    assert queues(cell)["ads"]["jobs"]["parked"] == 1
+
+
+def test_who_is_before_whom_goes_by_priority_then_admission_over_all_leaves_of_the_queue():
+    cell = Watched(queues=tree("x", "y", of("z", running_jobs_max=1), running_jobs_max=1))
+    cell.submit("runs", stage(), queue="x")
+    for name, where, priority in (("a", "x", 0), ("b", "y", 5), ("c", "x", 5), ("d", "z", 0)):
+        cell.take(JobSpec(name, where, [stage()], priority)).settle()
+
+    places = {name: why(cell, name)[1].partition("; ")[2] for name in "abcd"}
+
+    assert places == {"b": "it is next", "c": "1 is before it", "a": "2 are before it", "d": "3 are before it"}
+    assert why(cell, "d")[1].startswith("the cell lets 1 job run at once")
+    listed = {each["job"]: each["why"] for each in job_documents(cell.view, limit=10)}
+    assert {name: listed[name].partition("; ")[2] for name in "abcd"} == places
+
+
+def test_a_stage_that_waits_for_another_says_so_also_before_the_gate():
+    cell = Watched(queues=tree(of("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
+    cell.submit("j", stage("m"), stage("r", after=["m"]), queue="a")
+
+    assert [each["why"][0]["reason"] for each in cell.job("j")["stages"]] == ["gate", "after"]
+
+
+def test_a_raised_limit_lets_jobs_through_and_a_restored_view_says_the_same():
+    cell = Watched(cpu=8, queues=tree(of("a", running_jobs_max=1)))
+    for name in "abc":
+        cell.submit(name, stage(), queue="a")
+    assert queues(cell)["a"]["jobs"]["parked"] == 2
+
+    cell.take(ConfigPatch({}, tree(of("a", running_jobs_max=2)))).settle()
+
+    assert queues(cell)["a"]["jobs"]["parked"] == 1
+    assert cell.tasks("b") == {"starting": 1}
+    assert job_document(load(State, dump(cell.view)), "c") == cell.job("c")
+
+
+# ---------------------------------------------------------------- a maximum
+def test_a_task_that_its_queues_maximum_leaves_no_room_for_says_so():
+    ads = of("ads", "prod", "test")
+    cell = Watched(cpu=2, queues=tree(ads)).submit("a", stage(tasks=2), queue="ads/prod")
+    cell.submit("b", stage(), queue="ads/test")
+    assert why(cell, "b")[0] == "no_room"
+
+    cell.take(ConfigPatch({}, tree(replace(ads, max={"cpu": 2_999}))))
+    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2999m and holds 2")
+
+    cell.take(ConfigPatch({}, tree(replace(ads, max={"cpu": 3_000, "gpu": 0}))))
+    assert why(cell, "b")[0] == "no_room"
+
+
+def test_a_task_that_a_new_maximum_rules_out_says_that_it_can_never_run():
+    cell = Watched(cpu=2, queues=tree("a")).submit("fills", stage(cpu=2), queue="a")
+    cell.submit("gang", stage(tasks=2, gang=True), queue="a")
+
+    cell.take(ConfigPatch({}, tree(of("a", max={"cpu": 1_500}))))
+
+    told = "queue a has a max of cpu 1500m, and 2 is asked for at once: it can never run"
+    assert why(cell, "gang") == ("queue_max", told)
+
+
+def test_every_reason_to_wait_has_its_words():
+    assert set(get_args(WaitReason)) - {"none"} <= set(WHY)
+
+
+# ---------------------------------------------------------------- the config
+@for_all(queue_trees())
+def test_what_the_config_prints_may_be_put_back_and_changes_nothing(shape):
+    change = ConfigChanged(Policy(preset="hdrf", theta_permille=7), with_default(shape))
+    state, judging = told(view.start(), change), admission.start()
+    admission.fold(judging, Record("ConfigChanged", 1, "default", 1, 0, 0, "", "", change))
+
+    printed = dumped(config_document(state))
+    patch = read_input("config", loads(printed), "ops")
+
+    assert json.loads(printed)["queues"]["name"] == "root"
+    assert isinstance(patch, ConfigPatch)
+    assert patch.queues == with_default(shape)
+    assert judge(judging, patch, "ops", 0) is None
+
+
+def test_a_cell_without_a_tree_prints_what_may_be_put_back():
+    patch = read_input("config", loads(dumped(config_document(view.start()))), "ops")
+
+    assert isinstance(patch, ConfigPatch)
+    assert patch.queues is None
+
+
+def test_the_tree_of_a_cell_without_one_is_its_default_queue():
+    assert [each["queue"] for each in queue_document(view.start())["children"]] == ["default"]
+    only = told(view.start(), ConfigChanged(None, Queue("root")))
+    assert queue_document(only)["children"] == []
