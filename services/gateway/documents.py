@@ -13,8 +13,7 @@ Document = dict[str, Any]
 
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
-    "gate": "{told}",
-    "queue_max": "{told}",
+    "queue_max": "its queue, or one above it, was at its max when it was looked at",
     "back_off": "failed, and is tried again in {seconds} s",
     "no_room": "no node has room for it now",
     "no_node": "no node that is up could take it",
@@ -22,7 +21,7 @@ WHY: dict[WaitReason | str, str] = {
     "behind_head": "waits behind an earlier job, which does not fit yet",
     "next_round": "is looked at in the next round",
 }
-"""Why tasks wait: the reason, and how it is told."""
+"""Why tasks wait: the reason, and how it is told. What a queue has to do with it, `Queueing` says better."""
 
 
 def job_document(state: State, name: str, *, whole: bool = True) -> Document | None:
@@ -123,12 +122,12 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     if job.progress.parents[at]:
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
-    if told := queueing.before_gate(job):
-        return [_reason("gate", waiting, told=told)]
+    if not job.began:
+        return [{"reason": "gate", "tasks": waiting, "text": queueing.before_gate(job)}]
     asked = min(waiting, job.asked[at])
     reasons = []
     if asked and (told := queueing.at_max(job.spec.queue, stage)):
-        reasons.append(_reason("queue_max", asked, told=told))
+        reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
         reasons.append(_reason(state.waits.get(class_of(stage), "next_round"), asked))
     if waiting > asked:

@@ -34,9 +34,9 @@ class _Sum:
 
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
-    above); `guaranteed`, `fair`, `lent` as fairness told them last; `allocated`, `borrowed`, `resource` and `used` as it
-    is now; jobs that have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee is
-    broken.
+    above); `guaranteed`, `fair`, `lent` as fairness told them last; `allocated`, `borrowed`, `resource` and `used` as
+    it is now; jobs that have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee
+    is broken.
 
     `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
     """

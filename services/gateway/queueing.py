@@ -20,14 +20,12 @@ class Queueing:
         self._lines: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
 
-    def before_gate(self, job: LiveJob) -> str | None:
-        """Which queue has no place for a job, in words; None: it may run, as far as gates go."""
+    def before_gate(self, job: LiveJob) -> str:
+        """Which queue has no place for a job that may not run yet, and how many go before it, in words."""
         gate = self._state.gate
-        if job.began:
-            return None
         full = full_queue(gate, job.spec.queue)
-        if full is None:
-            return None  # Not in a state that a record leaves behind.
+        if full is None or job.spec.job not in gate.leaf:
+            return "is cancelled; its end follows"
         most = gate.limits[full]
         ahead = bisect_left(self._line(full), (-job.spec.priority, job.order))
         place = f"{ahead} {'is' if ahead == 1 else 'are'} before it" if ahead else "it is next"

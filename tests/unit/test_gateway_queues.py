@@ -210,6 +210,15 @@ def test_a_stage_that_waits_for_another_says_so_also_before_the_gate():
     assert [each["why"][0]["reason"] for each in cell.job("j")["stages"]] == ["gate", "after"]
 
 
+def test_a_job_that_is_cancelled_before_the_gate_waits_for_nobody():
+    cell = Watched(queues=tree(of("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
+    cell.submit("j", stage(), queue="a").submit("k", stage(), queue="a").take(JobCancelled("j"))
+
+    assert why(cell, "j") == ("gate", "is cancelled; its end follows")
+    assert why(cell, "k")[1].endswith("it is next")
+    assert cell.settle().job("j")["state"] == "cancelled"
+
+
 def test_a_raised_limit_lets_jobs_through_and_a_restored_view_says_the_same():
     cell = Watched(cpu=8, queues=tree(of("a", running_jobs_max=1)))
     for name in "abc":
