@@ -1,12 +1,14 @@
-"""What a service answers to who watches over it, over HTTP: /livez, /readyz, /metrics. Nothing else, and no framework.
+"""What a service answers to who watches over it, over HTTP: /livez, /readyz, /metrics, and what it adds. No framework.
 
 /livez: 200 as long as the process's loop turns. /readyz: 200 once what the log had at the start has been folded, while
 the bus answers and the process is not ending, else 503 with the reason. /metrics: counters for Prometheus.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl
 
 from largesse.bus import Bus, BusError
 from largesse.telemetry import behind, exposition
@@ -25,7 +27,21 @@ class AddressTaken(OSError):
 WhyNot = Callable[[], Awaitable[str]]
 """Says why a process is not ready; "" where it is."""
 
-_TEXT = "text/plain; charset=utf-8"
+TEXT, OCTETS = "text/plain; charset=utf-8", "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer. `status`: code and phrase."""
+
+    status: str
+    body: bytes
+    kind: str = TEXT
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Pages = Callable[[str, dict[str, str]], Awaitable[Page | None]]
+"""(path as it was sent, query) -> what a service answers there beside its health; None: there is nothing."""
 
 
 def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
@@ -48,16 +64,16 @@ def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
 
 
 @asynccontextmanager
-async def served(host: str, port: int, why_not_ready: WhyNot) -> AsyncIterator[int]:
+async def served(host: str, port: int, why_not_ready: WhyNot, pages: Pages | None = None) -> AsyncIterator[int]:
     """Answers on host and port while the context is open; yields the port (0: any free one). Raises
-    AddressTaken.
+    AddressTaken. `pages`: what a service answers besides.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await _response(head, why_not_ready))
+                writer.write(await _response(head, why_not_ready, pages))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # Whoever asked has gone, or asks for something else than this.
@@ -75,24 +91,30 @@ async def served(host: str, port: int, why_not_ready: WhyNot) -> AsyncIterator[i
         server.close()
 
 
-async def _response(head: bytes, why_not_ready: WhyNot) -> bytes:
+async def _response(head: bytes, why_not_ready: WhyNot, pages: Pages | None) -> bytes:
     words = head.partition(b"\r\n")[0].split(b" ")
-    method, path = (words[0], words[1].partition(b"?")[0]) if len(words) == 3 else (b"", b"")
+    method, target = (words[0], words[1]) if len(words) == 3 else (b"", b"")
     if method not in (b"GET", b"HEAD"):
-        return _written(method, "405 Method Not Allowed", _TEXT, b"only GET and HEAD\n")
+        return _written(method, Page("405 Method Not Allowed", b"only GET and HEAD\n"))
+    return _written(method, await _page(target, why_not_ready, pages))
+
+
+async def _page(target: bytes, why_not_ready: WhyNot, pages: Pages | None) -> Page:
+    path, _, query = target.decode("latin-1").partition("?")
     match path:
-        case b"/livez":
-            return _written(method, "200 OK", _TEXT, b"live\n")
-        case b"/readyz":
+        case "/livez":
+            return Page("200 OK", b"live\n")
+        case "/readyz":
             why_not = await why_not_ready()
-            status = "503 Service Unavailable" if why_not else "200 OK"
-            return _written(method, status, _TEXT, f"{why_not or 'ready'}\n".encode())
-        case b"/metrics":
-            return _written(method, "200 OK", *exposition())
-        case _:
-            return _written(method, "404 Not Found", _TEXT, b"/livez, /readyz or /metrics\n")
+            return Page("503 Service Unavailable" if why_not else "200 OK", f"{why_not or 'ready'}\n".encode())
+        case "/metrics":
+            kind, body = exposition()
+            return Page("200 OK", body, kind)
+    page = await pages(path, dict(parse_qsl(query))) if pages is not None else None
+    return page or Page("404 Not Found", b"/livez, /readyz or /metrics\n")
 
 
-def _written(method: bytes, status: str, kind: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + (b"" if method == b"HEAD" else body)
+def _written(method: bytes, page: Page) -> bytes:
+    fields = {"Content-Type": page.kind, "Content-Length": str(len(page.body)), **page.headers, "Connection": "close"}
+    head = f"HTTP/1.1 {page.status}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return head.encode() + b"\r\n" + (b"" if method == b"HEAD" else page.body)

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from largesse.bus import Bus
 from largesse.core import Core
 from largesse.file_bus import DirectoryHeld, JournalDamaged
-from largesse.health import AddressTaken, readiness, served
+from largesse.health import AddressTaken, Pages, readiness, served
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings
 from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
@@ -26,12 +26,15 @@ class CutOff(Exception):
     """A service did not end in time. What it had not written, its next instance does again."""
 
 
-def serve(start: Start) -> int:
-    """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it."""
+def serve(start: Start, pages: Callable[[Settings], Pages] | None = None) -> int:
+    """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
+
+    `pages`: what it answers over HTTP beside its health.
+    """
     try:
         settings = read_settings()
         configure(settings.log_format)
-        asyncio.run(_serve(start, settings))
+        asyncio.run(_serve(start, settings, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(f"{error}\n")
         return WRONG_USAGE
@@ -46,7 +49,7 @@ def serve_core(core: Core) -> int:
     return serve(lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
 
 
-async def _serve(start: Start, settings: Settings) -> None:
+async def _serve(start: Start, settings: Settings, pages: Pages | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -55,8 +58,8 @@ async def _serve(start: Start, settings: Settings) -> None:
     try:
         async with AsyncExitStack() as open_now:
             if settings.metrics_port:
-                health = served(settings.metrics_host, settings.metrics_port, readiness(bus, settings.partition, stop))
-                await open_now.enter_async_context(health)
+                why_not = readiness(bus, settings.partition, stop)
+                await open_now.enter_async_context(served(settings.metrics_host, settings.metrics_port, why_not, pages))
             await _until_ended(start(bus, settings, stop), stop)
     finally:
         await bus.close()

@@ -13,7 +13,7 @@ from schemas.jobs import (
     JobSpec,
     Stage,
 )
-from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeLost, NodeRegistered, NodeReported
+from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeForgotten, NodeLost, NodeRegistered, NodeReported
 from schemas.quantities import Cache, Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated

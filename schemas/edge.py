@@ -11,7 +11,7 @@ from schemas.edge_base import Input, Malformed
 from schemas.edge_cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge_config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
 from schemas.edge_jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
-from schemas.edge_nodes import NodeInput, read_node
+from schemas.edge_nodes import NodeInput, NodeLeft, read_node
 from schemas.edge_reservations import ReservationInput, read_reservation
 from schemas.edge_tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
@@ -39,6 +39,7 @@ InputBody = (
     | NodeRegistered
     | NodeReported
     | NodeDrained
+    | NodeLeft
     | TaskStarted
     | TaskFinished
     | TaskFailed

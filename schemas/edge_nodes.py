@@ -3,7 +3,9 @@
 Capacities round down: others build on them.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -23,6 +25,7 @@ from schemas.edge_base import (
     Text,
     author_of,
     check_one_form,
+    shown,
     sorted_map,
     validated,
     vector_of,
@@ -35,6 +38,8 @@ DEVICES_MAX = 1_024
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
 EXIT_CODE_MAX = 2**31 - 1
+ADDRESS_MAX = 300
+PORT_MAX = 65_535
 
 RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX)]
 Count = Tasks
@@ -84,9 +89,19 @@ class NodeReport(Input):
 
 
 class NodeRegistration(NodeReport):
-    """An agent takes charge of a node under a new epoch, and says which attempts it knows."""
+    """An agent takes charge of a node under a new epoch, and says which attempts it knows, and where it shows what
+    tasks print (`HOST:PORT`).
+    """
 
     attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)] = []
+    address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
+
+
+class NodeLeave(Input):
+    """An agent goes, and nothing runs on its node any more: what the log says it holds is lost."""
+
+    node: Name
+    epoch: Epoch
 
 
 class Drain(Input):
@@ -102,15 +117,26 @@ class NodeInput(Input):
     register_: Annotated[NodeRegistration | None, Field(alias="register")] = None
     report: NodeReport | None = None
     drain: Drain | None = None
+    leave: NodeLeave | None = None
 
 
-def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | NodeDrained:
+@dataclass(slots=True)
+class NodeLeft:
+    """What an agent says that goes; the log calls its node lost."""
+
+    node: str
+    epoch: str
+
+
+def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | NodeDrained | NodeLeft:
     """A message of the nodes topic. Raises Malformed."""
     message = validated(NodeInput, document)
     check_one_form(message)
     author = author_of(author)
     if message.drain is not None:
         return NodeDrained(message.drain.node, message.drain.draining, author)
+    if message.leave is not None:
+        return NodeLeft(message.leave.node, message.leave.epoch)
     if message.report is not None:
         report = message.report
         capacity, devices = offered(report.capacity, report.devices, "report")
@@ -119,7 +145,17 @@ def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | Nod
     node = message.register_
     capacity, devices = offered(node.capacity, node.devices, "register")
     attempts = [_known(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
-    return NodeRegistered(node.node, node.epoch, capacity, sorted_map(node.labels), devices, attempts, author=author)
+    labels, address = sorted_map(node.labels), node.address
+    check_address(address, "register.address")
+    return NodeRegistered(node.node, node.epoch, capacity, labels, devices, attempts, author=author, address=address)
+
+
+def check_address(address: str, field: str) -> None:
+    """Nothing, or `HOST:PORT` with a name or a number as its host (`[::1]:9464`). Raises Malformed."""
+    host, _, port = address.rpartition(":")
+    named = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", host)
+    if address and not (named and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
+        raise Malformed(field, f"has to be HOST:PORT, like node-1:9464, is {shown(address)}")
 
 
 def offered(amounts: Mapping[str, Any], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:

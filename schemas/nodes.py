@@ -38,6 +38,7 @@ class NodeRegistered:
     """An agent takes charge of a node under a new epoch and names the attempts that it still knows.
 
     `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
+    `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere.
     """
 
     node: str
@@ -48,6 +49,7 @@ class NodeRegistered:
     attempts: list[KnownAttempt] = field(default_factory=list)
     lost: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
+    address: str = ""
 
 
 @dataclass(slots=True)
@@ -73,11 +75,21 @@ class NodeDrained:
 
 @dataclass(slots=True)
 class NodeLost:
-    """The node's lease ran out. Every attempt it held, listed in `lost`, ends by this record."""
+    """The node's lease ran out, or its agent said that it goes (`left`). Every attempt it held, listed in `lost`, ends
+    by this record.
+    """
 
     node: str
     epoch: str
     lost: list[TaskRange] = field(default_factory=list)
+    left: bool = False
+
+
+@dataclass(slots=True)
+class NodeForgotten:
+    """A node that was lost for `node_kept_ms`, and is not draining, does not count any more: it may not come back."""
+
+    node: str
 
 
 def devices_of(capacity: Vector, devices: list[Device]) -> list[Device]:

@@ -39,7 +39,8 @@ class Policy:
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
-    largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
+    largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2). `node_kept_ms`: for
+    so long a lost node counts as one that may come back.
     """
 
     preset: Preset = "largesse"
@@ -54,6 +55,7 @@ class Policy:
     retry_backoff_ms: int = 1_000
     retry_backoff_ms_max: int = 60_000
     name_kept_ms: int = 7 * 24 * 3_600 * 1_000
+    node_kept_ms: int = 24 * 3_600 * 1_000
 
 
 @dataclass(slots=True)

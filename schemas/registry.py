@@ -20,6 +20,7 @@ NEWEST: dict[str, Released] = {
     for model in (
         jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.InputRefused, jobs.InputRepeated,
         nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost,
+        nodes.NodeForgotten,
         tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,

@@ -27,9 +27,9 @@ DECISIONS = ("releases", "plans", "shares", "asks", "grants")
 
 _LOG_BODIES = (
     "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated JobCancelled JobEnded "
-    "NodeRegistered NodeReported NodeDrained NodeLost TaskStarted TaskFinished TaskFailed ConfigChanged "
-    "ReservationRequested ReservationUpdated ReservationDeleted PlanProposed Releases Plans TimeReached RoundOpened "
-    "RoundClosed RoundAbandoned"
+    "NodeRegistered NodeReported NodeDrained NodeLost NodeForgotten TaskStarted TaskFinished TaskFailed "
+    "ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted PlanProposed Releases Plans TimeReached "
+    "RoundOpened RoundClosed RoundAbandoned"
 )
 
 TOPICS = (

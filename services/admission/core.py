@@ -13,6 +13,7 @@ from schemas import (
     JobEnd,
     JobEnded,
     NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -78,6 +79,7 @@ def _config(state: State, record: Record) -> None:
 def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
+    state.lost_ms.pop(body.node, None)
     _set_capacity(state, body)
     if before is not None:
         _end_ranges(state, record, body.lost, "lost")
@@ -140,9 +142,15 @@ def _lost(state: State, record: Record) -> None:
     body: NodeLost = record.body
     node = state.nodes[body.node]
     node.lost = True
+    state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
     _end_ranges(state, record, body.lost, "lost")
     state.stirred = True
+
+
+def _forgotten(state: State, record: Record) -> None:
+    body: NodeForgotten = record.body
+    del state.nodes[body.node], state.lost_ms[body.node]
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
@@ -336,6 +344,7 @@ FOLDS: Folds = {
     NodeReported: _reported,
     NodeDrained: _drained,
     NodeLost: _lost,
+    NodeForgotten: _forgotten,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,

@@ -33,6 +33,7 @@ from schemas import (
     Vector,
 )
 from schemas.edge import ConfigPatch
+from schemas.edge_nodes import NodeLeft
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, on_devices, quantity_text
@@ -276,10 +277,16 @@ def _drain(state: State, body: NodeDrained, author: str) -> Any:
     return None if node.draining == body.draining else body
 
 
-def lose(state: State, name: str) -> NodeLost | None:
-    """The record that a node's lease ran out, or None where it is lost already."""
+def _leave(state: State, body: NodeLeft, author: str) -> NodeLost | None:
+    """Nothing runs there any more, so nobody has to wait for the lease; an older epoch's word counts for nothing."""
+    node = state.nodes.get(body.node)
+    return lose(state, body.node, left=True) if node is not None and node.epoch == body.epoch else None
+
+
+def lose(state: State, name: str, *, left: bool = False) -> NodeLost | None:
+    """The record that a node's lease ran out, or that its agent `left`; None where it is lost already."""
     node = state.nodes[name]
-    return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name))
+    return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name), left)
 
 
 # ---------------------------------------------------------------- tasks
@@ -370,6 +377,7 @@ _JUDGE: dict[type, Any] = {
     NodeRegistered: _register,
     NodeReported: _report,
     NodeDrained: _drain,
+    NodeLeft: _leave,
     TaskStarted: _tasks,
     TaskFinished: _tasks,
     TaskFailed: _tasks,

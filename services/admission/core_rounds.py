@@ -12,6 +12,7 @@ from schemas import (
     Grant,
     Grants,
     JobEnded,
+    NodeForgotten,
     Plans,
     Record,
     Releases,
@@ -39,7 +40,8 @@ def due(state: State, time: int, prefix: bytes) -> Any | None:
         return TimeReached(wake_ms)
     if state.stirred and time >= earliest_opening_ms(state):
         return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards)
-    return None
+    gone = _gone_longest(state)
+    return NodeForgotten(gone[1]) if gone is not None and gone[0] <= time else None
 
 
 def cause_of_due(state: State) -> str:
@@ -56,7 +58,17 @@ def next_due_ms(state: State) -> int | None:
     moments = [moment for moment in (wake_of(state),) if moment is not None]
     if state.stirred:
         moments.append(earliest_opening_ms(state))
+    if (gone := _gone_longest(state)) is not None:
+        moments.append(gone[0])
     return min(moments, default=None)
+
+
+def _gone_longest(state: State) -> tuple[int, str] | None:
+    """The node that is to be forgotten next, and when. A drain is an operator's word, so that node is remembered."""
+    for name, at_ms in state.lost_ms.items():
+        if not state.nodes[name].draining:
+            return at_ms + state.policy.node_kept_ms, name
+    return None
 
 
 def wake_of(state: State) -> int | None:

@@ -74,9 +74,10 @@ class Opening:
 @dataclass(slots=True)
 class State:
     """One cell. `submitters` and `ceilings` (what tasks may hold together): by queue path, only where the tree in force
-    says so. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
-    something happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last
-    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
+    says so. `lost_ms`: when each node that is down was lost, the longest first. `holds` is keyed "job/stage/index".
+    `over`: jobs whose end is still to be announced. `stirred`: something happened since the last opening that can
+    change the schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest
+    Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -84,6 +85,7 @@ class State:
     submitters: dict[str, list[str]] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
+    lost_ms: dict[str, int] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)

@@ -351,6 +351,8 @@ class Sequencer:
                 lead.skipped += 1
             else:
                 self._put(lead, body, Header("", item.topic, item.partition, item.offset))
+            if isinstance(body, NodeLost):
+                lead.leases.forget(body.node)
             self._renew_lease(lead, item.body)
             INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
         failpoints.hit(self.name, "after_consume")

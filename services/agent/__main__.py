@@ -2,9 +2,18 @@
 
 import sys
 
+from largesse.health import Pages
 from largesse.process import serve
+from largesse.settings import Settings
+from services.agent.outputs import pages_of
 from services.agent.settings import read_node_settings
 from services.agent.shell import run
 
+
+def _pages(settings: Settings) -> Pages:
+    node = read_node_settings(settings)
+    return pages_of(node.name, node.data)
+
+
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(bus, read_node_settings(settings.partition), stop)))
+    sys.exit(serve(lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages))

@@ -18,17 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
 from urllib.parse import quote
 
-from services.agent.shim import TASK, read_json, write_json
-
-Stream = Literal["stdout", "stderr"]
+from services.agent.shim import read_json, write_json
 
 JOBS, EVENTS, IDENTITY = "jobs", "events", "identity.json"
 OVER = "#over.json"  # No encoded name has a #.
 ENCODED_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
-READ_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,55 +84,6 @@ def make_events(data: Path) -> int:
         os.mkfifo(path, 0o600)
     # Open for writing too: without a writer of its own the pipe would be at its end whenever no shim writes.
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-# ---------------------------------------------------------------- output
-def output_path(data: Path, job: str, stage: str, index: int, attempt: int | None, stream: Stream) -> Path | None:
-    """The file in which the output of an attempt begins; None where nothing of it is kept.
-
-    Attempt None: the last one. Of two jobs that had the same name, the later.
-    """
-    runs = (data / JOBS / encoded(job)).glob(f"*/{encoded(stage)}")
-    wanted = f"{index}.*" if attempt is None else f"{index}.{attempt}"
-    found = [folder for run in runs for folder in run.glob(wanted)]
-    last = max(found, key=lambda folder: (_made_ns(folder), int(folder.name.partition(".")[2])), default=None)
-    return None if last is None else last / stream
-
-
-def read_output(
-    data: Path, job: str, stage: str, index: int, attempt: int | None = None, stream: Stream = "stdout"
-) -> bytes | None:
-    """What an attempt has printed so far; a line in brackets stands where the middle was not kept. None: nothing is
-    kept.
-    """
-    path = output_path(data, job, stage, index, attempt, stream)
-    if path is None:
-        return None
-    offsets = [int(tail.name.partition(".")[2]) for tail in path.parent.glob(f"{stream}.*")]
-    pieces, at = [_contents(path)], 0
-    at = len(pieces[0])
-    for offset in sorted(offsets):
-        piece = _contents(path.with_name(f"{stream}.{offset}"))
-        if offset > at and piece:
-            pieces.append(b"\n[%d bytes were not kept]\n" % (offset - at))
-        pieces.append(piece)
-        at = offset + len(piece)
-    return b"".join(pieces)
-
-
-def _made_ns(attempt: Path) -> int:
-    try:
-        return (attempt / TASK).stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0  # Half made, or being cleared away.
-
-
-def _contents(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(READ_BYTES_MAX)
-    except FileNotFoundError:
-        return b""  # Not made yet, or overtaken by what was printed later.
 
 
 # ---------------------------------------------------------------- clearing away

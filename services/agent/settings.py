@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from largesse.settings import PREFIX, SettingWrong
+from largesse.settings import PREFIX, Settings, SettingWrong
 from largesse.strict import loads
 from schemas import Device, Vector
 from schemas.edge import Malformed
 from schemas.edge_base import sorted_map, validated
-from schemas.edge_nodes import NodeReport, offered
+from schemas.edge_nodes import NodeReport, check_address, offered
 from services.agent.folders import Kept
 
 MemoryLimit = Literal["resident", "address_space", "none"]
+AtEnd = Literal["keep", "leave"]
+ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,9 @@ class NodeSettings:
     `memory_limit`, for tasks that ask for memory: `resident` looks every second at what their processes hold and kills,
     `address_space` is the kernel's RLIMIT_AS on each process, exact, but it counts what is only reserved.
     `output_bytes`: kept of each stream of a task. `pass_env`: variables of the agent that tasks get too.
-    `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over.
+    `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over. `leaves`:
+    the agent then says that the node goes, and what it holds is run elsewhere at once. `address`: where the agent shows
+    what tasks print, as `HOST:PORT`; empty: nowhere.
     """
 
     name: str
@@ -45,31 +49,59 @@ class NodeSettings:
     kept: Kept = field(default_factory=Kept)
     pass_env: tuple[str, ...] = ()
     keep_running: bool = True
+    leaves: bool = False
+    address: str = ""
 
 
-def read_node_settings(partition: int, environment: Mapping[str, str] | None = None) -> NodeSettings:
+def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
     """A node from the environment. Raises SettingWrong.
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
-    LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT.
+    LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT, LARGESSE_NODE_AT_END (`keep`: tasks run
+    on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE (`HOST:PORT` at which others reach what
+    LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served).
     """
     environment = os.environ if environment is None else environment
     name = environment.get(f"{PREFIX}NODE") or socket.gethostname()
     capacity, labels, devices = _offer(name, environment.get(f"{PREFIX}NODE_OFFER", "{}"))
-    limit = environment.get(f"{PREFIX}NODE_MEMORY_LIMIT", "resident")
-    if limit not in get_args(MemoryLimit):
-        raise SettingWrong(f"{PREFIX}NODE_MEMORY_LIMIT={limit}: has to be one of {', '.join(get_args(MemoryLimit))}")
+    limit = _one_of(MemoryLimit, "NODE_MEMORY_LIMIT", environment.get(f"{PREFIX}NODE_MEMORY_LIMIT", "resident"))
+    leaves = _one_of(AtEnd, "NODE_AT_END", environment.get(f"{PREFIX}NODE_AT_END", "keep")) == "leave"
     return NodeSettings(
         name=name,
         data=Path(environment.get(f"{PREFIX}NODE_DATA") or Path("largesse-agent", name)),
-        partition=partition,
+        partition=settings.partition,
         capacity=capacity,
         labels=labels,
         devices=devices,
         memory_limit=limit,  # type: ignore[arg-type]
         pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
+        keep_running=not leaves,
+        leaves=leaves,
+        address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
     )
+
+
+def _one_of(options: Any, name: str, text: str) -> str:
+    if text not in get_args(options):
+        raise SettingWrong(f"{PREFIX}{name}={text}: has to be one of {', '.join(get_args(options))}")
+    return text
+
+
+def _address(settings: Settings, advertised: str) -> str:
+    """Where others reach what this process serves over HTTP; empty where it serves nothing."""
+    if not settings.metrics_port:
+        if advertised:
+            raise SettingWrong(f"{PREFIX}ADVERTISE={advertised}: nothing is served: set {PREFIX}METRICS_PORT")
+        return ""
+    host = settings.metrics_host
+    host = socket.gethostname() if host in ANY_HOST else f"[{host}]" if ":" in host else host
+    address = advertised or f"{host}:{settings.metrics_port}"
+    try:
+        check_address(address, "")
+    except Malformed as fault:
+        raise SettingWrong(f"{PREFIX}ADVERTISE={advertised}: {fault}") from None
+    return address
 
 
 def _offer(name: str, text: str) -> tuple[Vector, dict[str, str], list[Device]]:

@@ -8,6 +8,7 @@ registers the node under a new epoch, names the attempts it still knows, and kil
 import asyncio
 import os
 from dataclasses import replace
+from typing import Literal
 
 from largesse import failpoints
 from largesse.bus import Bus, BusError, PositionGap
@@ -78,10 +79,12 @@ class _Agent:
             try:
                 await self._serve(stop)
             except TakenOver:
-                await self._end_all()
+                await self._end_all("killed")
                 raise
             if not self._node.keep_running:
-                await self._end_all()
+                await self._end_all("lost" if self._node.leaves else "killed")
+            if self._node.leaves:
+                await self._voice.leave(self._state)
         finally:
             loop.remove_reader(self._events)
             os.close(self._events)
@@ -293,10 +296,10 @@ class _Agent:
             await asyncio.to_thread(clear_away, runs, frozenset(names), self._node.kept)
             await asyncio.sleep(CLEAR_SECONDS)
 
-    async def _end_all(self) -> None:
+    async def _end_all(self, reason: Literal["killed", "lost"]) -> None:
         """Stops everything and sees it end, or gives up on what the kernel does not let go."""
         for local in list(self._attempts.by_key.values()):
-            self._attempts.stop(local, "killed", self._node.stop_grace_ms)
+            self._attempts.stop(local, reason, self._node.stop_grace_ms)
         over_ms = mono_ms() + self._node.stop_grace_ms + END_WAIT_MS
         while self._attempts.alive and mono_ms() < over_ms:
             self._wake.clear()

@@ -1,5 +1,6 @@
 """What one agent says on the bus, and when: registration, heartbeats, reports; again until the log shows it."""
 
+import asyncio
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -14,6 +15,7 @@ from services.agent.settings import NodeSettings
 
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
+LEAVE_SECONDS = 1
 
 
 class Voice:
@@ -48,6 +50,18 @@ class Voice:
         moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._flush_ms)]
         return max(self._retry_ms, min(moments))
 
+    async def leave(self, state: State) -> None:
+        """Last words: the node goes. Where the bus does not take them in time, the node's lease says the same later."""
+        if state.standing != "registered":
+            return
+        document = {"leave": {"node": state.node, "epoch": state.epoch}}
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                left = await self._send("nodes", [document])
+        except TimeoutError:
+            left = False
+        self._log.info("left", epoch=state.epoch, said=left)
+
     async def drop(self) -> None:
         """Says nothing more."""
         await self._writer.drop()
@@ -57,7 +71,7 @@ class Voice:
             loud = [local for local in locals_ if not local.quiet]
             running = [local.name for local in loud if local.result is None]
             ended = [(local.name, local.result) for local in loud if local.result is not None]
-            document = {**self._offer(state), "attempts": known_attempts(running, ended)}
+            document = {**self._offer(state), "attempts": known_attempts(running, ended), "address": self._node.address}
             if await self._send("nodes", [{"register": document}]):
                 # Nobody may be there to answer, so the same is said more and more seldom.
                 self._register_ms = mono_ms() + self._register_wait_ms

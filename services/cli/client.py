@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from services.cli.ending import Broken, Ending, Refused, Wrong
+from services.cli.ending import Broken, Ending, Later, Refused, Wrong
 
 URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
@@ -92,6 +92,8 @@ def ending_of(response: httpx.Response) -> Ending:
         kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does")
+    if problem.get("live"):
+        return Later(detail, Refused.code if response.status_code == 404 else Broken.code)
     if kind.startswith("refused:") or response.status_code in (404, 409):
         return Refused(detail)
     if kind in ("malformed", "too_large"):

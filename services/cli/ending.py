@@ -36,6 +36,14 @@ class Broken(Ending):
     """Something that should not happen, in words; a traceback is shown with LARGESSE_DEBUG only."""
 
 
+class Later(Ending):
+    """It is not to be had now, but may be as long as the job lives."""
+
+    def __init__(self, told: str, code: int) -> None:
+        super().__init__(told)
+        self.code = code
+
+
 def out(text: str) -> None:
     """Writes to stdout, whole lines."""
     with pipe():

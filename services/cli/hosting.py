@@ -14,18 +14,19 @@ from typing import Any
 from largesse import shell
 from largesse.bus import BusError
 from largesse.file_bus import FileBus
+from largesse.output import Piece, Wanted
 from largesse.settings import read_settings
 from schemas import InputRefused
 from services.admission import shell as admission
 from services.agent import shell as agent
-from services.agent.folders import encoded, output_path, read_output
+from services.agent.folders import encoded
+from services.agent.outputs import attempt_with_output, made_ns, read_piece
 from services.agent.settings import NodeSettings
-from services.agent.shim import TASK
 from services.altruism import core as altruism
 from services.cli.ending import Broken, Ending, Wrong
 from services.estimator import core as estimator
 from services.fairness import core as fairness
-from services.gateway.app import Stream, make_app
+from services.gateway.app import make_app
 from services.gateway.follow import Follower
 from services.gateway.serve import bound, serve
 from services.leftover import core as leftover
@@ -175,23 +176,13 @@ class Host:
     def _folder_of(self, node: NodeSettings) -> Path:
         return self._plan.data / NODES / encoded(node.name)
 
-    async def _read_output(self, job: str, stage: str, index: int, attempt: int | None, stream: Stream) -> bytes | None:
+    async def _read_output(self, wanted: Wanted) -> Piece | None:
         """What a task printed, on whichever of the nodes it ran last."""
         folders = [self._folder_of(node) for node in self._plan.nodes]
 
-        def read() -> bytes | None:
-            found = []
-            for folder in folders:
-                path = output_path(folder, job, stage, index, attempt, stream)
-                if path is not None:
-                    found.append((_made_ns(path.parent), folder))
-            return read_output(max(found)[1], job, stage, index, attempt, stream) if found else None
+        def read() -> Piece | None:
+            attempts = [(attempt_with_output(folder, wanted), folder) for folder in folders]
+            found = [(made_ns(attempt), folder) for attempt, folder in attempts if attempt is not None]
+            return read_piece(max(found)[1], wanted) if found else None
 
         return await asyncio.to_thread(read)
-
-
-def _made_ns(attempt: Path) -> int:
-    try:
-        return (attempt / TASK).stat().st_mtime_ns
-    except OSError:
-        return 0  # Cleared away meanwhile.

@@ -1,23 +1,19 @@
 """Commands that ask a running cell: submit, get, watch, cancel, logs, node, config."""
 
 import re
-import sys
-from time import sleep
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import typer
 
-from services.cli.client import STATE_HEADER, Gateway, job_path
+from services.cli.client import Gateway, job_path
 from services.cli.documents import read_file
-from services.cli.ending import Refused, Wrong, note, out, out_json, pipe
+from services.cli.ending import Refused, Wrong, note, out, out_json
+from services.cli.printing import follow_output, print_output
 from services.cli.quantities import quantity_text
 from services.cli.queues import tree_text
 from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, watch
-
-FOLLOW_S = 0.5
-"""Between two looks at the output of a task that runs."""
 
 URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
@@ -94,19 +90,15 @@ def logs(
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
     path = "/v1/tasks/" + "/".join(quote(part, safe="") for part in match.groups()) + "/logs"
     params: dict[str, Any] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
-    gateway, offset = Gateway(url), 0
-    while True:
-        response = gateway.ask("GET", path, params=params | {"offset": offset})
-        if json:
-            out_json({"task": task, **params, "output": response.content.decode(errors="replace")})
-            return
-        with pipe():
-            sys.stdout.buffer.write(response.content)
-            sys.stdout.buffer.flush()
-        offset += len(response.content)
-        if not follow or response.headers.get(STATE_HEADER) == "ended":
-            return
-        sleep(FOLLOW_S)
+    gateway = Gateway(url)
+    if json:
+        response = gateway.ask("GET", path, params=params)
+        out_json({"task": task, **params, "output": response.content.decode(errors="replace")})
+        return
+    if follow:
+        follow_output(gateway, path, params)
+    else:
+        print_output(gateway.ask("GET", path, params=params))
 
 
 # ---------------------------------------------------------------- get

@@ -5,14 +5,15 @@ gateway belongs on the loopback interface.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
 
 from fastapi import Depends, FastAPI, Path, Query, Request
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
+from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge import Malformed, read_input, warnings_of
@@ -21,6 +22,7 @@ from services.gateway import documents
 from services.gateway.bodies import read_body
 from services.gateway.follow import Answer, Follower
 from services.gateway.openapi import add_bodies
+from services.gateway.output import ReadOutput, check_task, fetch_output, printed
 from services.gateway.problems import Problem, dumped, install, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import ENDED_JOBS_MAX
@@ -39,9 +41,6 @@ USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
 
 JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
-Stream = Literal["stdout", "stderr"]
-ReadOutput = Callable[[str, str, int, int | None, Stream], Awaitable[bytes | None]]
-"""(job, stage, index, attempt or None for the last, stream) -> what it printed so far, None where nothing is kept."""
 
 _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1|\[::1\]")
 _JOBS = Gauge("largesse_jobs", "Jobs in the gateway's view", ["state"])
@@ -54,9 +53,13 @@ class Api:
 
     def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str, loopback: bool) -> None:
         self.follower = follower
-        self.read_output = read_output
+        self.read_output = read_output or self._ask_agent
         self.author = author
         self.loopback = loopback
+
+    async def _ask_agent(self, wanted: Wanted) -> Piece | None:
+        self.job(wanted.job)
+        return await fetch_output(self.follower.state, wanted)
 
     def author_of(self, request: Request) -> str:
         return author_of(request.headers.get(USER_HEADER, "") or self.author)
@@ -108,7 +111,7 @@ class Api:
 def make_app(
     follower: Follower, read_output: ReadOutput | None = None, *, author: str = "unknown", loopback: bool = True
 ) -> FastAPI:
-    """The API over one cell. `read_output`: how what tasks print is read; without it their logs are not served."""
+    """The API over one cell. `read_output`: how what tasks print is read; without it their nodes' agents are asked."""
     api = Api(follower, read_output, author, loopback)
     app = FastAPI(
         title="Largesse",
@@ -235,30 +238,22 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         stage: str,
         index: int,
         stream: Stream = "stdout",
-        attempt: Annotated[int | None, Query(ge=1)] = None,
-        offset: Annotated[int, Query(ge=0)] = 0,
+        attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
+        offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
     ) -> Response:
-        """What a task has printed, from a byte on. The header Largesse-Task-State says whether the job has ended."""
-        if api.read_output is None:
-            raise Problem(404, "no_output", "this gateway does not reach what tasks print; ask the node's agent")
-        known = documents.job_document(api.follower.state, job)
-        if known is not None:
-            found = next((each for each in known["stages"] if each["stage"] == stage), None)
-            if found is None:
-                names = ", ".join(each["stage"] for each in known["stages"])
-                raise Problem(404, "unknown_stage", f'job "{job}" has no stage "{stage}"; it has {names}', "stage")
-            if index >= found["tasks"]["total"] or index < 0:
-                last = found["tasks"]["total"] - 1
-                raise Problem(404, "unknown_task", f'stage "{stage}" has tasks 0 to {last}', "index")
-        output = await api.read_output(job, stage, index, attempt, stream)
-        if output is None:
+        """What a task has printed, from a byte on. Headers: Largesse-Task-State says whether the job has ended,
+        Largesse-Output-Attempt which attempt this is, Largesse-Output-End the offset at which to go on."""
+        view = api.follower.state
+        wanted = Wanted(job, stage, index, stream, attempt, offset)
+        check_task(view, wanted)
+        live = job in view.jobs
+        first = await api.read_output(wanted)
+        if first is None:
             api.job(job)
-            raise Problem(
-                404, "no_output", f"nothing is kept of {job}/{stage}/{index}: it has not started, or is cleared away"
-            )
-        over = known is None or known["ended_ms"] is not None
-        headers = {STATE_HEADER: "ended" if over else "live"}
-        return PlainTextResponse(output[offset:], headers=headers)
+            told = f"nothing is kept of {job}/{stage}/{index}: it has not started, or is cleared away"
+            raise Problem(404, "no_output", told, live=live)
+        headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
+        return StreamingResponse(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
 
 
 async def _events(api: Api, job: str) -> AsyncIterator[bytes]:

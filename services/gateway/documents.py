@@ -194,6 +194,8 @@ def node_document(state: State, name: str) -> Document | None:
 
 
 def _state_of_node(node: NodeRow) -> str:
+    if node.lost and node.left:
+        return "left"
     return "lost" if node.lost else "draining" if node.draining else "ready"
 
 
@@ -209,6 +211,7 @@ def _node(name: str, node: NodeRow) -> Document:
         "labels": node.labels,
         "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
         "epoch": node.epoch,
+        "address": node.address,
     }
 
 

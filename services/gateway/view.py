@@ -19,6 +19,7 @@ from schemas import (
     JobEnded,
     JobRejected,
     NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -45,6 +46,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from schemas.track import COUNTED, failures_of, is_broken, judge_failure
+from services.gateway.places import forget_places, keep_places
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -99,8 +101,10 @@ def _admitted(state: State, record: Record) -> None:
         asked=[0] * of,
         failed=[0] * of,
         retry_ms=[0] * of,
+        places=[[""] * stage.tasks for stage in body.spec.stages],
     )
     state.ended.pop(body.spec.job, None)
+    forget_places(state, body.spec.job)
     if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
 
@@ -159,8 +163,10 @@ def _job_ended(state: State, record: Record) -> None:
             job_class=job.job_class,
             started_ms=job.started_ms,
             failures=job.failures,
+            admitted=job.order,
         )
         _keep(state, over)
+        keep_places(state, end.job, job.places)
         _let_run(state, leave(state.gate, end.job), record)
 
 
@@ -174,7 +180,9 @@ def _keep(state: State, job: EndedJob) -> None:
     state.ended.pop(job.job, None)
     state.ended[job.job] = job
     if len(state.ended) > ENDED_JOBS_MAX:
-        del state.ended[next(iter(state.ended))]
+        oldest = next(iter(state.ended))
+        del state.ended[oldest]
+        forget_places(state, oldest)
 
 
 # ---------------------------------------------------------------- nodes
@@ -206,6 +214,9 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author)
     if before is not None:
         node.used, node.holds, node.draining = before.used, before.holds, before.draining
+        node.address = before.address
+    if isinstance(body, NodeRegistered):
+        node.address = body.address
     state.nodes[body.node] = node
 
 
@@ -216,8 +227,14 @@ def _drained(state: State, record: Record) -> None:
 
 def _lost(state: State, record: Record) -> None:
     body: NodeLost = record.body
-    state.nodes[body.node].lost = True
+    node = state.nodes[body.node]
+    node.lost, node.left = True, body.left
     _end_ranges(state, record, body.lost)
+
+
+def _forgotten(state: State, record: Record) -> None:
+    body: NodeForgotten = record.body
+    del state.nodes[body.node]
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
@@ -320,6 +337,7 @@ def _closed(state: State, record: Record) -> None:
         demand, queue = job.graph.stages[at].demand, job.spec.queue
         for index in range(grant.first, grant.first + grant.count):
             state.holds[f"{grant.job}/{grant.stage}/{index}"] = Hold(grant.attempt, grant.node, queue, demand)
+            job.places[at][index] = grant.node
         node = state.nodes[grant.node]
         node.holds += grant.count
         _add(node.used, demand, grant.count)
@@ -431,6 +449,7 @@ _LOG: Folds = {
     NodeReported: _reported,
     NodeDrained: _drained,
     NodeLost: _lost,
+    NodeForgotten: _forgotten,
     TaskStarted: _started,
     TaskFinished: _finished,
     TaskFailed: _failed,

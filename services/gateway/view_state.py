@@ -17,6 +17,9 @@ ENDED_JOBS_MAX = 10_000
 FAILURES_KEPT = 20
 """Failed attempts that are told of one job, the last ones."""
 
+PLACES_KEPT_MAX = 200_000
+"""Tasks of ended jobs of which it is known where they ran; those of the oldest jobs go first."""
+
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
 
@@ -37,8 +40,9 @@ class FailedAttempt:
 @dataclass(slots=True)
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
-    asked for, failures that counted, and the end of the last back-off. `order`: seq of its admission. `began`: seq of
-    the record since which it may run; 0: it stands before its queue's gate."""
+    asked for, failures that counted, the end of the last back-off, and by task index the node that it was granted last
+    ("": none). `order`: seq of its admission. `began`: seq of the record since which it may run; 0: it stands before
+    its queue's gate."""
 
     spec: JobSpec
     graph: Graph
@@ -52,6 +56,7 @@ class LiveJob:
     asked: list[int]
     failed: list[int]
     retry_ms: list[int]
+    places: list[list[str]]
     began: int = 0
     tries: Tries = field(default_factory=Tries)
     started_ms: int | None = None
@@ -87,6 +92,7 @@ class EndedJob:
     started_ms: int | None = None
     reason: str | None = None
     failures: list[FailedAttempt] = field(default_factory=list)
+    admitted: int = 0
 
 
 @dataclass(slots=True)
@@ -102,7 +108,9 @@ class Hold:
 
 @dataclass(slots=True)
 class NodeRow:
-    """A node as the log knows it. `used`: what attempts hold of it."""
+    """A node as the log knows it. `used`: what attempts hold of it. `left`: lost because its agent went. `address`:
+    where the agent shows what tasks print.
+    """
 
     epoch: str
     capacity: Vector
@@ -113,6 +121,8 @@ class NodeRow:
     holds: int = 0
     draining: bool = False
     lost: bool = False
+    left: bool = False
+    address: str = ""
 
 
 @dataclass(slots=True)
@@ -131,7 +141,8 @@ class State:
     """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `holds`: by "job/stage/index".
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`:
     by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `latest`: the record folded
-    last, which answers the input it came from."""
+    last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the oldest job
+    first, `places_kept` tasks in all."""
 
     cell: str = ""
     seq: int = 0
@@ -145,6 +156,8 @@ class State:
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     ended: dict[str, EndedJob] = field(default_factory=dict)
+    places: dict[str, list[list[str]]] = field(default_factory=dict)
+    places_kept: int = 0
     holds: dict[str, Hold] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from schemas import (
     JobCancelled,
     JobEnded,
     NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -284,6 +285,10 @@ def _lost(state: State, record: Record) -> None:
     _release_ranges(state, body.lost)
 
 
+def _forgotten(state: State, record: Record) -> None:
+    del state.nodes[record.body.node]  # It was lost, so it is on no board.
+
+
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     spec = body.spec
@@ -448,6 +453,7 @@ FOLDS: Folds = {
     NodeReported: _reported,
     NodeDrained: _drained,
     NodeLost: _lost,
+    NodeForgotten: _forgotten,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,

@@ -21,6 +21,7 @@ from schemas import (
     JobEnded,
     JobRejected,
     NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -180,12 +181,12 @@ class _Check:
         """What `due` says, and lost nodes, are functions of the fold and log time."""
         record, state = step.accepted.record, self.cores.admission
         body = record.body
-        if isinstance(body, JobEnded | TimeReached | RoundOpened) or (
+        if isinstance(body, JobEnded | TimeReached | RoundOpened | NodeForgotten) or (
             isinstance(body, RoundAbandoned) and body.reason == "rules"
         ):
             self._compare_log(step, due(state, record.time, self.cores.prefix), cause_of_due(state))
         elif isinstance(body, NodeLost):
-            self._compare_log(step, lose(state, body.node) if body.node in state.nodes else None, "")
+            self._compare_log(step, lose(state, body.node, left=body.left) if body.node in state.nodes else None, "")
 
     def _check_judged(self, step: Step) -> None:
         """Inputs whose content the log has are judged again."""

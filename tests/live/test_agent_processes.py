@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from schemas import JobEnded, RoundClosed, TaskFailed, TaskFinished, TaskStarted
-from services.agent.folders import attempt_folders, read_output
+from services.agent.folders import attempt_folders
 from services.agent.shim import read_json
 from tests.live.agent_cell import ScriptedCell, agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
+from tests.printed import read_output
 
 Story = Callable[[ScriptedCell, Path], Awaitable[None]]
 

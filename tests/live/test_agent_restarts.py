@@ -15,6 +15,7 @@ from largesse.file_lock import DirectoryHeld
 from largesse.log import LogReader
 from schemas import (
     JobEnded,
+    NodeLost,
     NodeRegistered,
     Revocation,
     RoundClosed,
@@ -23,7 +24,7 @@ from schemas import (
     TaskStarted,
 )
 from services.agent import checkpoint, shell
-from services.agent.folders import attempt_folders, read_output
+from services.agent.folders import attempt_folders
 from services.agent.shell import TakenOver
 from services.agent.shim import RESULT, read_json
 from tests.live.agent_cell import (
@@ -36,6 +37,7 @@ from tests.live.agent_cell import (
     scripted_cell,
     settings,
 )
+from tests.printed import read_output
 
 ONCE = """
 set -C
@@ -202,6 +204,38 @@ def test_an_agent_can_be_told_to_take_its_tasks_with_it(tell, tmp_path):
         async with agent_on(cell, settings(tmp_path / "data")):
             assert await outcome_of(cell) == "succeeded"
         assert ran(tmp_path) == ["0-1", "0-2", "1-1", "1-2"]
+
+    tell(story)
+
+
+def test_an_agent_can_leave_so_that_its_tasks_are_run_elsewhere_at_once(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 2))
+        async with agent_on(cell, settings(tmp_path / "data", keep_running=False, leaves=True)):
+            await started(cell, 2)
+            pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
+        assert not any(is_alive(pid) for pid in pids)
+        (lost,) = await cell.until(lambda: cell.bodies(NodeLost))
+        assert (lost.node, lost.left, [item.first for item in lost.lost]) == ("n", True, [0, 1])
+        go(tmp_path, 0, 1)
+        async with agent_on(cell, settings(tmp_path / "other", name="m")):
+            assert await outcome_of(cell) == "succeeded"
+        assert {(end.node, end.attempt) for end in cell.items(TaskFinished)} == {("m", 2)}
+        assert ran(tmp_path) == ["0-1", "0-2", "1-1", "1-2"]
+
+    tell(story)
+
+
+def test_an_agent_that_left_comes_back_as_one_that_knows_nothing(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "data", keep_running=False, leaves=True)):
+            await started(cell, 1)
+        go(tmp_path, 0)
+        async with agent_on(cell, settings(tmp_path / "data")):
+            assert await outcome_of(cell) == "succeeded"
+        assert ran(tmp_path) == ["0-1", "0-2"]
+        assert cell.items(TaskFailed) == []
 
     tell(story)
 

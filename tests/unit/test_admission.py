@@ -14,6 +14,8 @@ from schemas import (
     JobCancelled,
     JobRejected,
     NodeDrained,
+    NodeForgotten,
+    NodeLost,
     NodeRegistered,
     NodeReported,
     ReservationRequested,
@@ -22,9 +24,26 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
+from schemas.edge_nodes import NodeLeft
 from services.admission import core_judge
+from services.admission.core_rounds import due
 from services.admission.core_state import digest_of
-from tests.cells import AUTHOR, SlowCell, config, indexes, job, known, node, place, queue, report, single, stage, tree
+from tests.cells import (
+    AUTHOR,
+    EPOCH,
+    SlowCell,
+    config,
+    indexes,
+    job,
+    known,
+    node,
+    place,
+    queue,
+    report,
+    single,
+    stage,
+    tree,
+)
 
 DAY_MS = 24 * 3_600_000
 
@@ -428,6 +447,84 @@ def test_what_a_lost_node_held_is_asked_again_and_its_late_word_changes_nothing(
 
     story.take(node("n2"))
     assert [(grant.node, grant.attempt, grant.count) for grant in story.settle()] == [("n2", 2, 2)]
+
+
+def test_an_agent_that_goes_gives_back_what_it_held_at_once():
+    story = running(job("j", stage(tasks=2)))
+
+    gone = story.take(NodeLeft("n1", EPOCH))
+
+    assert isinstance(gone, NodeLost)
+    assert (gone.node, gone.epoch, gone.left) == ("n1", EPOCH, True)
+    assert [(r.first, r.attempt) for r in gone.lost] == [(0, 1), (1, 1)]
+    assert story.take(NodeLeft("n1", EPOCH)) is None
+    story.take(node("n2"))
+    assert [(grant.node, grant.attempt, grant.count) for grant in story.settle()] == [("n2", 2, 2)]
+
+
+@pytest.mark.parametrize("word", [NodeLeft("n1", "e0"), NodeLeft("n9", EPOCH)], ids=["an older epoch", "a stranger"])
+def test_only_the_agent_in_charge_can_say_that_its_node_goes(word):
+    story = running(job("j"))
+
+    assert story.take(word) is None
+    assert not story.admission.nodes["n1"].lost
+
+
+def forget_until(story, time):
+    """What is due by then; returns the names that were forgotten."""
+    story.at(time).settle()
+    return [body.node for body in story.bodies(NodeForgotten)]
+
+
+def test_a_node_that_does_not_come_back_is_forgotten_after_a_day_with_the_jobs_that_only_it_could_run():
+    story = cell(node("big", cpu=64_000))
+    story.at(7).lose("big")
+    story.settle()
+    assert isinstance(story.take(job("early", stage(cpu=64_000))), JobAdmitted)
+    story.settle()
+
+    assert story.next_ms() == 7 + DAY_MS
+    assert forget_until(story, 6 + DAY_MS) == []
+    assert forget_until(story, 7 + DAY_MS) == ["big"]
+    assert story.next_ms() is None
+    assert story.take(job("late", stage(cpu=64_000))).reason == "exceeds_capacity"
+    assert isinstance(story.take(report("big")), InputRefused)
+    story.take(node("big", cpu=64_000, epoch="e2"))
+    assert [(grant.job, grant.node) for grant in story.settle()] == [("early", "big")]
+
+
+def test_nodes_are_forgotten_in_the_order_in_which_they_were_lost_and_not_those_that_came_back():
+    story = cell(config(node_kept_ms=1_000), node("n2"), node("n3"))
+    for time, name in ((1, "n2"), (2, "n1"), (3, "n3")):
+        story.at(time).lose(name)
+    story.take(node("n1", epoch="e2"))
+
+    assert forget_until(story, 1_002) == ["n2"]
+    assert forget_until(story, 5_000) == ["n2", "n3"]
+    assert list(story.admission.nodes) == ["n1"]
+
+
+def test_a_drain_is_remembered_until_somebody_takes_it_back():
+    story = cell(config(node_kept_ms=1_000), node("n2"))
+    story.drain("n1")
+    story.lose("n1")
+    story.lose("n2")
+
+    assert forget_until(story, 5_000) == ["n2"]
+    assert story.next_ms() is None
+    story.resume("n1")
+    assert forget_until(story, 5_000) == ["n2", "n1"]
+
+
+def test_nobody_is_forgotten_while_a_round_is_open():
+    story = cell(config(node_kept_ms=0), job("j"))
+    story.open()
+    story.lose()
+
+    assert due(story.admission, DAY_MS, b"") is None
+    assert [struck.reason for struck in story.close().struck] == ["node_lost"]
+    story.settle()
+    assert story.bodies(NodeForgotten) == [NodeForgotten("n1")]
 
 
 def test_a_node_that_comes_back_finds_its_attempts_over():

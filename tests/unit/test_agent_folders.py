@@ -1,4 +1,4 @@
-"""Folders of attempts: names for everything, output found again, and limits on what stays."""
+"""Folders of attempts: names for everything, and limits on what stays."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from services.agent import folders
-from services.agent.folders import Kept, attempt_folder, clear_away, encoded, live_name, output_path, read_output
+from services.agent.folders import Kept, attempt_folder, clear_away, encoded, live_name
 from services.agent.shim import TASK, claim, read_json, write_json
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=253)
@@ -51,43 +51,6 @@ def attempt(data, *, job="j", run="5-e.1", stage="map", index=0, number=1, at_s=
     for name, text in streams.items():
         (folder / name).write_bytes(text)
     return folder
-
-
-def test_output_is_that_of_the_last_attempt_unless_one_is_named(tmp_path):
-    attempt(tmp_path, number=1, stdout=b"first", at_s=1)
-    attempt(tmp_path, number=2, stdout=b"second", stderr=b"oh", at_s=2)
-
-    assert read_output(tmp_path, "j", "map", 0) == b"second"
-    assert read_output(tmp_path, "j", "map", 0, 1) == b"first"
-    assert read_output(tmp_path, "j", "map", 0, stream="stderr") == b"oh"
-
-
-def test_attempts_of_a_later_job_of_the_same_name_come_first(tmp_path):
-    attempt(tmp_path, run="900-e.1", number=7, stdout=b"older", at_s=1)
-    attempt(tmp_path, run="5-e.2", number=1, stdout=b"newer", at_s=2)
-
-    assert read_output(tmp_path, "j", "map", 0) == b"newer"
-
-
-def test_what_is_not_kept_is_told_from_what_is_empty(tmp_path):
-    folder = attempt(tmp_path, stdout=b"")
-
-    assert output_path(tmp_path, "j", "map", 0, 1, "stdout") == folder / "stdout"
-    assert read_output(tmp_path, "j", "map", 0) == b""
-    assert read_output(tmp_path, "j", "map", 1) is None
-    assert output_path(tmp_path, "j", "map", 0, 2, "stdout") is None
-    assert read_output(tmp_path, "other", "map", 0) is None
-
-
-def test_the_tail_of_a_long_output_follows_its_head(tmp_path):
-    folder = attempt(tmp_path, stdout=b"head")
-    (folder / "stdout.4").write_bytes(b"next")
-    assert read_output(tmp_path, "j", "map", 0) == b"headnext"
-
-    (folder / "stdout.4").unlink()
-    (folder / "stdout.8").write_bytes(b"....")
-    (folder / "stdout.12").write_bytes(b"tail")
-    assert read_output(tmp_path, "j", "map", 0) == b"head\n[4 bytes were not kept]\n....tail"
 
 
 def test_an_attempt_is_claimed_once(tmp_path):

@@ -1,11 +1,12 @@
 """What a node offers, and how an agent is set up from the environment."""
 
+import socket
 from pathlib import Path
 
 import psutil
 import pytest
 
-from largesse.settings import SettingWrong
+from largesse.settings import Settings, SettingWrong
 from schemas import Device
 from services.agent.capacity import measured
 from services.agent.settings import read_node_settings
@@ -42,7 +43,7 @@ def test_a_container_offers_what_it_may_use(tmp_path, cpu, memory, offered):
 
 
 def test_without_settings_a_node_is_this_machine():
-    node = read_node_settings(0, {"LARGESSE_NODE": "n"})
+    node = read_node_settings(Settings(), {"LARGESSE_NODE": "n"})
 
     assert (node.name, node.data, node.capacity, node.devices) == ("n", Path("largesse-agent/n"), {}, [])
 
@@ -53,7 +54,7 @@ def test_a_node_is_set_up_by_the_environment():
     )
 
     node = read_node_settings(
-        3,
+        Settings(partition=3),
         {
             "LARGESSE_NODE": "gpu-1",
             "LARGESSE_NODE_DATA": "/var/lib/largesse",
@@ -70,7 +71,7 @@ def test_a_node_is_set_up_by_the_environment():
 
 
 def test_labels_alone_leave_the_capacity_as_measured():
-    node = read_node_settings(0, {"LARGESSE_NODE": "n", "LARGESSE_NODE_OFFER": '{"labels": {"zone": "a"}}'})
+    node = read_node_settings(Settings(), {"LARGESSE_NODE": "n", "LARGESSE_NODE_OFFER": '{"labels": {"zone": "a"}}'})
 
     assert (node.capacity, node.labels) == ({}, {"zone": "a"})
 
@@ -83,11 +84,43 @@ def test_labels_alone_leave_the_capacity_as_measured():
         ("LARGESSE_NODE_OFFER", '{"capacity": {"cpu": "x"}}', "capacity.cpu"),
         ("LARGESSE_NODE_OFFER", '{"capasity": {}}', 'did you mean "capacity"'),
         ("LARGESSE_NODE_MEMORY_LIMIT", "soft", "has to be one of resident, address_space, none"),
+        ("LARGESSE_NODE_AT_END", "stay", "has to be one of keep, leave"),
+        ("LARGESSE_ADVERTISE", "n:9464", "nothing is served: set LARGESSE_METRICS_PORT"),
     ],
 )
 def test_a_wrong_setting_is_named(variable, text, said):
     with pytest.raises(SettingWrong) as caught:
-        read_node_settings(0, {"LARGESSE_NODE": "n", variable: text})
+        read_node_settings(Settings(), {"LARGESSE_NODE": "n", variable: text})
 
     assert variable in str(caught.value)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "runs_on"), [("keep", True), ("leave", False)])
+def test_an_agent_that_ends_leaves_its_tasks_or_its_cell(text, runs_on):
+    node = read_node_settings(Settings(), {"LARGESSE_NODE_AT_END": text})
+
+    assert (node.keep_running, node.leaves) == (runs_on, not runs_on)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "advertised", "address"),
+    [
+        pytest.param("127.0.0.1", 0, "", "", id="nothing is served"),
+        pytest.param("0.0.0.0", 9464, "", "this-host:9464", id="at every address"),
+        pytest.param("::", 9464, "", "this-host:9464", id="at every address of both kinds"),
+        pytest.param("127.0.0.1", 9464, "", "127.0.0.1:9464", id="on this machine"),
+        pytest.param("fe80::1", 1, "", "[fe80::1]:1", id="at one address"),
+        pytest.param("0.0.0.0", 9464, "n.example:80", "n.example:80", id="behind another one"),
+    ],
+)
+def test_an_agent_says_where_it_can_be_reached(monkeypatch, host, port, advertised, address):
+    monkeypatch.setattr(socket, "gethostname", lambda: "this-host")
+    settings = Settings(metrics_host=host, metrics_port=port)
+
+    assert read_node_settings(settings, {"LARGESSE_ADVERTISE": advertised}).address == address
+
+
+def test_an_address_that_is_none_is_refused():
+    with pytest.raises(SettingWrong, match="LARGESSE_ADVERTISE=n: has to be HOST:PORT"):
+        read_node_settings(Settings(metrics_port=9464), {"LARGESSE_ADVERTISE": "n"})

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.edge import Malformed, read_input
 from schemas.edge_base import BATCH_MAX, TASKS_MAX
-from schemas.edge_nodes import DETAIL_MAX, DEVICES_MAX
+from schemas.edge_nodes import ADDRESS_MAX, DETAIL_MAX, DEVICES_MAX, NodeLeft
 from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
 from schemas.tasks import TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 
@@ -62,6 +62,48 @@ def test_a_drain(draining):
     assert read_input("nodes", document, "ops") == NodeDrained("n", draining, "ops")
 
 
+def test_an_agent_that_goes_says_so():
+    assert read_input("nodes", {"leave": {"node": "n", "epoch": "e/1"}}, "agent") == NodeLeft("n", "e/1")
+
+
+@pytest.mark.parametrize(
+    "address", ["", "node-1:9464", "10.0.0.7:1", "[::1]:65535", "a.b-c.example:9464", "6d41a3c0f2b1:9464"]
+)
+def test_an_agent_may_say_where_it_shows_output(address):
+    taken = read_input("nodes", {"register": node(address=address)}, "agent")
+
+    assert isinstance(taken, NodeRegistered)
+    assert taken.address == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "node-1",
+        "node-1:",
+        ":9464",
+        "node-1:0",
+        "node-1:65536",
+        "node-1:9464/x",
+        "a b:1",
+        "a@b:1",
+        "http://n:1",
+        "::1:5",
+    ],
+)
+def test_an_address_is_a_host_and_a_port(address):
+    told = refusal("nodes", {"register": node(address=address)})
+
+    assert str(told) == f'register.address: has to be HOST:PORT, like node-1:9464, is "{address}"'
+
+
+def test_an_address_has_a_length():
+    longest = "n" * (ADDRESS_MAX - 5) + ":9464"
+    read_input("nodes", {"register": node(address=longest)}, "agent")
+
+    assert "is too long" in str(refusal("nodes", {"register": node(address="n" + longest)}))
+
+
 def test_listed_devices_say_how_many_gpus_there_are():
     devices = {"gpu": [{"index": 3, "model": "V100"}, {"index": 0, "milli": 500}]}
 
@@ -102,7 +144,7 @@ def test_as_many_devices_as_there_may_be():
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        pytest.param({}, 'exactly one of "register", "report", "drain" is needed, not 0', id="no form"),
+        pytest.param({}, 'exactly one of "register", "report", "drain", "leave" is needed, not 0', id="no form"),
         pytest.param({"report": node(), "drain": {"node": "n", "draining": True}}, "drain: exactly one of", id="two"),
         pytest.param({"registr": node()}, 'registr: unknown field; did you mean "register"?', id="another form"),
         pytest.param({"report": node(epoch="")}, "report.epoch: may not be empty", id="no epoch"),
@@ -136,6 +178,7 @@ def test_as_many_devices_as_there_may_be():
         ),
         pytest.param({"report": node(devices={"tpu": []})}, "report.devices.tpu: unknown field", id="other devices"),
         pytest.param({"drain": {"node": "n"}}, "drain.draining: is missing", id="no direction"),
+        pytest.param({"leave": {"node": "n"}}, "leave.epoch: is missing", id="nobody's goodbye"),
         pytest.param({"drain": {"node": "n", "draining": 1}}, "drain.draining: has to be true or false", id="a number"),
         pytest.param(
             {"register": node(attempts=[KNOWN | {"state": "failed"}])},

@@ -10,6 +10,7 @@ import pytest
 from largesse import shell
 from largesse.log import publish_input
 from largesse.memory_bus import MemoryBus
+from largesse.output import Piece
 from largesse.settings import Settings
 from services.admission import shell as admission
 from services.altruism import core as altruism
@@ -42,7 +43,7 @@ class Cell:
 
 
 @asynccontextmanager
-async def a_cell(*, answering=True, following=True, read_output=None, loopback=True):
+async def a_cell(*, answering=True, following=True, read_output=None, loopback=True, address=""):
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -51,7 +52,7 @@ async def a_cell(*, answering=True, following=True, read_output=None, loopback=T
         cores = (fairness, altruism, leftover, estimator, planner)
         running += [admission.run(bus, settings, stop=stop)]
         running += [shell.run(core, bus, settings, stop=stop) for core in cores]
-        await publish_input(bus.writer(), "nodes", NODE, "n1")
+        await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
     app = make_app(follower, read_output, author="tester", loopback=loopback)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -186,7 +187,7 @@ def test_a_cancelled_job_has_ended_when_the_answer_comes():
         ("GET", "/v1/jobs/none/events", "unknown_job"),
         ("POST", "/v1/nodes/none/drain", "unknown_node"),
         ("GET", "/v1/nothing", "not_found"),
-        ("GET", "/v1/tasks/j/s/0/logs", "no_output"),
+        ("GET", "/v1/tasks/j/s/0/logs", "unknown_job"),
     ],
 )
 def test_what_is_not_there_is_a_problem_document(method, path, kind):
@@ -252,8 +253,9 @@ def test_events_tell_a_job_to_its_end():
 
 
 def test_output_is_served_from_any_byte_on():
-    async def read(job, stage, index, attempt, stream):
-        return f"{job}/{stage}/{index} {attempt} {stream}".encode() if index == 0 else None
+    async def read(wanted):
+        text = f"{wanted.job}/{wanted.stage}/{wanted.index} {wanted.stream}".encode()
+        return Piece(wanted.attempt or 1, wanted.offset, len(text), text[wanted.offset :]) if not wanted.index else None
 
     async def story(cell):
         await cell.post(JOB)
@@ -263,8 +265,12 @@ def test_output_is_served_from_any_byte_on():
         return found, missing
 
     found, missing = told(story, read_output=read)
-    assert [each.text for each in found] == ["j/s/0 None stdout", "2 stderr"]
-    assert found[0].headers["largesse-task-state"] == "live"
+    assert [each.text for each in found] == ["j/s/0 stdout", "stderr"]
+    assert [found[1].headers[f"largesse-{name}"] for name in ("task-state", "output-attempt", "output-end")] == [
+        "live",
+        "2",
+        "12",
+    ]
     assert [each.json()["type"].rpartition(":")[2] for each in missing] == [
         "no_output",
         "unknown_task",

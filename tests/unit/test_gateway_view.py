@@ -2,19 +2,32 @@ import pytest
 
 from largesse.codec import decode
 from largesse.snapshots import dump, load
-from schemas import JobSpec, NodeDrained, NodeRegistered, Stage, TaskFailed, TaskFailure, TaskFinished, TaskStarted
+from schemas import (
+    JobSpec,
+    NodeDrained,
+    NodeRegistered,
+    NodeReported,
+    Stage,
+    TaskFailed,
+    TaskFailure,
+    TaskFinished,
+    TaskStarted,
+)
 from schemas.edge import ConfigPatch, read_cluster, read_workload_line
+from schemas.edge_nodes import NodeLeft
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskRange
 from services.admission.core_judge import lose
-from services.gateway import view
+from services.gateway import places, view
 from services.gateway.documents import (
     config_document,
     counts,
     job_document,
     job_documents,
+    node_document,
     node_documents,
 )
+from services.gateway.places import Place, place_of
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
@@ -165,6 +178,59 @@ def test_a_lost_node_holds_nothing_and_its_tasks_wait_again():
     assert (nodes["n0"]["state"], nodes["n0"]["running"]) == ("lost", 0)
     assert cell.job("j")["failures"][0]["reason"] == "lost"
     assert cell.tasks("j") == {"running": 1, "waiting": 1}
+
+
+def test_a_node_that_goes_has_left_and_is_in_view_until_it_is_forgotten():
+    cell = Watched(nodes=2, cpu=1, node_kept_ms=5_000)
+    cell.take(NodeLeft("n0", "e1"))
+    assert [node["state"] for node in node_documents(cell.view)] == ["left", "ready"]
+    assert counts(cell.view)[1] == {"left": 1, "ready": 1}
+
+    cell.settle(4_999)
+    assert [node["node"] for node in node_documents(cell.view)] == ["n0", "n1"]
+    cell.settle(1)
+    assert [node["node"] for node in node_documents(cell.view)] == ["n1"]
+    cell.take(NodeRegistered("n0", "e2", CPU))
+    assert [(node["node"], node["state"]) for node in node_documents(cell.view)] == [("n1", "ready"), ("n0", "ready")]
+
+
+def test_a_nodes_address_is_that_of_its_last_registration():
+    cell = Watched(nodes=0).take(NodeRegistered("n", "e1", CPU, address="here:1"))
+    cell.take(NodeReported("n", "e1", {"cpu": 2_000}))
+    assert node_document(cell.view, "n")["address"] == "here:1"
+
+    cell.take(NodeRegistered("n", "e2", CPU))
+    assert node_document(cell.view, "n")["address"] == ""
+
+
+def test_it_is_known_where_each_task_ran_last_and_where_it_failed():
+    cell = Watched(nodes=2, cpu=1).submit("j", stage(tasks=3, retries=1))
+    assert [place_of(cell.view, "j", "s", index, None) for index in range(3)] == [
+        Place("n0", cell.view.jobs["j"].order),
+        Place("n1", cell.view.jobs["j"].order),
+        None,
+    ]
+
+    cell.start("j", "s", node="n0").fail("j", "s", node="n0").settle(60_000)
+    again = place_of(cell.view, "j", "s", 0, None)
+    assert place_of(cell.view, "j", "s", 0, 1).node == "n0"
+    assert again is None or again == place_of(cell.view, "j", "s", 0, 2)
+    assert place_of(cell.view, "j", "s", 2, None).node in ("n0", "n1")
+
+
+def test_where_tasks_of_ended_jobs_ran_is_known_for_so_many_of_them(monkeypatch):
+    monkeypatch.setattr(places, "PLACES_KEPT_MAX", 3)
+    cell = Watched(cpu=4, name_kept_ms=0)
+    for name in ("a", "b"):
+        cell.submit(name, stage(tasks=2)).start(name, "s", count=2).finish(name, "s", count=2).settle()
+
+    assert cell.job("a")["state"] == cell.job("b")["state"] == "succeeded"
+    assert place_of(cell.view, "a", "s", 0, None) is None
+    assert place_of(cell.view, "b", "s", 1, None) == Place("n0", cell.view.ended["b"].admitted)
+    assert cell.view.places_kept == 2
+    cell.settle(1).submit("b", stage(tasks=1))
+    assert (cell.view.places, cell.view.places_kept) == ({}, 0)
+    assert place_of(cell.view, "b", "s", 0, None) == Place("n0", cell.view.jobs["b"].order)
 
 
 def test_a_restarted_agent_keeps_what_it_names_and_loses_the_rest():

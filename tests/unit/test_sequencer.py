@@ -340,6 +340,15 @@ async def test_a_node_that_is_silent_for_its_lease_is_lost(desk):
 
 
 @desk
+async def test_a_node_whose_agent_says_goodbye_is_lost_at_once_and_only_once(desk):
+    await watched(desk)
+    await desk.take("nodes", {"leave": {"node": "n1", "epoch": NODE["epoch"]}})
+
+    assert [(lost.node, lost.left) for lost in await desk.bodies(NodeLost)] == [("n1", True)]
+    assert await pass_time(desk, 20_000) == []
+
+
+@desk
 async def test_a_heartbeat_that_changes_nothing_renews_the_lease(desk):
     await watched(desk)
     for _ in range(4):

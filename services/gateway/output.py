@@ -1,0 +1,71 @@
+"""What tasks print, as the gateway serves it: which agent to ask, and what to say where none can be asked.
+
+Agents announce their addresses when they register. Whoever may write to the topic `nodes` chooses who is asked, but
+only for one fixed path, and an answer counts only under the node's own name.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+from largesse.output import Piece, Unanswered, Wanted, ask, rendered
+from services.gateway.places import place_of
+from services.gateway.problems import Problem
+from services.gateway.view_state import State
+
+ReadOutput = Callable[[Wanted], Awaitable[Piece | None]]
+"""The next piece of what a task printed; None where nothing is kept. Raises Problem."""
+
+
+def check_task(state: State, wanted: Wanted) -> None:
+    """A job in view has the task that is asked for. Raises Problem."""
+    if (tasks := _tasks_of(state, wanted.job)) is None:
+        return
+    if wanted.stage not in tasks:
+        told = f'job "{wanted.job}" has no stage "{wanted.stage}"; it has {", ".join(tasks)}'
+        raise Problem(404, "unknown_stage", told, "stage")
+    if not 0 <= wanted.index < tasks[wanted.stage]:
+        told = f'stage "{wanted.stage}" has tasks 0 to {tasks[wanted.stage] - 1}'
+        raise Problem(404, "unknown_task", told, "index")
+
+
+def _tasks_of(state: State, name: str) -> dict[str, int] | None:
+    """How many tasks each stage of a job has; None where the job is not in view."""
+    if (live := state.jobs.get(name)) is not None:
+        return {stage.stage: stage.tasks for stage in live.spec.stages}
+    ended = state.ended.get(name)
+    return None if ended is None else {stage.stage: stage.tasks for stage in ended.stages}
+
+
+async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
+    """A piece from the agent of the node where the task ran. The job has to be in view. Raises Problem."""
+    place = place_of(state, wanted.job, wanted.stage, wanted.index, wanted.attempt)
+    if place is None:
+        return None
+    node = state.nodes.get(place.node)
+    if node is None:
+        raise Problem(404, "no_output", f'it ran on node "{place.node}", which did not come back and is forgotten')
+    if not node.address:
+        told = f'its agent does not say where it shows output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
+        raise Problem(404, "no_output", told, node=place.node)
+    try:
+        return await ask(node.address, place.node, replace(wanted, admitted=place.admitted))
+    except Unanswered as why:
+        what = "has left" if node.left else "is lost" if node.lost else "does not answer"
+        told = f'it lies on node "{place.node}", which {what} ({node.address}: {why})'
+        live = wanted.job in state.jobs
+        raise Problem(503, "node_unreachable", told, node=place.node, live=live) from None
+
+
+async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncIterator[bytes]:
+    """The whole output as far as it went when `first` was read, piece by piece. Raises Problem."""
+    piece, at = first, wanted.offset
+    while at < first.end and piece.data:
+        text = rendered(piece, at)
+        beyond = piece.start + len(piece.data) - first.end
+        yield text[: len(text) - beyond] if beyond > 0 else text
+        at = piece.start + len(piece.data)
+        if at < first.end:
+            following = await read(replace(wanted, attempt=first.attempt, offset=at))
+            if following is None:
+                return  # Cleared away meanwhile.
+            piece = following

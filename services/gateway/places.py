@@ -1,0 +1,47 @@
+"""Where tasks ran: which node's agent has what an attempt printed."""
+
+from dataclasses import dataclass
+
+from services.gateway.view_state import PLACES_KEPT_MAX, State
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A node, and the seq of the job's admission, which tells its tasks from those of an earlier job of its name."""
+
+    node: str
+    admitted: int
+
+
+def keep_places(state: State, name: str, places: list[list[str]]) -> None:
+    """A job has ended; where its tasks ran is remembered for a while."""
+    state.places[name] = places
+    state.places_kept += sum(len(tasks) for tasks in places)
+    while state.places_kept > PLACES_KEPT_MAX:
+        forget_places(state, next(iter(state.places)))
+
+
+def forget_places(state: State, name: str) -> None:
+    """Nobody can ask for this ended job any more."""
+    state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
+
+
+def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> Place | None:
+    """Where an attempt of a task ran, by default the last; None where it never did, or that is not known any more.
+
+    The job has to be in view, and to have that task. Of an attempt that is neither the last nor among the failures that
+    are told, the last one's node is as good as any.
+    """
+    live = state.jobs.get(name)
+    if live is not None:
+        admitted, failures, places = live.order, live.failures, live.places
+        at = live.graph.position[stage]
+    else:
+        ended = state.ended[name]
+        admitted, failures, places = ended.admitted, ended.failures, state.places.get(name, [])
+        at = next(at for at, each in enumerate(ended.stages) if each.stage == stage)
+    for failed in reversed(failures):
+        if (failed.stage, failed.index, failed.attempt) == (stage, index, attempt):
+            return Place(failed.node, admitted)
+    node = places[at][index] if places else ""
+    return Place(node, admitted) if node else None
