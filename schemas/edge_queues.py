@@ -21,6 +21,7 @@ from schemas.edge_base import (
 )
 from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, bare_warnings
 from schemas.quantities import MILLIONTHS, Vector, quantity_text
+from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue
 
 QUEUES_MAX = 10_000
@@ -86,12 +87,13 @@ def tree_of(root: QueueInput, parent: str) -> Queue:
         raise Malformed(
             f"{parent}.name", f'the top of the tree is "root", with the queues as its children, not {shown(root.name)}'
         )
-    queues_left = [QUEUES_MAX]
+    # A cell adds `default` by itself: a tree that it prints may have that one more.
+    queues_left = [QUEUES_MAX + any(child.name == QUEUE_DEFAULT for child in root.children)]
     tree = _queue_of(root, parent, 0, queues_left)
     for i, child in enumerate(tree.children):
         if child.name == "root":
             raise Malformed(f"{parent}.children[{i}].name", '"root" is the top of the tree: choose another name')
-    _claims_of(tree, parent)
+    claims_of(tree, parent)
     return tree
 
 
@@ -127,6 +129,33 @@ def queue_warnings(field: str, queue: Mapping[str, Any]) -> list[str]:
     for i, child in enumerate(queue.get("children") or []):
         warnings += queue_warnings(f"{field}.children[{i}]", child)
     return warnings
+
+
+def claims_of(queue: Queue, parent: str) -> Vector:
+    """What is guaranteed to a queue, or where it says nothing of a resource, to those below it together.
+
+    Raises Malformed under `parent` where a guarantee could never hold: more below than at the queue, or more than its
+    maximum.
+    """
+    together: Vector = {}
+    for i, child in enumerate(queue.children):
+        for resource, amount in claims_of(child, f"{parent}.children[{i}]").items():
+            together[resource] = together.get(resource, 0) + amount
+    for resource, amount in queue.guaranteed.items():
+        if together.get(resource, 0) > amount:
+            below = quantity_text(resource, together[resource])
+            told = f"is {quantity_text(resource, amount)}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", f"{told} {below} together")
+    claims = together | queue.guaranteed
+    for resource, amount in sorted(claims.items()):
+        if resource in queue.max and amount > queue.max[resource]:
+            most = quantity_text(resource, queue.max[resource])
+            if resource in queue.guaranteed:
+                told = f"is {quantity_text(resource, amount)}, above the queue's max of {most}"
+                raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", told)
+            told = f"is {most}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.max.{at_key(resource)}", f"{told} {quantity_text(resource, amount)} together")
+    return claims
 
 
 def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]) -> Queue:
@@ -174,30 +203,3 @@ def _amounts(amounts: Mapping[str, Any], field: str) -> Vector:
         return vector_of(amounts, round_up=False)
     except Malformed as fault:
         raise fault.under(field) from None
-
-
-def _claims_of(queue: Queue, parent: str) -> Vector:
-    """What is guaranteed to a queue, or where it says nothing of a resource, to those below it together.
-
-    Raises Malformed under `parent` where a guarantee could never hold: more below than at the queue, or more than its
-    maximum.
-    """
-    together: Vector = {}
-    for i, child in enumerate(queue.children):
-        for resource, amount in _claims_of(child, f"{parent}.children[{i}]").items():
-            together[resource] = together.get(resource, 0) + amount
-    for resource, amount in queue.guaranteed.items():
-        if together.get(resource, 0) > amount:
-            below = quantity_text(resource, together[resource])
-            told = f"is {quantity_text(resource, amount)}, but the queues below {shown(queue.name)} are guaranteed"
-            raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", f"{told} {below} together")
-    claims = together | queue.guaranteed
-    for resource, amount in sorted(claims.items()):
-        if resource in queue.max and amount > queue.max[resource]:
-            most = quantity_text(resource, queue.max[resource])
-            if resource in queue.guaranteed:
-                told = f"is {quantity_text(resource, amount)}, above the queue's max of {most}"
-                raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", told)
-            told = f"is {most}, but the queues below {shown(queue.name)} are guaranteed"
-            raise Malformed(f"{parent}.max.{at_key(resource)}", f"{told} {quantity_text(resource, amount)} together")
-    return claims

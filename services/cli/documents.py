@@ -43,9 +43,8 @@ def read_file(path: str, topic: str) -> Written:
         read_input(topic, document, "")
     except Malformed as fault:
         raise Wrong(f"{shown}: {fault}") from None
-    if topic == "jobs":
-        for warning in warnings_of(document):
-            note(f"{shown}: {warning}")
+    for warning in warnings_of(document):
+        note(f"{shown}: {warning}")
     return Written(data, f"application/{kind}")
 
 

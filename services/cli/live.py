@@ -11,7 +11,7 @@ from services.cli.documents import read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, print_output
 from services.cli.quantities import quantity_text
-from services.cli.queues import tree_text
+from services.cli.queues import effect_text, tree_text
 from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, watch
 
@@ -205,13 +205,17 @@ def show_config(url: Url = None) -> None:
 @config_app.command("apply")
 def apply_config(
     file: Annotated[str, typer.Argument(help='"set" (knobs), "queues" (the whole tree), or both', metavar="FILE")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing; show whose share would move")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Put knobs or a queue tree in force, from YAML or JSON."""
-    answer = Gateway(url).ask("PUT", "/v1/config", **read_file(file, "config").request).json()
+    params = {"dry_run": "true"} if dry_run else {}
+    answer = Gateway(url).ask("PUT", "/v1/config", params=params, **read_file(file, "config").request).json()
     if json:
         out_json(answer)
+    elif dry_run:
+        out(effect_text(answer))
     else:
         out("in force" if answer["changed"] else "in force already: nothing changed")
 

@@ -1,6 +1,6 @@
 """Texts about queues: the tree with its shares and limits, and what another config would do to it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,9 +33,8 @@ class _Column:
 def tree_text(tree: Document) -> str:
     """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
     queues = list(_walk(tree))
-    drawn, shortened = _fitted([_named(*each) for each in queues], _columns([queue for _, queue in queues]))
-    told = "".join(f"; {short}: {head}" for short, head in shortened)
-    text = rendered(drawn) + "\n" + _paragraph(f"shares in % of the cell{told}")
+    drawn, shortened = _fitted("queue", [_named(*each) for each in queues], _columns([queue for _, queue in queues]))
+    text = rendered(drawn) + "\n" + _legend("shares in % of the cell", shortened)
     limits = [(queue["queue"] or "root", told) for _, queue in queues if (told := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
@@ -89,9 +88,9 @@ def _columns(queues: list[Document]) -> list[_Column]:
     return found
 
 
-def _fitted(names: list[str], columns: list[_Column]) -> tuple[Any, list[tuple[str, str]]]:
+def _fitted(head: str, names: list[str], columns: list[_Column]) -> tuple[Any, list[tuple[str, str]]]:
     """Heads are shortened, columns moved together, then left out, until names have their room; and the short heads."""
-    wanted, short, gap = max(len("queue"), *map(len, names)), False, 2
+    wanted, short, gap = max(len(head), *map(len, names)), False, 2
 
     def room() -> int:
         return width() - sum(gap + column.width(short=short) for column in columns)
@@ -105,7 +104,11 @@ def _fitted(names: list[str], columns: list[_Column]) -> tuple[Any, list[tuple[s
     rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
     right = "".join("l" if head == "of" else "r" for head in heads)
     shortened = [(each.short, each.head) for each in columns if short and each.short != each.head]
-    return table(("queue", *heads), rows, right="l" + right, gap=gap), shortened
+    return table((head, *heads), rows, right="l" + right, gap=gap), shortened
+
+
+def _legend(text: str, shortened: list[tuple[str, str]]) -> str:
+    return _paragraph("; ".join([text, *(f"{short}: {head}" for short, head in shortened)]))
 
 
 def _paragraph(text: str) -> str:
@@ -113,7 +116,8 @@ def _paragraph(text: str) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f}"
+    """One digit behind the point, two of what is below one percent."""
+    return "" if share is None else f"{100 * share:.{2 if 0 < share < 0.01 else 1}f}"
 
 
 def _broken_text(queue: Document) -> str:
@@ -122,3 +126,59 @@ def _broken_text(queue: Document) -> str:
     most = f"; {breach['winner']} has most beyond its own" if breach["winner"] else ""
     had = f"has had less since {since}, {_percent(queue['allocated'])} % now"
     return f"{queue['queue'] or 'root'} is guaranteed {_percent(breach['guaranteed'])} % and {had}{most}"
+
+
+# ---------------------------------------------------------------- what another config would do
+SIGNS = {"new": "+ ", "gone": "- ", "set": "  ", "moved": "  "}
+
+
+def effect_text(answer: Document) -> str:
+    """What a dry run has found: knobs, queues whose share or settings would change, and what deserves a second look."""
+    if not answer["changed"]:
+        return "in force already: nothing would change\n"
+    text = ""
+    if answer["set"]:
+        text = rendered(
+            table(("knob", "now", "then"), [(name, *sides.values()) for name, sides in answer["set"].items()])
+        )
+    found = answer["queues"]
+    text += "\n" if text else ""
+    if found:
+        names = [SIGNS[each["change"]] + (each["queue"] or "root") for each in found]
+        drawn, shortened = _fitted("  queue", names, _moves(found))
+        text += rendered(drawn) + "\n" + _legend("shares in % of the cell; + new, - gone", shortened)
+    else:
+        text += "no queue would have another share\n"
+    limits = [(each["queue"] or "root", told) for each in found if (told := _limits_move(each))]
+    if limits:
+        text += "\n" + rendered(table(("queue", "limits"), limits))
+    for note in answer["notes"]:
+        text += "\n" + rendered(table(("", ""), [("note", note)]))
+    return text + "\n" + _paragraph("dry run: nothing has been changed")
+
+
+def _moves(found: list[Document]) -> list[_Column]:
+    return [
+        _Column("weight", "weight", [_move(each, lambda side: f"{side['weight']:g}") for each in found], 1),
+        _Column(
+            "guaranteed",
+            "guar.",
+            [_move(each, lambda side: _percent(side["guaranteed"]) or "none") for each in found],
+            2,
+        ),
+        _Column("fair", "fair", [_move(each, lambda side: _percent(side["fair"]) or "none") for each in found]),
+    ]
+
+
+def _move(queue: Document, text: Callable[[Document], str]) -> str:
+    """`now -> then`, or one of them where they read alike or there is only one."""
+    sides = [text(side) for side in (queue["before"], queue["after"]) if side is not None]
+    return " -> ".join(dict.fromkeys(sides))
+
+
+def _limits_move(queue: Document) -> str:
+    """Limits, where they would be others."""
+    was, would = (limits_text(queue[side]) if queue[side] is not None else "" for side in ("before", "after"))
+    if queue["change"] == "new":
+        return would
+    return "" if was == would or queue["after"] is None else f"{was or 'none'} -> {would or 'none'}"

@@ -4,6 +4,7 @@ Who asks is what the header Largesse-User says: a name for the log, no proof. Wi
 gateway belongs on the loopback interface.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -16,9 +17,10 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
-from schemas.edge import Malformed, read_input, warnings_of
+from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.edge_base import author_of
 from services.gateway import documents
+from services.gateway import dry_run as dry
 from services.gateway.bodies import read_body
 from services.gateway.follow import Answer, Follower
 from services.gateway.openapi import add_bodies
@@ -29,6 +31,9 @@ from services.gateway.view_state import ENDED_JOBS_MAX
 
 ANSWER_WAIT_S = 10.0
 """How long a request waits for the log's answer; after that it is told that there is none yet."""
+
+DRY_RUNS_MAX = 2
+"""Dry runs at once: each has a process of its own."""
 
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
@@ -56,6 +61,7 @@ class Api:
         self.read_output = read_output or self._ask_agent
         self.author = author
         self.loopback = loopback
+        self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
@@ -125,6 +131,7 @@ def make_app(
     _add_jobs(app, api)
     _add_streams(app, api)
     _add_cluster(app, api)
+    _add_config(app, api)
     add_bodies(app)
     return app
 
@@ -314,20 +321,32 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         answer = await api.send("config", {"abandon_round": number}, request)
         return _json({"round": number, "abandoned": answer.answered}, 200 if answer.answered else 202)
 
+
+def _add_config(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
     @app.get("/v1/config", tags=["cluster"], dependencies=ready)
     async def config() -> Response:
         """Knobs and queue tree in force."""
         return _json(documents.config_document(api.follower.state))
 
     @app.put("/v1/config", tags=["cluster"], dependencies=ready)
-    async def configure(request: Request) -> Response:
-        """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether that was any news."""
+    async def configure(request: Request, dry_run: bool = False) -> Response:
+        """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether that was any news.
+
+        `dry_run`: nothing is changed; the answer says which shares would be others, and the errors are the same.
+        """
         document = await api.body(request)
         try:
-            read_input("config", document, "")
+            patch = read_input("config", document, "")
         except Malformed as fault:
             raise malformed(fault) from None
+        warnings = warnings_of(document)
+        if dry_run:
+            assert isinstance(patch, ConfigPatch)
+            async with api.dry_runs:
+                return _json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
         answer = await api.send("config", document, request)
         changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
-        told = {"changed": changed, **documents.config_document(api.follower.state)}
+        told = {"changed": changed, **documents.config_document(api.follower.state), "warnings": warnings}
         return _json(told, 200 if answer.answered else 202)

@@ -6,10 +6,10 @@ from typing import Any
 from schemas import Queue, Vector
 from schemas.edge_queues import weight_number
 from schemas.quantities import SHARE_UNITS
-from schemas.queue_tree import below, with_default
-from schemas.queues import Sharing
-from schemas.rounds import Breach
-from schemas.sharing import LISTS, sharing_of
+from schemas.queue_tree import below, upwards, with_default
+from schemas.queues import Preset, Sharing
+from schemas.rounds import Breach, QueueShare
+from schemas.sharing import LISTS, groups, sharing_of
 from services.gateway.queueing import added
 from services.gateway.view_state import State
 
@@ -34,9 +34,9 @@ class _Sum:
 
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
-    above); `guaranteed`, `fair`, `lent` as fairness told them last; `allocated`, `borrowed`, `resource` and `used` as
-    it is now; jobs that have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee
-    is broken.
+    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: inside a list, which has them as a whole);
+    `allocated`, `borrowed`, `resource` and `used` as it is now; jobs that have not ended, of those that wait so many
+    `parked` before a gate; `breach` where a guarantee is broken.
 
     `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
     """
@@ -54,7 +54,7 @@ def queue_document(state: State) -> Document:
     for leaf in sums.values():  # Also what is still held for queues that are gone.
         whole.take(leaf)
     tree = with_default(state.queues) if state.queues is not None else Queue("root", children=[Queue("default")])
-    cell = _Cell(state, capacity_of(state), sums)
+    cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, state.policy.preset))
     document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
     return document | _held(cell, "", whole)
 
@@ -68,11 +68,29 @@ def capacity_of(state: State) -> Vector:
     return capacity
 
 
+def settings_document(queue: Queue) -> Document:
+    """What the config says of one queue. Limits in base units."""
+    limits = {
+        "guaranteed": queue.guaranteed,
+        "max": queue.max,
+        "running_jobs_max": queue.running_jobs_max,
+        "submitters": queue.submitters,
+    }
+    return {"weight": weight_number(queue.weight), "policy": queue.policy or None, "limits": limits}
+
+
+def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
+    """Paths of the queues that fairness gives a share. Those inside a list have none: it is shared out job by job."""
+    tops = {group.path: True for group in groups(tree, preset).values()}
+    return {path: True for top in tops for path in upwards(top)}
+
+
 @dataclass(slots=True)
 class _Cell:
     state: State
     capacity: Vector
     sums: dict[str, _Sum]
+    levelled: dict[str, bool]
 
 
 def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Document, _Sum]:
@@ -90,15 +108,8 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
     breach = cell.state.breaches.get(path)
     return {
         "queue": path,
-        "weight": weight_number(queue.weight),
-        "policy": queue.policy or None,
+        **settings_document(queue),
         "policy_in_force": policy,
-        "limits": {
-            "guaranteed": queue.guaranteed,
-            "max": queue.max,
-            "running_jobs_max": queue.running_jobs_max,
-            "submitters": queue.submitters,
-        },
         **_held(cell, path, total),
         "target": None if level is None else _part(level),
         "breach": None if breach is None else _breach(breach),
@@ -108,7 +119,8 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
 
 def _held(cell: _Cell, path: str, total: _Sum) -> Document:
     """What a queue has now, beside what fairness says it should have."""
-    share = cell.state.shares.get(path)
+    # Of a queue that never had a permille of the cell, fairness has said nothing.
+    share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if path in cell.levelled else None
     used = {resource: amount for resource, amount in sorted(total.used.items()) if amount}
     allocated, resource = _dominant(used, cell.capacity)
     borrowed = None if share is None else max(0, allocated - share.guaranteed)

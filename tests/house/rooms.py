@@ -18,7 +18,8 @@ STDLIB = frozenset(sys.stdlib_module_names)
 CLOCK_AND_CHANCE = frozenset({"time", "datetime", "random", "secrets", "uuid"})
 
 _PROCESSES = ("services.*.__main__", "services.*.milp")  # Started, never imported.
-_AROUND_A_CORE = ("services.*.shell", "services.*.solve", "services.*.main", "services.*.app", *_PROCESSES)
+_FILTERS = ("services.*.solve", "services.*.effect")
+_AROUND_A_CORE = ("services.*.shell", *_FILTERS, "services.*.main", "services.*.app", *_PROCESSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,8 @@ ROOMS = (
         others=STDLIB,
     ),
     Room(
-        "a shell",  # solve.py: a policy as a filter, one problem on stdin, the answer on stdout.
-        ("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py"),
+        "a shell",  # solve.py, effect.py: a policy or its core as a filter, one problem on stdin, the answer on stdout.
+        ("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/effect.py"),
         ours=("schemas", "largesse", "services.{service}"),
         others=STDLIB,
     ),

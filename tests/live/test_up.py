@@ -162,12 +162,24 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
         "queues: {name: root, children: [{name: ads, weight: 2.5}]}\nset: {theta_permille: 90}\n"
     )
 
+    foretold = cell.ask("config", "apply", tmp_path / "q.yaml", "--dry-run")
+    assert (foretold.code, foretold.err) == (0, "")
+    assert "+ ads" in foretold.out
+    assert foretold.out.endswith("dry run: nothing has been changed\n")
+    assert cell.ask("config", "apply", tmp_path / "q.yaml", "--dry-run", "--json").json["changed"] is True
     assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force\n"
     assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force already: nothing changed\n"
     assert "ads" in cell.ask("get", "queues").out
     lost = cell.ask("submit", "-", stdin=json.dumps({**json.loads(job("lost", "true")), "queue": "adds"}))
     assert lost.code == 1
     assert 'the nearest name is "ads"' in lost.err
+    shown = cell.ask("config", "show")
+    assert cell.ask("config", "apply", "-", stdin=shown.out).out == "in force already: nothing changed\n"
+    (tmp_path / "bare.json").write_text(
+        '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cpu": 4}}]}}'
+    )
+    bare = cell.ask("config", "apply", tmp_path / "bare.json", "--dry-run")
+    assert "queues.children[0].max.cpu: 4 means 4 thousandths" in bare.err
 
 
 def test_tables_fit_a_narrow_terminal(cell):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.cli.queues import limits_text, tree_text
+from services.cli.queues import effect_text, limits_text, tree_text
 
 NO_LIMITS: dict[str, Any] = {"guaranteed": {}, "max": {}, "running_jobs_max": None, "submitters": []}
 
@@ -136,3 +136,82 @@ def test_limits_are_told_where_there_are_any(shown):
 )
 def test_limits_in_words(given, told):
     assert limits_text(queue("a", **given)) == told
+
+
+# ---------------------------------------------------------------- what another config would do
+def side(weight=1, guaranteed=0.25, fair=0.5, **limits):
+    policy = limits.pop("policy", None)
+    return {"weight": weight, "policy": policy, "limits": NO_LIMITS | limits, "guaranteed": guaranteed, "fair": fair}
+
+
+def change(path, what, before, after):
+    return {"queue": path, "change": what, "before": before, "after": after}
+
+
+def answer(*queues, notes=(), changed=True, **knobs):
+    return {"dry_run": True, "changed": changed, "set": knobs, "queues": list(queues), "notes": list(notes)}
+
+
+MOVES = answer(
+    change("ads", "set", side(60), side(30, 0.125, 0.375)),
+    change("ads/prod", "moved", side(70), side(70, fair=0.002)),
+    change("ml", "set", side(), side(max={"cpu": 2_000}, policy="fifo")),
+    change("new", "new", None, side(running_jobs_max=1)),
+    change("old", "gone", side(max={"cpu": 1}), None),
+    notes=["queue ads: 2 jobs ask for more at once than its max, and would never run on"],
+    preset={"before": "largesse", "after": "drf"},
+)
+
+
+@pytest.fixture
+def foretold(monkeypatch):
+    def show(document, columns=60):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return effect_text(document)
+
+    return show
+
+
+def test_what_a_config_would_do_reads_well_in_sixty_columns(foretold):
+    assert foretold(MOVES) == (
+        "knob    now       then\n"
+        "preset  largesse  drf\n"
+        "\n"
+        "  queue       weight    guaranteed          fair\n"
+        "  ads       60 -> 30  25.0 -> 12.5  50.0 -> 37.5\n"
+        "  ads/prod        70          25.0  50.0 -> 0.20\n"
+        "  ml               1          25.0          50.0\n"
+        "+ new              1          25.0          50.0\n"
+        "- old              1          25.0          50.0\n"
+        "\n"
+        "shares in % of the cell; + new, - gone\n"
+        "\n"
+        "queue  limits\n"
+        "ml     none -> fifo; max cpu 2\n"
+        "new    1 job runs at once\n"
+        "\n"
+        "note  queue ads: 2 jobs ask for more at once than its max,\n"
+        "      and would never run on\n"
+        "\n"
+        "dry run: nothing has been changed\n"
+    )
+
+
+@pytest.mark.parametrize("columns", range(40, 101))
+def test_no_line_of_it_is_wider_than_the_terminal(foretold, columns):
+    assert max(map(len, foretold(MOVES, columns).splitlines())) <= columns
+
+
+def test_a_config_that_moves_nobody_or_changes_nothing_says_so(foretold):
+    assert foretold(answer(seed={"before": 0, "after": 7})).splitlines()[3:] == [
+        "no queue would have another share",
+        "",
+        "dry run: nothing has been changed",
+    ]
+    assert foretold(answer(changed=False)) == "in force already: nothing would change\n"
+
+
+def test_who_has_no_share_inside_a_list_says_so(foretold):
+    text = foretold(answer(change("a", "set", side(1), side(2, None, None, policy="fifo"))))
+
+    assert "  a      1 -> 2  25.0 -> none  50.0 -> none" in text

@@ -159,6 +159,9 @@ def test_a_tree_as_wide_as_it_may_be():
     told = refusal({"queues": root(*wide, {"name": "more"})})
 
     assert f"a tree has at most {QUEUES_MAX} queues" in told.reason
+    # Every cell has a default queue, which a tree that it prints has besides.
+    patch({"queues": root(*wide, {"name": "default"})})
+    assert refusal({"queues": root(*wide, {"name": "default", "children": [{"name": "more"}]})}).field.endswith("[0]")
 
 
 # Limits, policies, submitters

@@ -106,13 +106,22 @@ def test_what_is_held_is_told_as_it_is_now_and_what_is_due_as_fairness_said_it()
     assert ads["used"] == {"cpu": 3_000}
 
 
-def test_a_queue_of_which_fairness_said_nothing_has_no_share_due():
+def test_a_queue_of_which_fairness_said_nothing_has_less_than_it_would_tell_of():
     state = told(view.start(), ConfigChanged(None, with_default(tree("a"))))
 
     found = by_path(queue_document(state))["a"]
 
-    assert [found[name] for name in ("guaranteed", "fair", "lent", "borrowed", "resource")] == [None] * 5
-    assert (found["allocated"], found["jobs"]) == (0, {"waiting": 0, "running": 0, "parked": 0})
+    assert [found[name] for name in ("guaranteed", "fair", "lent", "borrowed", "allocated")] == [0] * 5
+    assert (found["resource"], found["jobs"]) == (None, {"waiting": 0, "running": 0, "parked": 0})
+
+
+def test_inside_a_list_no_queue_has_a_share_of_its_own():
+    state = told(view.start(), ConfigChanged(None, with_default(tree(of("a", "b", "c", policy="fifo"), "d"))))
+
+    found = by_path(queue_document(state))
+
+    assert {path for path, each in found.items() if each["guaranteed"] is None} == {"a/b", "a/c"}
+    assert [found["a/b"][name] for name in ("fair", "lent", "borrowed", "allocated")] == [None, None, None, 0]
 
 
 def test_the_last_word_of_fairness_counts_and_ends_with_its_queue():
@@ -123,7 +132,7 @@ def test_the_last_word_of_fairness_counts_and_ends_with_its_queue():
 
     told(state, ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a", "b")))
 
-    assert by_path(queue_document(state))["a"]["fair"] is None
+    assert by_path(queue_document(state))["a"]["fair"] == 0
 
 
 def test_a_broken_guarantee_is_marked_until_it_holds_again_or_its_queue_is_gone():

@@ -1,0 +1,213 @@
+"""What a config message would do, were it applied: refusals as the log would give them, and what shares would become.
+
+Nothing is sent. Shares come from fairness itself, in a process of its own, for the capacity and the demand of now.
+"""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from schemas import Policy, Queue, Vector
+from schemas.edge import ConfigPatch
+from schemas.edge_queues import claims_of, tree_document
+from schemas.gate import limit
+from schemas.quantities import SHARE_UNITS, quantity_text
+from schemas.queue_tree import stranded, upwards, walk, with_default
+from services.gateway.problems import Problem
+from services.gateway.queue_documents import capacity_of, settings_document, with_shares
+from services.gateway.queueing import named
+from services.gateway.view_state import LiveJob, State
+
+Document = dict[str, Any]
+
+EFFECT_WAIT_S = 10.0
+"""How long the process that works out shares may take."""
+
+MOVED_MIN = 100_000
+"""A share that moves by less, in 10^-9 of the cell (a hundredth of a percent), has not moved."""
+
+ERROR_CHARACTERS_MAX = 300
+
+EFFECT = (sys.executable, "-m", "services.fairness", "effect")
+_ROOT = Path(__file__).parents[2]
+_SHARES = ("guaranteed", "fair", "allocated", "lent", "borrowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A policy and a tree (None: there is none), and the demand of every leaf under them."""
+
+    policy: Policy
+    tree: Queue | None
+    demand: dict[str, Vector]
+
+
+async def dry_run(state: State, patch: ConfigPatch) -> Document:
+    """What a patch would come to. Raises Problem where the log would refuse it, or nothing can be said of shares."""
+    if patch.abandon_round is not None:
+        raise Problem(422, "malformed", "abandon_round: there is no dry run of that", "abandon_round")
+    changes: dict[str, Any] = dict(patch.values)
+    policy = replace(state.policy, **changes)
+    tree = state.queues if patch.queues is None else with_default(patch.queues)
+    if tree is not None and (why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()))):
+        raise Problem(409, "refused:input", why, "queues", reason=why)
+    knobs = {
+        name: {"before": getattr(state.policy, name), "after": value}
+        for name, value in changes.items()
+        if getattr(state.policy, name) != value
+    }
+    answer: Document = {"dry_run": True, "changed": bool(knobs) or tree != state.queues, "set": knobs}
+    if not answer["changed"]:
+        return answer | {"queues": [], "notes": []}
+    now = Config(state.policy, state.queues, demand_of(state, state.queues))
+    then = Config(policy, tree, demand_of(state, tree))
+    remarks = notes(state, tree)  # Before the wait: the view goes on meanwhile.
+    told = await asked(question_of(state, now, then))
+    return answer | {"queues": compared(now, then, told), "notes": remarks}
+
+
+def demand_of(state: State, tree: Queue | None) -> dict[str, Vector]:
+    """By leaf, in base units, all that its jobs run or could start, had the cell this tree: its gates may let more jobs
+    run than now.
+    """
+    gate = state.gate
+    through: dict[str, bool] = {}
+    if gate.parked and tree is not state.queues:
+        through = dict.fromkeys(limit(deepcopy(gate), tree), True)
+    demand: dict[str, Vector] = {}
+    for name, job in state.jobs.items():
+        if name in gate.leaf and (job.began or name in through):
+            vector = demand.setdefault(job.spec.queue, {})
+            for at, left in enumerate(job.progress.left):
+                if left and not job.progress.parents[at]:
+                    for resource, amount in job.spec.stages[at].demand.items():
+                        vector[resource] = vector.get(resource, 0) + amount * left
+    return demand
+
+
+def question_of(state: State, now: Config, then: Config) -> Document:
+    """What fairness is asked, as services/fairness/effect.py reads it."""
+    held = {leaf: {kind: amount for kind, amount in used.items() if amount > 0} for leaf, used in state.used.items()}
+    sides = {
+        when: {
+            "set": asdict(config.policy),
+            "queues": None if config.tree is None else tree_document(config.tree),
+            "demand": config.demand,
+        }
+        for when, config in (("before", now), ("after", then))
+    }
+    return {"capacity": capacity_of(state), "held": held, **sides}
+
+
+async def asked(question: Document) -> Document:
+    """What fairness answers, in a process of its own. Raises Problem."""
+    data = json.dumps(question).encode()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*EFFECT, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT)
+    try:
+        async with asyncio.timeout(EFFECT_WAIT_S):
+            out, err = await process.communicate(data)
+    except TimeoutError:
+        raise Problem(503, "effect", f"the shares were not worked out within {EFFECT_WAIT_S:g} s") from None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    if process.returncode:
+        last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
+        raise Problem(500, "effect", f"the shares could not be worked out: {last or f'exit code {process.returncode}'}")
+    answer: Document = json.loads(out)
+    return answer
+
+
+def compared(now: Config, then: Config, told: Document) -> list[Document]:
+    """The queues whose settings or shares would be others, in the order of the new tree, then those that would go."""
+    before, after = _shares_of(now, told["before"]), _shares_of(then, told["after"])
+    was = dict(walk(now.tree)) if now.tree is not None else {}
+    would = dict(walk(then.tree)) if then.tree is not None else {}
+    found = []
+    for path in [*would, *(path for path in was if path not in would)]:
+        if path not in was or path not in would:
+            change = "gone" if path in was else "new"
+        elif replace(was[path], children=[]) != replace(would[path], children=[]):
+            change = "set"
+        elif _has_moved(before[path], after[path]):
+            change = "moved"
+        else:
+            continue
+        sides = {"before": _side(was.get(path), before.get(path)), "after": _side(would.get(path), after.get(path))}
+        found.append({"queue": path, "change": change, **sides})
+    return found
+
+
+def notes(state: State, tree: Queue | None) -> list[str]:
+    """What the cell would take, and yet somebody may not mean."""
+    capacity = capacity_of(state)
+    if not capacity:
+        return ["no node is there yet: nobody has a share of anything"]
+    if tree is None:
+        return []
+    remarks = []
+    for path, queue in walk(tree):
+        for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
+            foreign = [resource for resource in vector if resource not in capacity]
+            remarks += [f"{named(path)}: {name} {resource}: no node has that" for resource in foreign]
+    for resource, amount in claims_of(tree, "").items():
+        if amount > capacity.get(resource, amount):
+            texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
+            remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
+    for path, count in _beyond(state, tree).items():
+        jobs = "1 job asks" if count == 1 else f"{count} jobs ask"
+        remarks.append(f"{named(path)}: {jobs} for more at once than its max, and would never run on")
+    return remarks
+
+
+def _beyond(state: State, tree: Queue) -> Counter[str]:
+    """Live jobs with tasks to come that are more than a maximum, by the queue that has it."""
+    ceilings = {path: queue.max for path, queue in walk(tree) if queue.max}
+    found: Counter[str] = Counter()
+    for job in state.jobs.values() if ceilings else ():
+        for path in upwards(job.spec.queue):
+            if path in ceilings and _is_beyond(job, ceilings[path]):
+                found[path] += 1
+                break
+    return found
+
+
+def _is_beyond(job: LiveJob, ceiling: Vector) -> bool:
+    for stage, left in zip(job.spec.stages, job.progress.left, strict=True):
+        at_once = stage.tasks if stage.gang else 1
+        if left and any(
+            amount * at_once > ceiling.get(kind, amount * at_once) for kind, amount in stage.demand.items()
+        ):
+            return True
+    return False
+
+
+def _shares_of(config: Config, told: Document) -> dict[str, dict[str, int | None]]:
+    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell."""
+    if config.tree is None:
+        return {}
+    levelled = with_shares(config.tree, config.policy.preset)
+    return {
+        path: {name: told.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
+        for path, _ in walk(config.tree)
+    }
+
+
+def _has_moved(old: dict[str, int | None], new: dict[str, int | None]) -> bool:
+    return any(abs((old[name] or 0) - (new[name] or 0)) >= MOVED_MIN for name in ("guaranteed", "fair"))
+
+
+def _side(queue: Queue | None, shares: dict[str, int | None] | None) -> Document | None:
+    if queue is None or shares is None:
+        return None
+    told = {name: None if share is None else share / SHARE_UNITS for name, share in shares.items()}
+    return {**settings_document(queue), **told}

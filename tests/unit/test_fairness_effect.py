@@ -1,0 +1,123 @@
+"""`python -m services.fairness effect`: shares under two configs, as the core itself would tell them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from schemas.edge import Malformed
+from schemas.quantities import SHARE_UNITS
+from services.fairness.effect import effect
+from tests.conftest import ROOT
+
+CAPACITY = {"cpu": 8_000, "memory": 8_192}
+
+
+def tree(*children, **more):
+    return {"name": "root", "children": list(children), **more}
+
+
+def asked(before, after=None, *, demand, held=None, **knobs):
+    sides = {"before": before, "after": after or before}
+    return {
+        "capacity": CAPACITY,
+        "held": held or {},
+        **{side: {"queues": shape, "demand": demand, "set": knobs} for side, shape in sides.items()},
+    }
+
+
+def fair(side):
+    return {queue: shares["fair"] for queue, shares in side.items() if "/" in queue or queue in "ab"}
+
+
+def test_a_weight_moves_shares_between_those_that_ask_for_more_than_there_is():
+    demand = {"a": {"cpu": 8_000}, "b": {"cpu": 8_000}}
+    answer = effect(
+        asked(tree({"name": "a"}, {"name": "b"}), tree({"name": "a", "weight": 3}, {"name": "b"}), demand=demand)
+    )
+
+    assert fair(answer["before"]) == {"a": SHARE_UNITS // 2, "b": SHARE_UNITS // 2}
+    assert fair(answer["after"]) == {"a": 3 * SHARE_UNITS // 4, "b": SHARE_UNITS // 4}
+
+
+def test_whoever_asks_for_little_has_that_under_any_weight():
+    shape = tree({"name": "a", "weight": 0.001}, {"name": "b"})
+
+    answer = effect(asked(shape, demand={"a": {"memory": 1_024}, "b": {"cpu": 2_000}}))
+
+    assert fair(answer["after"]) == {"a": SHARE_UNITS // 8, "b": SHARE_UNITS // 4}
+
+
+def test_a_level_is_told_however_small_it_is():
+    answer = effect(asked(tree({"name": "a"}, {"name": "b"}), demand={"a": {"cpu": 1}, "b": {"cpu": 8_000}}))
+
+    assert answer["after"]["a"]["fair"] == SHARE_UNITS // 8_000
+
+
+def test_the_limit_of_running_jobs_hides_no_demand():
+    """Demand is said to be that of jobs that may run: the limit has done its work already."""
+    shape = tree({"name": "a"}, {"name": "b"}, running_jobs_max=1)
+
+    assert fair(effect(asked(shape, demand={"a": {"cpu": 80}, "b": {"cpu": 80}}))["after"]) == {
+        "a": SHARE_UNITS // 100,
+        "b": SHARE_UNITS // 100,
+    }
+
+
+def test_a_cell_without_a_tree_or_without_anything_has_an_answer():
+    nothing = {"capacity": {}, "before": {}, "after": {}}
+    assert effect(nothing)["after"] == {}
+    empty = effect({**nothing, "after": {"queues": tree({"name": "a"}), "demand": {"a": {"cpu": 1}}}})
+    assert empty["after"].get("a", {}).get("fair", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "field"),
+    [
+        ([], ""),
+        ({"before": {}, "after": {}}, "capacity"),
+        ({"capacity": {"cpu": -1}, "before": {}, "after": {}}, "capacity.cpu"),
+        ({"capacity": {}, "before": {}, "after": {"queues": {"name": "r"}}}, "after.queues.name"),
+        ({"capacity": {}, "before": {"set": {"sed": 1}}, "after": {}}, "before.set.sed"),
+        ({"capacity": {}, "before": {}, "after": {}, "hold": {}}, "hold"),
+    ],
+)
+def test_a_malformed_question_names_its_field(question, field):
+    with pytest.raises(Malformed) as refused:
+        effect(question)
+
+    assert refused.value.field == field
+
+
+def run(stdin):
+    words = [sys.executable, "-m", "services.fairness", "effect"]
+    return subprocess.run(words, input=stdin.encode(), capture_output=True, check=False, cwd=ROOT, timeout=60)
+
+
+def test_it_is_a_filter():
+    question = asked(tree({"name": "a"}, {"name": "b"}), demand={"a": {"cpu": 1_000}})
+
+    done = run(json.dumps(question))
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout) == effect(question)
+
+
+@pytest.mark.parametrize("stdin", ["", "{", "[]", "[" * 100_000])
+def test_what_is_no_question_ends_with_two_and_one_line(stdin):
+    done = run(stdin)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"cannot answer this: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_as_many_queues_as_a_tree_may_have_are_answered_in_time():
+    leaves = [{"name": f"q{i}", "weight": 1 + i % 7} for i in range(9_999)]
+    demand = {leaf["name"]: {"cpu": 1 + i % 11, "memory": 1 + i % 5} for i, leaf in enumerate(leaves)}
+
+    done = run(json.dumps(asked(tree(*leaves), tree(*leaves[::-1]), demand=demand)))
+
+    assert done.returncode == 0
+    assert len(json.loads(done.stdout)["after"]) >= 9_999

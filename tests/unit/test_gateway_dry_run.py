@@ -1,0 +1,263 @@
+"""A dry run of a config: nothing changes, the errors are those of the real thing, the shares those of fairness."""
+
+import asyncio
+import sys
+from dataclasses import replace
+
+import pytest
+from hypothesis import strategies as st
+
+from schemas.edge import read_input
+from schemas.edge_queues import tree_document
+from schemas.quantities import SHARE_UNITS
+from services.fairness.effect import effect
+from services.gateway import dry_run as dry
+from services.gateway.dry_run import Config, demand_of, dry_run
+from services.gateway.problems import Problem
+from tests.cells import queue
+from tests.strategies import for_all
+from tests.unit.test_gateway_app import told
+from tests.unit.test_gateway_view import Watched, stage
+
+
+def of(name, *children, weight=1, **limits):
+    return replace(queue(name, weight, *children), **limits)
+
+
+def tree(*children, **limits):
+    return of("root", *children, **limits)
+
+
+def tried(cell, shape=None, **knobs):
+    """What a dry run says of another tree, or of other knobs."""
+    document = {"set": knobs or None, "queues": tree_document(shape) if shape is not None else None}
+    return asyncio.run(dry_run(cell.view, read_input("config", document, "ops")))
+
+
+def refusal(cell, document):
+    with pytest.raises(Problem) as refused:
+        asyncio.run(dry_run(cell.view, read_input("config", document, "ops")))
+    return refused.value.document
+
+
+def by_queue(answer):
+    return {each["queue"]: each for each in answer["queues"]}
+
+
+def fair(answer, side="after"):
+    """What leaves would have, in billionths."""
+    return {
+        each["queue"]: round(each[side]["fair"] * SHARE_UNITS) for each in answer["queues"] if each[side] is not None
+    }
+
+
+def crowded(shape, **knobs):
+    """A cell in which every leaf asks for more than there is."""
+    cell = Watched(cpu=8, queues=shape, **knobs)
+    for leaf in ("ads/prod", "ads/test", "ml"):
+        cell.submit(leaf.replace("/", "-"), stage(tasks=20), queue=leaf)
+    return cell
+
+
+BEFORE = tree(of("ads", "prod", "test", weight=3), of("ml"))
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(tree(of("ads", "prod", "test"), of("ml")), id="other weights"),
+        pytest.param(tree(of("ads", of("prod", weight=7), "test", "new", weight=3), of("ml")), id="a queue more"),
+        pytest.param(tree(of("ads", "prod", "test", weight=3), of("ml"), of("idle", weight=90)), id="an idle one"),
+    ],
+)
+def test_what_is_foretold_is_what_fairness_then_says(after):
+    cell = crowded(BEFORE)
+    levels = dict(cell.view.levels)
+
+    answer = tried(cell, after)
+
+    assert cell.view.levels == levels
+    before, after_ = fair(answer, "before"), fair(answer)
+    assert {leaf: level for leaf, level in before.items() if leaf in levels} == {
+        leaf: levels[leaf] for leaf in before if leaf in levels
+    }
+    cell.take(read_input("config", {"queues": tree_document(after)}, "ops")).settle()
+    moved = {leaf for leaf, level in cell.view.levels.items() if level != levels.get(leaf)}
+    assert moved <= set(after_)
+    assert {leaf: after_[leaf] for leaf in moved} == {leaf: cell.view.levels[leaf] for leaf in moved}
+
+
+def test_a_knob_that_shares_out_otherwise_is_foretold_too():
+    cell = crowded(BEFORE)
+
+    answer = tried(cell, preset="drf")
+
+    assert (answer["changed"], answer["set"]) == (True, {"preset": {"before": "largesse", "after": "drf"}})
+    assert fair(answer)["ml"] == SHARE_UNITS // 3
+    assert {each["change"] for each in answer["queues"]} == {"moved"}
+
+
+def test_queues_come_and_go_and_say_what_they_were_and_would_be():
+    cell = Watched(queues=tree("old", of("ads", weight=2.5)))
+
+    found = by_queue(tried(cell, tree(of("ads", max={"cpu": 1_000}), of("new", policy="fifo"))))
+
+    assert {path: each["change"] for path, each in found.items()} == {"ads": "set", "new": "new", "old": "gone"}
+    assert list(found) == ["ads", "new", "old"]
+    assert (found["old"]["after"], found["new"]["before"]) == (None, None)
+    assert (found["ads"]["before"]["weight"], found["ads"]["after"]["weight"]) == (2.5, 1)
+    assert found["ads"]["after"]["limits"]["max"] == {"cpu": 1_000}
+    assert found["new"]["after"]["policy"] == "fifo"
+    assert found["new"]["after"]["fair"] == 0
+
+
+def test_a_queue_that_stays_as_it_is_is_not_told():
+    cell = crowded(BEFORE)
+
+    found = by_queue(tried(cell, tree(of("ads", of("prod", weight=3), "test", weight=3), of("ml"))))
+
+    assert set(found) == {"ads/prod", "ads/test"}
+    assert found["ads/test"]["change"] == "moved"
+
+
+def test_what_is_in_force_already_changes_nothing():
+    cell = crowded(BEFORE)
+
+    assert tried(cell, BEFORE) == {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
+    assert tried(cell, preset="largesse")["changed"] is False
+
+
+def test_a_cell_without_a_tree_or_without_nodes_has_an_answer_too():
+    assert {each["change"] for each in tried(Watched(), tree("a"))["queues"]} == {"new"}
+    assert tried(Watched(nodes=0), tree("a"))["notes"] == ["no node is there yet: nobody has a share of anything"]
+    assert tried(Watched(nodes=0), preset="drf")["changed"] is True
+
+
+# ---------------------------------------------------------------- what jobs could use
+def test_demand_is_what_runs_or_could_start_in_base_units():
+    cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage("s", 3), stage("t", 5, after=["s"]), queue="a")
+    cell.submit("k", stage("s", 2, cpu=2), queue="b").start("j", "s").finish("j", "s")
+
+    assert demand_of(cell.view, cell.view.queues) == {"a": {"cpu": 2_000}, "b": {"cpu": 4_000}}
+
+
+LEAVES = ("a", "b/x", "b/y")
+steps = st.lists(
+    st.tuples(st.sampled_from(LEAVES), st.integers(1, 5), st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=8
+)
+
+
+@for_all(steps, st.sampled_from(["hdrf", "drf", "capacity"]), st.sampled_from([None, 1, 3]))
+def test_what_it_says_of_now_is_what_is_in_force(jobs, preset, most):
+    shape = tree(of("a", weight=2), of("b", "x", of("y", weight=3), running_jobs_max=most))
+    cell = Watched(cpu=6, queues=shape, preset=preset)
+    for number, (leaf, tasks, cpu, ended) in enumerate(jobs):
+        cell.submit(f"j{number}", stage("s", tasks, cpu), stage("t", 2, after=["s"]), queue=leaf)
+        for key, hold in list(cell.view.holds.items())[:ended]:
+            name, which, index = key.split("/")
+            cell.start(name, which, first=int(index), attempt=hold.attempt)
+            cell.finish(name, which, first=int(index), attempt=hold.attempt)
+        now = Config(cell.view.policy, cell.view.queues, demand_of(cell.view, cell.view.queues))
+
+        said = effect(dry.question_of(cell.view, now, now))["before"]
+
+        leaves = {queue: shares["fair"] for queue, shares in said.items() if queue in LEAVES and shares["fair"]}
+        assert leaves == cell.view.levels
+
+
+def test_jobs_that_a_new_limit_would_let_through_are_asked_for_and_nobody_moves():
+    cell = Watched(cpu=8, queues=tree(of("a", running_jobs_max=1), "b"))
+    for name in "xyz":
+        cell.submit(name, stage(tasks=2), queue="a")
+    cell.submit("w", stage(tasks=9), queue="b")
+    parked = list(cell.view.gate.parked["a"])
+
+    now = demand_of(cell.view, cell.view.queues)
+    then = demand_of(cell.view, tree(of("a", running_jobs_max=2), "b"))
+
+    assert (now["a"], then["a"]) == ({"cpu": 2_000}, {"cpu": 4_000})
+    assert cell.view.gate.parked["a"] == parked
+    assert demand_of(cell.view, tree("a", "b"))["a"] == {"cpu": 6_000}
+
+
+# ---------------------------------------------------------------- notes
+def test_what_could_not_be_meant_is_noted():
+    cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage(cpu=3), queue="a").submit("k", stage(), queue="b")
+    cell.submit("gang", stage(tasks=3, gang=True), queue="a")
+    shape = tree(of("a", max={"cpu": 2_000}, guaranteed={"memroy": 1}), of("b", guaranteed={"cpu": 4_500}))
+
+    assert tried(cell, shape)["notes"] == [
+        "queue a: guaranteed memroy: no node has that",
+        "cpu: 4500m would be guaranteed, and the cell has 4",
+        "queue a: 2 jobs ask for more at once than its max, and would never run on",
+    ]
+    assert tried(cell, tree(of("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
+
+
+# ---------------------------------------------------------------- over HTTP
+SHAPE = {"name": "root", "children": [{"name": "ads"}, {"name": "ml"}]}
+JOB = {"job": "j", "queue": "ads", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "3"}}]}
+
+
+def test_a_dry_run_changes_nothing():
+    other = {"name": "root", "children": [{"name": "ads", "weight": 2, "max": {"cpu": 4}}, {"name": "ml"}]}
+
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": SHAPE})
+        await cell.post(JOB)
+        before = (await cell.get("/v1/config")).json()
+        answer = await cell.http.put("/v1/config?dry_run=true", json={"queues": other, "set": {"seed": 7}})
+        return answer, before, (await cell.get("/v1/config")).json()
+
+    answer, before, after = told(story)
+    document = answer.json()
+    assert (answer.status_code, document["dry_run"], document["changed"]) == (200, True, True)
+    assert before == after
+    assert document["set"] == {"seed": {"before": 0, "after": 7}}
+    assert [(each["queue"], each["change"]) for each in document["queues"]] == [("ads", "set")]
+    assert document["warnings"] == [
+        'queues.children[0].max.cpu: 4 means 4 thousandths; for 4 whole ones write "4"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "status"),
+    [
+        pytest.param({"queues": {"name": "root", "children": [{"name": "ml"}]}}, 409, id="jobs would be stranded"),
+        pytest.param({"queues": {"name": "root", "children": [{"name": "a", "wieght": 1}]}}, 422, id="a slip"),
+        pytest.param({"set": {"preset": "best"}}, 422, id="no preset"),
+        pytest.param({}, 422, id="nothing"),
+        pytest.param([], 422, id="no object"),
+    ],
+)
+def test_what_would_be_refused_is_refused_in_the_same_words(document, status):
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": SHAPE})
+        await cell.post(JOB)
+        dry_answer = await cell.http.put("/v1/config?dry_run=true", json=document)
+        return dry_answer, await cell.http.put("/v1/config", json=document)
+
+    foretold, real = told(story)
+    assert foretold.status_code == status
+    assert foretold.json() == real.json()
+
+
+def test_a_round_is_not_given_up_to_see_what_happens():
+    assert refusal(Watched(), {"abandon_round": 1})["field"] == "abandon_round"
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "detail"),
+    [
+        pytest.param("import time; time.sleep(60)", 503, "the shares were not worked out within 0.2 s", id="too slow"),
+        pytest.param("import sys; sys.exit('no\\nway')", 500, "the shares could not be worked out: way", id="an error"),
+        pytest.param("import sys; sys.exit(9)", 500, "the shares could not be worked out: exit code 9", id="no word"),
+    ],
+)
+def test_a_process_that_fails_or_takes_too_long_is_told(monkeypatch, code, status, detail):
+    monkeypatch.setattr(dry, "EFFECT_WAIT_S", 0.2 if status == 503 else 60)
+    monkeypatch.setattr(dry, "EFFECT", (sys.executable, "-c", code))
+
+    problem = refusal(Watched(queues=tree("a")), {"queues": {"name": "root"}})
+
+    assert (problem["status"], problem["type"], problem["detail"]) == (status, "urn:largesse:effect", detail)
