@@ -8,7 +8,6 @@ import json
 import sys
 from collections import Counter
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,8 @@ def demand_of(state: State, tree: Queue | None) -> dict[str, Vector]:
     gate = state.gate
     through: dict[str, bool] = {}
     if gate.parked and tree is not state.queues:
-        through = dict.fromkeys(limit(deepcopy(gate), tree), True)
+        # `limit` puts new lists in the place of those that it shortens; all else of the view's gate it only reads.
+        through = dict.fromkeys(limit(replace(gate, parked=dict(gate.parked)), tree), True)
     demand: dict[str, Vector] = {}
     for name, job in state.jobs.items():
         if name in gate.leaf and (job.began or name in through):
