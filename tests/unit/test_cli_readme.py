@@ -10,20 +10,30 @@ from tests.unit.cli_process import ROOT, largesse
 README = (ROOT / "README.md").read_text()
 
 
-def block(language):
-    (text,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    return text
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
 def test_the_job_of_the_readme_is_one():
-    document = read_yaml(block("yaml").encode())
+    document = read_yaml(blocks("yaml")[0].encode())
 
     read_input("jobs", document, "")
     assert warnings_of(document) == []
 
 
 def test_the_cluster_of_the_readme_is_one():
-    assert len(read_cluster(json.loads(block("json"))).nodes) == 100
+    (text,) = blocks("json")
+
+    assert len(read_cluster(json.loads(text)).nodes) == 100
+
+
+def test_the_queues_of_the_readme_are_those_of_the_example():
+    _, text = blocks("yaml")
+    document = read_yaml(text.encode())
+
+    read_input("config", document, "")
+    assert warnings_of(document) == []
+    assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
 
 
 COMMANDS = sorted(
