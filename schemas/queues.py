@@ -39,8 +39,11 @@ class Policy:
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
-    largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2). `node_kept_ms`: for
-    so long a lost node counts as one that may come back.
+    largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
+    `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
+    queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is kept free for
+    the largest tasks that find none: never, once none of them has started for `headroom_after_ms`, or always.
+    `node_kept_ms`: for so long a lost node counts as one that may come back.
     """
 
     preset: Preset = "largesse"
@@ -55,6 +58,9 @@ class Policy:
     retry_backoff_ms: int = 1_000
     retry_backoff_ms_max: int = 60_000
     name_kept_ms: int = 7 * 24 * 3_600 * 1_000
+    ageing_ms: int = 3_600 * 1_000
+    headroom: Literal["off", "aged", "always"] = "aged"
+    headroom_after_ms: int = 60 * 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
 
 

@@ -13,7 +13,10 @@ from schemas.tasks import DeviceShare
 Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
 Why = Literal["required", "optional", "packed", "reserved"]
 AskKind = Literal["required", "optional"]
-WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head"]
+WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
+
+
+HoldReason = Literal["headroom", "gang"]
 
 
 @dataclass(slots=True)
@@ -219,11 +222,17 @@ class Asks:
 
 @dataclass(slots=True)
 class HeldRoom:
-    """Room of a node that is kept free on purpose, and for what."""
+    """Room of a node that is kept free on purpose, `demand` in base units: for tasks of the class (`task`, `labels`,
+    `prefer`, `gang`), and for no other. An empty `demand`: nothing is kept there any more.
+    """
 
     node: str
-    why: str
+    why: HoldReason
     demand: Vector
+    task: Vector = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    prefer: dict[str, str] = field(default_factory=dict)
+    gang: int = 0
 
 
 @dataclass(slots=True)
@@ -241,7 +250,9 @@ class ClassWait:
 
 @dataclass(slots=True)
 class Grants:
-    """Tasks with nodes; room held on purpose; attempts taken back; classes whose reason to wait has changed."""
+    """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
+    wait has changed.
+    """
 
     grants: list[Grant]
     held: list[HeldRoom] = field(default_factory=list)

@@ -55,12 +55,13 @@ def next_due_ms(state: State) -> int | None:
         return 0
     if state.open is not None:
         return None
-    moments = [moment for moment in (wake_of(state),) if moment is not None]
+    next_ms = wake_of(state)
     if state.stirred:
-        moments.append(earliest_opening_ms(state))
+        opening_ms = earliest_opening_ms(state)
+        next_ms = opening_ms if next_ms is None else min(opening_ms, next_ms)
     if (gone := _gone_longest(state)) is not None:
-        moments.append(gone[0])
-    return min(moments, default=None)
+        next_ms = gone[0] if next_ms is None else min(gone[0], next_ms)
+    return next_ms
 
 
 def _gone_longest(state: State) -> tuple[int, str] | None:
@@ -73,10 +74,12 @@ def _gone_longest(state: State) -> tuple[int, str] | None:
 
 def wake_of(state: State) -> int | None:
     """The least wake-up in force."""
+    if not state.wake_forecast_ms:
+        return state.wake_ms
     moments = [*state.wake_forecast_ms.values()]
     if state.wake_ms is not None:
         moments.append(state.wake_ms)
-    return min(moments, default=None)
+    return min(moments)
 
 
 def earliest_opening_ms(state: State) -> int:

@@ -4,19 +4,19 @@ Folds   facts of nodes and jobs, task ends, ConfigChanged; winning Shares, Asks 
 Decides Grants: tasks with their nodes, and the task classes whose reason to wait has changed.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import cast
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
 from schemas import (
     Asks,
-    Cache,
     ClassWait,
     ConfigChanged,
-    Device,
     DeviceShare,
     Grant,
     Grants,
+    HeldRoom,
     JobAdmitted,
     JobAsk,
     JobCancelled,
@@ -26,7 +26,6 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
-    Policy,
     Record,
     RoundAbandoned,
     RoundClosed,
@@ -37,84 +36,26 @@ from schemas import (
     TaskFailed,
     TaskFinished,
     TaskRange,
-    Vector,
 )
-from schemas.gate import Gate, admit, leave, limit
-from schemas.graph import Graph, graph_of
+from schemas.gate import admit, leave, limit
+from schemas.graph import graph_of
 from schemas.nodes import devices_of
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement import Board, Discipline, Placement, Waiting
-from services.leftover.room import Room
+from schemas.rounds import HoldReason
+from schemas.sharing import groups
+from services.leftover.core_board import build, class_of, seat, waiting_of, work_left
+from services.leftover.core_state import Decided, Held, Job, Node, State
+from services.leftover.headroom import choose, large, nodes_again, nodes_for
+from services.leftover.placement import Board
+from services.leftover.reasons import reasons, short
+from services.leftover.room import Kept, class_key
+from services.leftover.seats import Placement
 
 NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
 LAYOUT = 1
-
-
-@dataclass(slots=True)
-class Node:
-    """A node as far as placement goes."""
-
-    epoch: str
-    capacity: Vector
-    labels: dict[str, str]
-    devices: list[Device]
-    draining: bool = False
-    lost: bool = False
-
-
-@dataclass(slots=True)
-class Job:
-    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
-    seq of the record since which it may run; from then on it asks for all tasks of the stages without parents."""
-
-    queue: str
-    order: int
-    priority: int
-    graph: Graph
-    began: int = 0
-    asks: list[StageAsk] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Held:
-    """One task's room on a node; outlives its job until the node gives it back."""
-
-    job: str
-    node: str
-    demand: Vector
-    devices: list[DeviceShare]
-
-
-@dataclass(slots=True)
-class Decided:
-    """What this instance answered to the open round, until the closing says what binds."""
-
-    asks_seen: list[str]
-    shares_seen: str
-    placements: list[Placement]
-    grants: list[Grant]
-
-
-@dataclass(slots=True)
-class State:
-    """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `held` is keyed "job/stage/index";
-    `targets` are the levels in force; `reasons` what was last said of
-    each class that waits. `board` ranks all that and can be built from it; `decided` belongs to the board."""
-
-    policy: Policy = field(default_factory=Policy)
-    has_queues: bool = False
-    gate: Gate = field(default_factory=Gate)
-    opened: int = 0
-    nodes: dict[str, Node] = field(default_factory=dict)
-    jobs: dict[str, Job] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
-    targets: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, ClassWait] = field(default_factory=dict)
-    board: Cache = None
-    decided: Cache = None
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -131,7 +72,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     """Places what the round asks for. Only the caches change; the closing says what binds."""
     if state.decided is not None:
         state.board = None  # An answer that was never folded: begin again from what binds.
-    board = state.board if state.board is not None else _build(state)
+    board = state.board if state.board is not None else build(state)
     state.board = board
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
     for queue in shares.body.gone:
@@ -140,10 +81,54 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         board.set_target(level.queue, level.target)
     for record in asks:
         _show_asks(state, board, record.body)
-    placements = board.place()
+    placements = board.place(opened.time, state.policy.ageing_ms)
+    kept, wake_ms = _headroom(state, board, placements, opened.time)
+    while board.room.keep(kept) and (more := board.place(opened.time, state.policy.ageing_ms)):
+        placements += more  # Somebody could use what is kept no longer.
+        kept, wake_ms = _headroom(state, board, placements, opened.time)
     grants = [_grant(board, p) for p in placements]
-    state.decided = Decided([record.id for record in asks], shares.id, placements, grants)
-    return [Grants(grants, waits=_waits(state, board))]
+    held = _held(state, board, kept)
+    state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
+    return [Grants(grants, held, waits=_waits(state, board), wake_ms=wake_ms)]
+
+
+def _headroom(
+    state: State, board: Board, placements: list[Placement], now_ms: int
+) -> tuple[dict[int, Kept], int | None]:
+    """Nodes to keep free, and when another answer may come without another fact (ms)."""
+    policy = state.policy
+    if policy.headroom == "off" or policy.preset == "fifo":
+        return {}, None
+    placed = {placement.task.index: True for placement in placements}
+    due, wake_ms = [], None
+    for task in large(board, short(board)):
+        since_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
+        due_ms = since_ms + policy.headroom_after_ms
+        if policy.headroom == "always" or due_ms <= now_ms:
+            due.append((since_ms, task))
+        elif wake_ms is None or due_ms < wake_ms:
+            wake_ms = due_ms
+    before = next((class_of(board, held) for held in state.kept.values()), None)
+    chosen = choose(board, due, before)
+    if chosen is None:
+        return {}, wake_ms
+    stays = chosen is before and chosen.index not in placed
+    kept = nodes_again(board.room, chosen, list(state.kept)) if stays else {}
+    return kept or nodes_for(board.room, chosen), None
+
+
+def _held(state: State, board: Board, kept: dict[int, Kept]) -> list[HeldRoom]:
+    """Where the room kept free is another than before, by name of the node."""
+    if not kept and not state.kept:
+        return []
+    after: dict[str, HeldRoom] = {}
+    for number, (task, count) in kept.items():
+        name, why = board.room.nodes[number].name, "gang" if task.gang else "headroom"
+        room = {kind: amount * count for kind, amount in task.demand.items()}
+        after[name] = HeldRoom(name, cast(HoldReason, why), room, task.demand, task.labels, task.prefer, task.gang)
+    gone = {name: HeldRoom(name, held.why, {}) for name, held in state.kept.items() if name not in after}
+    changed = {name: held for name, held in after.items() if state.kept.get(name) != held}
+    return [held for _, held in sorted({**gone, **changed}.items())]
 
 
 def _show_asks(state: State, board: Board, asks: Asks) -> None:
@@ -155,21 +140,11 @@ def _show_asks(state: State, board: Board, asks: Asks) -> None:
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
         if asking is not None:
-            board.wait(ask.job, _waiting(board, asking, ask.asks))
+            board.wait(ask.job, waiting_of(board, asking, ask.asks))
 
 
 def _in_shard(name: str, asks: Asks) -> bool:
     return shard_of(name, asks.of) == asks.shard
-
-
-def _waiting(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
-    waits = []
-    for ask in asks:
-        place = job.graph.position[ask.stage]
-        stage = job.graph.stages[place]
-        task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
-        waits.append(Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms))
-    return waits
 
 
 def _grant(board: Board, placement: Placement) -> Grant:
@@ -187,52 +162,12 @@ def _grant(board: Board, placement: Placement) -> Grant:
 def _waits(state: State, board: Board) -> list[ClassWait]:
     """Classes whose reason is another than the one last said, in the order of their keys."""
     changed: dict[str, ClassWait] = {}
-    for task, reason in board.reasons():
-        key = _class_key(task.demand, task.labels, task.prefer, task.gang)
+    for task, reason in reasons(board):
+        key = task.key
         said = state.reasons.get(key)
         if reason != (said.reason if said is not None else "none"):
             changed[key] = ClassWait(task.demand, task.labels, task.prefer, task.gang, reason)
     return [changed[key] for key in sorted(changed)]
-
-
-def _class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
-    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
-
-
-def _build(state: State) -> Board:
-    """The board that everything folded so far comes to."""
-    nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()])
-    for name, node in nodes.items():
-        devices = [(device.index, device.milli) for device in node.devices]
-        room.add(name, node.epoch, node.capacity, node.labels, devices, not node.draining)
-    board = Board(room, _discipline(state))
-    for name, job in state.jobs.items():
-        board.add_job(name, job.order, _leaf_of(state, job), job.priority)
-    for held in state.held.values():
-        pairs = room.pairs(held.demand)
-        if held.node in room.number:
-            room.occupy(held.node, pairs, [(share.index, share.milli) for share in held.devices])
-        board.hold(held.job, pairs, 1)
-    for queue, target in state.targets.items():
-        board.set_target(queue, target)
-    for name, job in state.jobs.items():
-        if job.asks:
-            board.wait(name, _waiting(board, job, job.asks))
-    for said in state.reasons.values():  # What was said to wait may wait no longer.
-        board.class_for(said.demand, said.labels, said.prefer, said.gang)
-    board.stir_all()
-    return board
-
-
-def _discipline(state: State) -> Discipline:
-    if state.policy.preset != "fifo":
-        return "fair"
-    return "fifo_stage" if state.policy.fifo_order == "stage" else "fifo_job"
-
-
-def _leaf_of(state: State, job: Job) -> str:
-    return job.queue if state.has_queues and state.policy.preset != "fifo" else ""
 
 
 # ---------------------------------------------------------------- facts
@@ -241,7 +176,8 @@ def _config(state: State, record: Record) -> None:
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
-        state.has_queues = bool(body.queues.children)
+        state.queues = body.queues
+    state.groups = groups(state.queues, state.policy.preset)
     _forget_board(state)
     if body.queues is not None:
         _begin(state, limit(state.gate, body.queues), record)
@@ -263,6 +199,10 @@ def _registered(state: State, record: Record) -> None:
     for known in body.attempts:
         if known.state != "running":
             _release(state, known.job, known.stage, known.first, known.count)
+        if known.state == "succeeded":
+            _count_done(state, known.job, known.stage, known.count)
+        elif known.state == "failed":
+            _count_back(state, known.job, known.stage)
 
 
 def _reported(state: State, record: Record) -> None:
@@ -295,7 +235,7 @@ def _admitted(state: State, record: Record) -> None:
     job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
     state.jobs[spec.job] = job
     if state.board is not None:
-        state.board.add_job(spec.job, job.order, _leaf_of(state, job), job.priority)
+        seat(state, state.board, spec.job, job)
     if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record)
 
@@ -307,7 +247,7 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         job.began = record.seq
         job.asks = [StageAsk(s.stage, 0, s.tasks, 1, record.time) for s in job.graph.stages if not s.after]
         if state.board is not None:
-            state.board.wait(name, _waiting(state.board, job, job.asks))
+            state.board.wait(name, waiting_of(state.board, job, job.asks))
 
 
 def _cancelled(state: State, record: Record) -> None:
@@ -331,11 +271,38 @@ def _forget_job(state: State, name: str) -> None:
 def _finished(state: State, record: Record) -> None:
     for item in record.body.items:
         _release(state, item.job, item.stage, item.first, item.count)
+        _count_done(state, item.job, item.stage, item.count)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        _release(state, item.job, item.stage, item.first, item.count)
+        _count_back(state, item.job, item.stage)
+
+
+def _count_done(state: State, name: str, stage: str, count: int) -> None:
+    """Tasks of a stage have succeeded. (Of a gang's broken attempt too: until it is broken again it counts as done.)"""
+    job = state.jobs.get(name)
+    if job is None or len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
+        return
+    job.done[stage] = job.done.get(stage, 0) + count
+    if state.board is not None and state.board.leaf_of(name).order == "srtf":
+        state.board.set_work(name, work_left(state.board, job))
+
+
+def _count_back(state: State, name: str, stage: str) -> None:
+    """A gang is done again as a whole when one of it fails."""
+    job = state.jobs.get(name)
+    if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
+        job.done[stage] = 0
+        if state.board is not None and state.board.leaf_of(name).order == "srtf":
+            state.board.set_work(name, work_left(state.board, job))
 
 
 def _release_ranges(state: State, ranges: list[TaskRange]) -> None:
     for item in ranges:
         _release(state, item.job, item.stage, item.first, item.count)
+        _count_back(state, item.job, item.stage)
 
 
 def _release(state: State, job: str, stage: str, first: int, count: int) -> None:
@@ -346,12 +313,12 @@ def _release(state: State, job: str, stage: str, first: int, count: int) -> None
             pairs = board.room.pairs(held.demand)
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(board.room.number[held.node], pairs, devices)
-            board.hold(job, pairs, -1)
+            board.hold(job, pairs, -1, held.queue)
 
 
 # ---------------------------------------------------------------- winners and closings
 def _opened(state: State, record: Record) -> None:
-    state.opened = record.seq
+    state.opened, state.opened_ms = record.seq, record.time
 
 
 def _shares(state: State, record: Record) -> None:
@@ -381,16 +348,25 @@ def _asks(state: State, record: Record) -> None:
 
 def _grants(state: State, record: Record) -> None:
     body: Grants = record.body
-    if state.decided is None or state.decided.grants != body.grants:
+    if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         _forget_board(state)
     if body.full:
-        state.reasons = {}
+        state.reasons, state.kept = {}, {}
     for wait in body.waits:
-        key = _class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":
             state.reasons.pop(key, None)
         else:
             state.reasons[key] = wait
+        if wait.reason in ("no_room", "gang_no_room"):
+            state.starved.setdefault(key, record.time)
+        else:
+            state.starved.pop(key, None)
+    for held in body.held:
+        if held.demand:
+            state.kept[held.node] = held
+        else:
+            state.kept.pop(held.node, None)
 
 
 def _closed(state: State, record: Record) -> None:
@@ -411,7 +387,12 @@ def _bind(state: State, grant: Grant) -> None:
     prefix = f"{grant.job}/{grant.stage}/"
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
-        state.held[f"{prefix}{grant.first + task}"] = Held(grant.job, grant.node, stage.demand, devices)
+        state.held[f"{prefix}{grant.first + task}"] = Held(grant.job, job.queue, grant.node, stage.demand, devices)
+    if state.starved:
+        like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+        key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
+        if key in state.starved:
+            state.starved[key] = state.opened_ms
     _shorten(job.asks, grant)
 
 
@@ -440,7 +421,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
     for name in jobs:
         job = state.jobs.get(name)
         if job is not None:
-            board.wait(name, _waiting(board, job, job.asks))
+            board.wait(name, waiting_of(board, job, job.asks))
 
 
 def _abandoned(state: State, record: Record) -> None:
@@ -458,7 +439,7 @@ FOLDS: Folds = {
     JobCancelled: _cancelled,
     JobEnded: _ended,
     TaskFinished: _finished,
-    TaskFailed: _finished,
+    TaskFailed: _failed,
     Shares: _shares,
     Asks: _asks,
     Grants: _grants,

@@ -6,102 +6,61 @@ late could starve under arrivals, so the order of admission decides.) `fifo` is 
 the round ends when nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.keyed import Keyed
 from services.leftover.room import Room, TaskClass
+from services.leftover.seats import (
+    CLASS_MASK,
+    LANE_BITS,
+    JobSeat,
+    LeafSeat,
+    Order,
+    Part,
+    Placement,
+    QueueSeat,
+    Waiting,
+    full_seat,
+)
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
-Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head"]
 _RATIO_BITS = 30
-_PRIORITY_MAX = 1 << 20
+_NEVER_MS = 1 << 62
 
 CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`."""
-
-    stage: str
-    place: int
-    task: TaskClass
-    first: int
-    count: int
-    attempt: int
-    since_ms: int
-    placed: dict[tuple[int, bool], "Part"] | None = None
-
-
-@dataclass(slots=True)
-class Part:
-    """How many tasks of a span go to one node in this round, with their device shares."""
-
-    count: int = 0
-    devices: list[list[tuple[int, int]]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class JobSeat:
-    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share."""
-
-    name: str
-    order: int
-    leaf: str
-    priority: int
-    held: list[int]
-    share: int = 0
-    waits: list[Waiting] = field(default_factory=list)
-    classes: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class LeafSeat:
-    """A leaf queue on the board. `bins`: for each class that waits here, its jobs; `draw`: the classes in the draw."""
-
-    name: str
-    held: list[int]
-    target: int = SHARE_UNITS
-    share: int = 0
-    bins: dict[int, Keyed[int]] = field(default_factory=dict)
-    draw: Keyed[int] = field(default_factory=Keyed)
-
-
-@dataclass(slots=True)
-class Placement:
-    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by
-    task.
-    """
-
-    job: str
-    stage: str
-    first: int
-    count: int
-    attempt: int
-    node: int
-    beyond: bool
-    task: TaskClass
-    devices: list[list[tuple[int, int]]]
-
-
 class Board:
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
-    def __init__(self, room: Room, discipline: Discipline) -> None:
+    def __init__(
+        self,
+        room: Room,
+        discipline: Discipline,
+        orders: dict[str, Order] | None = None,
+        maxima: dict[str, Vector] | None = None,
+    ) -> None:
+        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum."""
         self.room = room
         self.discipline = discipline
+        self.orders = orders or {}
+        self.maxima = maxima or {}
+        strict = any(order == "fifo" for order in self.orders.values())
+        self.is_mixed = discipline != "fair" or strict or bool(self.maxima)
+        self._seats: dict[str, QueueSeat] = {}
+        self._under: dict[str, tuple[int, tuple[QueueSeat, ...]]] = {}  # By queue: its lane, queues with a maximum.
         self.classes: list[TaskClass] = []
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self.jobs: dict[str, JobSeat] = {}
-        self._by_order: dict[int, JobSeat] = {}
+        self.by_order: dict[int, JobSeat] = {}
         self.leaves: dict[str, LeafSeat] = {}
         self._draw: Keyed[str] = Keyed()
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
-        self._blocked: dict[int, TaskClass] = {}
+        self._hungry_ms = _NEVER_MS  # No job that holds nothing has waited since before.
+        self.blocked: dict[int, TaskClass] = {}
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
 
@@ -122,18 +81,58 @@ class Board:
         """The seat of a leaf queue."""
         seat = self.leaves.get(name)
         if seat is None:
-            seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total))
+            order = self.orders.get(name, "drf")
+            seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total), order)
         return seat
 
-    def add_job(self, name: str, order: int, leaf: str, priority: int) -> None:
-        """A job that neither holds nor waits for anything yet."""
-        seat = JobSeat(name, order, leaf, priority, [0] * len(self.room.total))
-        self.jobs[name] = self._by_order[order] = seat
+    def under(self, queue: str) -> tuple[int, tuple[QueueSeat, ...]]:
+        """The lane of jobs of a queue, and the queues with a maximum that it lies under; lane 0 if there are none."""
+        known = self._under.get(queue)
+        if known is None:
+            names = queue.split("/") if queue else []
+            paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
+            seats = [self._seat(path) for path in paths if self.maxima.get(path)]
+            lane = 1 + sum(1 for lane, _ in self._under.values() if lane) if seats else 0
+            known = self._under[queue] = lane, tuple(seats)
+        return known
+
+    def _seat(self, path: str) -> QueueSeat:
+        seat = self._seats.get(path)
+        if seat is None:
+            position = self.room.position
+            most = {position[kind]: amount for kind, amount in self.maxima[path].items() if kind in position}
+            seat = self._seats[path] = QueueSeat(path, most, [0] * len(self.room.total))
+        return seat
+
+    def add_job(self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0) -> None:
+        """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
+        there or below; `work`: what is to be done of it, in share units x ms.
+        """
+        lane, under = self.under(queue) if self.maxima else (0, ())
+        seat = JobSeat(name, order, leaf, priority, [0] * len(self.room.total), queue, lane, under, work)
+        self.jobs[name] = self.by_order[order] = seat
+
+    def leaf_of(self, name: str) -> LeafSeat:
+        """The seat of the leaf that a job is served in."""
+        return self.leaf(self.jobs[name].leaf)
+
+    def share_of(self, demand: Vector) -> int:
+        """The dominant share of a demand, in share units."""
+        held = [0] * len(self.room.total)
+        for p, amount in self.room.pairs(demand):
+            if p >= 0:
+                held[p] = amount
+        return self._share(held)
+
+    def set_work(self, name: str, work: int) -> None:
+        """What is left to be done of a job, in share units x ms."""
+        self.jobs[name].work = work
+        self._stale_jobs[name] = True
 
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
         job = self.jobs.pop(name)
-        del self._by_order[job.order]
+        del self.by_order[job.order]
         self._unwait(job)
         leaf = self.leaf(job.leaf)
         leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
@@ -149,6 +148,7 @@ class Board:
         """All that a job waits for, in its order; replaces what it waited for."""
         job = self.jobs[name]
         self._unwait(job)
+        job.aged = False
         if self.discipline == "fifo_stage":
             waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
         job.waits = waits
@@ -158,8 +158,10 @@ class Board:
                 self.stirred[waiting.task.index] = True  # It may be the first to wait since the class was blocked.
         self._enter(job)
 
-    def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int) -> None:
-        """The job holds `count` more tasks (fewer, where negative)."""
+    def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
+        """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
+        if self.maxima:
+            self._count_in(self.under(queue)[1], task_pairs, count)
         job = self.jobs.get(name)
         if job is None:
             return
@@ -168,62 +170,96 @@ class Board:
             if p >= 0:
                 job.held[p] += amount * count
                 leaf.held[p] += amount * count
+        job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[job.leaf] = True
 
+    def _count_in(self, seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> None:
+        for seat in seats:
+            for p, amount in task_pairs:
+                if p >= 0:
+                    seat.held[p] += amount * count
+            if count < 0:
+                capped, seat.capped = seat.capped, {}
+                for leaf_name, bin_id in capped:
+                    self._uncap(self.leaves[leaf_name], bin_id)
+
+    def _uncap(self, leaf: LeafSeat, bin_id: int) -> None:
+        lane = bin_id >> LANE_BITS
+        leaf.stopped.pop(lane, None)
+        for other in list(leaf.bins) if leaf.strict else [bin_id]:
+            if other >> LANE_BITS == lane and other in leaf.bins:
+                self._offer(leaf, other, leaf.bins[other])
+
     # ------------------------------------------------------------ ranking
-    def _key(self, job: JobSeat, waiting: Waiting, position: int) -> int:
+    def _key(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, position: int) -> int:
         if self.discipline == "fifo_job":
             return (job.order << 24) | position
         if self.discipline == "fifo_stage":
             return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
-        rank = ((_PRIORITY_MAX - job.priority) << 40) | min(job.share, (1 << 40) - 1)
-        return (((rank << 44) | job.order) << 24) | position
+        return (((leaf.rank(job) << 44) | job.order) << 24) | position
 
     def _enter(self, job: JobSeat) -> None:
         """Puts a job in the bins of what it waits for, each under its first span of that class."""
         leaf = self.leaf(job.leaf)
         entered: list[int] = []
+        lane = job.lane << LANE_BITS
         for position, waiting in enumerate(job.waits):
-            index = waiting.task.index
-            if index in entered:
+            bin_id = lane | waiting.task.index
+            if bin_id in entered:
                 continue
-            entered.append(index)
-            bin_ = leaf.bins.get(index)
+            entered.append(bin_id)
+            bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
-                bin_ = leaf.bins[index] = Keyed()
-            bin_.set(job.order, self._key(job, waiting, position))
-            self._offer(leaf, waiting.task, bin_)
-        for index in job.classes:
-            if index not in entered:
-                self._withdraw(leaf, job, index)
-        job.classes = entered
+                bin_ = leaf.bins[bin_id] = Keyed()
+                waiting.task.bins[leaf.name, bin_id] = True
+            bin_.set(job.order, self._key(leaf, job, waiting, position))
+            self._offer(leaf, bin_id, bin_)
+        for bin_id in job.bins:
+            if bin_id not in entered:
+                self._withdraw(leaf, job, bin_id)
+        job.bins = entered
+        if job.tasks or not entered:
+            leaf.hungry.drop(job.order)
+        elif not job.aged:
+            since_ms = min([waiting.since_ms for waiting in job.waits])
+            leaf.hungry.set(job.order, since_ms)
+            self._hungry_ms = min(self._hungry_ms, since_ms)
 
     def _unwait(self, job: JobSeat) -> None:
         for waiting in job.waits:
             waiting.task.waiting -= waiting.count
             self.stirred[waiting.task.index] = True
         leaf = self.leaf(job.leaf)
-        for index in job.classes:
-            self._withdraw(leaf, job, index)
-        job.waits, job.classes = [], []
+        for bin_id in job.bins:
+            self._withdraw(leaf, job, bin_id)
+        leaf.hungry.drop(job.order)
+        job.waits, job.bins = [], []
 
-    def _withdraw(self, leaf: LeafSeat, job: JobSeat, index: int) -> None:
-        bin_ = leaf.bins[index]
+    def _withdraw(self, leaf: LeafSeat, job: JobSeat, bin_id: int) -> None:
+        bin_ = leaf.bins[bin_id]
         bin_.drop(job.order)
-        self._offer(leaf, self.classes[index], bin_)
+        self._offer(leaf, bin_id, bin_)
+        if leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
+            self._uncap(leaf, bin_id)  # It may have been the head.
 
-    def _offer(self, leaf: LeafSeat, task: TaskClass, bin_: Keyed[int]) -> None:
-        """Brings a leaf's draw in line with one of its bins; a blocked class stays out of it."""
+    def _offer(self, leaf: LeafSeat, bin_id: int, bin_: Keyed[int]) -> None:
+        """Brings a leaf's draw in line with one of its bins; a blocked class stays out of it, but for a strict head."""
         top = bin_.top()
+        task = self.classes[bin_id & CLASS_MASK]
         if top is None:
-            leaf.draw.drop(task.index)
-            del leaf.bins[task.index]
-        elif task.blocked:
-            task.parked[leaf.name] = True
+            leaf.draw.drop(bin_id)
+            del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
+        elif task.blocked and not leaf.strict:
+            task.parked[leaf.name, bin_id] = True
+            leaf.draw.drop(bin_id)
+            return
+        elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
+            leaf.stopped[bin_id >> LANE_BITS].capped[leaf.name, bin_id] = True
+            return
         else:
-            leaf.draw.set(task.index, bin_.key[top])
-            if leaf.name not in self._draw.key:
-                self._draw.set(leaf.name, self._ratio(leaf))
+            leaf.draw.set(bin_id, bin_.key[top])
+        if leaf.name not in self._draw.key and len(leaf.draw):
+            self._draw.set(leaf.name, self._ratio(leaf))
 
     def _ratio(self, leaf: LeafSeat) -> int:
         if self.discipline != "fair":
@@ -248,42 +284,83 @@ class Board:
                 self._draw.set(name, self._ratio(leaf))
         for name in self._stale_jobs:
             job = self.jobs[name]
-            share = self._share(job.held)
-            if share != job.share:
-                job.share = share
-                if job.waits and self.discipline == "fair":
-                    self._enter(job)
+            share, before = self._share(job.held), job.share
+            job.share = share
+            moved = share != before or not job.tasks or self.leaves[job.leaf].order != "drf"
+            if moved and job.waits and self.discipline == "fair":
+                job.aged = job.aged and not job.tasks
+                self._enter(job)
         self._stale_leaves, self._stale_jobs = {}, {}
 
     # ------------------------------------------------------------ a round
-    def place(self) -> list[Placement]:
-        """Places what fits, best claim first. What is placed counts as held until the core says otherwise."""
+    def place(self, now_ms: int = 0, ageing_ms: int = 0) -> list[Placement]:
+        """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
+        a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
+        """
         self._refresh()
-        for task in list(self._blocked.values()):
+        if ageing_ms and self.discipline == "fair":
+            self._age(now_ms - ageing_ms)
+        for task in list(self.blocked.values()):
             if self.discipline != "fair":
                 self._unblock(task)  # The head is tried every round; nobody goes ahead of it.
             elif task.waiting and not self.room.unchanged_since(task) and self.room.look(task).top() is not None:
                 self._unblock(task)
         while (leaf_name := self._draw.top()) is not None:
             leaf = self.leaves[leaf_name]
-            index = leaf.draw.top()
-            if index is None:
+            bin_id = leaf.draw.top()
+            if bin_id is None:
                 self._draw.drop(leaf_name)
                 continue
-            task = self.classes[index]
+            task = self.classes[bin_id & CLASS_MASK]
             if task.blocked:
-                leaf.draw.drop(index)
-                task.parked[leaf_name] = True
+                task.parked[leaf_name, bin_id] = True
+                if leaf.strict:
+                    self._draw.drop(leaf_name)  # Nobody goes ahead of the head.
+                else:
+                    leaf.draw.drop(bin_id)
                 continue
-            top = leaf.bins[index].top()
+            top = leaf.bins[bin_id].top()
             assert top is not None, f"{leaf_name}: an empty bin in the draw"
-            job = self._by_order[top]
+            job = self.by_order[top]
             waiting = next(w for w in job.waits if w.task is task)
+            if job.under and self._is_capped(leaf, bin_id, job, waiting):
+                continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
                 self._block(task)
                 if self.discipline != "fair":
                     break
         return self._collect()
+
+    def _age(self, since_ms: int) -> None:
+        """Jobs that hold nothing and wait since then, or longer, go first."""
+        if since_ms < self._hungry_ms:
+            return
+        self._hungry_ms = _NEVER_MS
+        for leaf in self.leaves.values():
+            while (top := leaf.hungry.top()) is not None:
+                if (hungry_ms := leaf.hungry.key[top]) > since_ms:
+                    self._hungry_ms = min(self._hungry_ms, hungry_ms)
+                    break
+                leaf.hungry.drop(top)
+                job = self.by_order[top]
+                job.aged = True
+                self._enter(job)
+
+    def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+        """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
+        shrinks, and where the order is strict its lane.
+        """
+        full = full_seat(job, waiting.task)
+        if full is None:
+            return False
+        lane = bin_id >> LANE_BITS
+        bins = [other for other in leaf.bins if other >> LANE_BITS == lane] if leaf.strict else [bin_id]
+        for other in bins:
+            leaf.draw.drop(other)
+            full.capped[leaf.name, other] = True
+        if leaf.strict:
+            leaf.stopped[lane] = full
+        return True
 
     def _place_one(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
         number = self.room.best(waiting.task)
@@ -329,19 +406,8 @@ class Board:
         for job, waiting in self._touched:
             for (number, beyond), part in (waiting.placed or {}).items():
                 count = part.count
-                placements.append(
-                    Placement(
-                        job,
-                        waiting.stage,
-                        waiting.first,
-                        count,
-                        waiting.attempt,
-                        number,
-                        beyond,
-                        waiting.task,
-                        part.devices,
-                    )
-                )
+                tasks = (job, waiting.stage, waiting.first, count, waiting.attempt, number, beyond, waiting.task)
+                placements.append(Placement(*tasks, part.devices, self.jobs[job].queue))
                 waiting.first += count
             waiting.placed = None
         self._touched = []
@@ -350,6 +416,10 @@ class Board:
     def _shrink(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, count: int) -> None:
         """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
         task, total = waiting.task, self.room.total
+        if job.under:
+            self._count_in(job.under, task.pairs, count)
+        job.tasks += count
+        job.aged = False
         for p, amount in task.pairs:
             job.held[p] += amount * count
             leaf.held[p] += amount * count
@@ -362,11 +432,12 @@ class Board:
         self.stirred[task.index] = True
         if not waiting.count:
             job.waits.remove(waiting)
-        if job.waits or len(job.classes) > 1:
+        if job.waits or len(job.bins) > 1:
             self._enter(job)
         else:
-            self._withdraw(leaf, job, task.index)
-            job.classes = []
+            self._withdraw(leaf, job, job.bins[0])
+            leaf.hungry.drop(job.order)
+            job.bins = []
         if leaf.name in self._draw.key:
             self._draw.set(leaf.name, self._ratio(leaf))
 
@@ -374,46 +445,28 @@ class Board:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for."""
         for devices in placement.devices or [[]] * placement.count:
             self.room.give(placement.node, placement.task.pairs, devices)
-        self.hold(placement.job, placement.task.pairs, -placement.count)
+        self.hold(placement.job, placement.task.pairs, -placement.count, placement.queue)
 
     # ------------------------------------------------------------ classes that find no room
     def _block(self, task: TaskClass) -> None:
         """Out of the draw in every leaf until a node gets room; leaves drop it as they come to it."""
         task.blocked = True
-        self._blocked[task.index] = task
+        self.blocked[task.index] = task
         self.stirred[task.index] = True
 
     def _unblock(self, task: TaskClass) -> None:
         task.blocked = False
-        del self._blocked[task.index]
+        del self.blocked[task.index]
         self.stirred[task.index] = True
         parked, task.parked = task.parked, {}
-        for name in parked:
+        for name, bin_id in parked:
             leaf = self.leaves[name]
-            if task.index in leaf.bins:
-                self._offer(leaf, task, leaf.bins[task.index])
+            if bin_id in leaf.bins:
+                self._offer(leaf, bin_id, leaf.bins[bin_id])
 
     def stir_all(self) -> None:
         """Every class's reason is worth a look: the board is new."""
         self.stirred = {task.index: True for task in self.classes}
-
-    def reasons(self) -> list[tuple[TaskClass, Reason]]:
-        """Why the tasks of each class wait, for the classes where that may have changed since the last call."""
-        if self.discipline == "fair":
-            tasks = [self.classes[index] for index in self.stirred]
-        else:
-            tasks = self.classes
-        self.stirred = {}
-        return [(task, self._reason(task)) for task in tasks]
-
-    def _reason(self, task: TaskClass) -> Reason:
-        if not task.waiting:
-            return "none"
-        if not task.blocked:
-            return "none" if self.discipline == "fair" else "behind_head"
-        if task.gang:
-            return "gang_no_room"
-        return "no_room" if self.room.could_fit(task) else "no_node"
 
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""

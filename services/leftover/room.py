@@ -7,6 +7,7 @@ changed.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas.quantities import Vector, on_devices
 from services.leftover.keyed import Keyed
@@ -17,7 +18,8 @@ _PREFERRED = 1 << 100  # Outweighs every alignment.
 
 @dataclass(slots=True)
 class NodeRoom:
-    """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all."""
+    """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all. `kept`:
+    tasks of this class alone may start here."""
 
     name: str
     epoch: str
@@ -28,18 +30,20 @@ class NodeRoom:
     device_indexes: list[int]
     sizes: list[int]
     open: bool = True
+    kept: "TaskClass | None" = None
 
 
 @dataclass(slots=True)
 class TaskClass:
-    """Tasks that placement cannot tell apart. `pairs`: (resource position, amount), (resource position, weight) in
-    `weights`.
+    """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `weights`:
+    (resource position, weight).
 
-    `blocked`: no node had room at the last look. `parked`: leaves whose tasks of this class are out of the draw
-    meanwhile.
+    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: those that are
+    out of the draw meanwhile.
     """
 
     index: int
+    key: str
     demand: Vector
     labels: dict[str, str]
     prefer: dict[str, str]
@@ -51,7 +55,20 @@ class TaskClass:
     cursor: int = 0
     waiting: int = 0
     blocked: bool = False
-    parked: dict[str, bool] = field(default_factory=dict)
+    bins: dict[tuple[str, int], bool] = field(default_factory=dict)
+    parked: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+
+def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
+    """Names a class of tasks that placement cannot tell apart."""
+    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+
+
+class Kept(NamedTuple):
+    """What a node is kept for: so many tasks of a class."""
+
+    task: TaskClass
+    tasks: int
 
 
 class Room:
@@ -66,6 +83,7 @@ class Room:
         self.number: dict[str, int] = {}
         self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
         self.changed_base = 0
+        self.kept_nodes: list[int] = []
 
     def add(
         self,
@@ -93,7 +111,8 @@ class Room:
             for p, amount in pairs
             if p >= 0 and largest[p]
         ]
-        return TaskClass(index, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0))
+        key = class_key(demand, labels, prefer, gang)
+        return TaskClass(index, key, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0))
 
     def fits(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether one task of the class fits on the node now."""
@@ -101,7 +120,7 @@ class Room:
         for p, amount in task.pairs:
             if p < 0 or free[p] < amount:
                 return False
-        if not node.open:
+        if not node.open or (node.kept is not None and node.kept is not task):
             return False
         if task.gpu and on_devices(task.gpu, node.devices) is None:
             return False
@@ -204,6 +223,20 @@ class Room:
             if index in node.device_indexes:
                 node.devices[node.device_indexes.index(index)] += milli
         self.touch(number)
+
+    def keep(self, kept: dict[int, Kept]) -> bool:
+        """These nodes take tasks of these classes alone, and all others take any. Whether a node takes others now."""
+        opened = False
+        for number in self.kept_nodes:
+            if number not in kept or kept[number].task is not self.nodes[number].kept:
+                self.nodes[number].kept = None
+                self.touch(number)
+                opened = True
+        for number, (task, _) in kept.items():
+            self.nodes[number].kept = task
+            self.touch(number)
+        self.kept_nodes = list(kept)
+        return opened
 
     def touch(self, number: int) -> None:
         """Classes look at the node again."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from schemas import (
     Grant,
+    HeldRoom,
     JobAdmitted,
     JobEnded,
     JobRejected,
@@ -68,6 +69,7 @@ class SimCluster:
         self.reports: list[Any] = []
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[tuple[int, int, Run]] = []
+        self._held: dict[str, tuple[int, HeldRoom]] = {}
         self._runs = 0
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
@@ -90,6 +92,26 @@ class SimCluster:
         react = self._react.get(type(record.body))
         if react is not None:
             react(record)
+
+    def observe_held(self, record: Record) -> None:
+        """Room of nodes is kept free, or no longer, from the round's opening on."""
+        for held in record.body.held:
+            before = self._held.pop(held.node, None)
+            if before is not None:
+                self._write_held(before, record.time)
+            if held.demand:
+                self._held[held.node] = record.time, held
+
+    def close_held(self, time: int) -> None:
+        """The run is over."""
+        for since in self._held.values():
+            self._write_held(since, time)
+        self._held = {}
+
+    def _write_held(self, since: tuple[int, HeldRoom], time: int) -> None:
+        from_ms, held = since
+        if self.schedule is not None and time > from_ms:
+            self.schedule.held(held.node, from_ms, time, held.why, held.demand)
 
     def end_until(self, time: int) -> None:
         """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""

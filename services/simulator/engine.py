@@ -36,6 +36,7 @@ class Cell:
     shards: int = 1
     listener: Listener | None = None
     observer: Callable[[Record], None] | None = None
+    grants_observer: Callable[[Record], None] | None = None
     before_round: Callable[["Cell"], None] | None = None
     seq: int = 0
     rounds: int = 0
@@ -134,6 +135,8 @@ class Cell:
         ]
         body = close(self.admission, shares, asks, grants, hashes)
         self._feed({"shares": [shares], "asks": asks, "grants": [grants]})
+        if self.grants_observer is not None and grants.body.held:
+            self.grants_observer(grants)
         closing = self.put(body, cause=opening.id)
         for forecast in forecasts:
             if accepts_forecast(self.admission, forecast.body):

@@ -42,11 +42,13 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule)
     cell.observer = agents.observe
+    cell.grants_observer = agents.observe_held
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
     with uncollected():
         _Drive(cell, agents, waiting, options.progress).run()
     wall_s = time.perf_counter() - started
+    agents.close_held(cell.time)
     if agents.jobs:
         raise Stuck(
             f"{len(agents.jobs)} jobs wait and nothing can start any more, the first is {next(iter(agents.jobs))!r}"

@@ -1,7 +1,9 @@
 """What has to hold in a cell at any time, worked out plainly from what its cores keep, never with their own code."""
 
+from schemas.gate import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
+from schemas.queue_tree import upwards, walk
 from services.fairness.hdrf import fill
 from services.fairness.tree import Node
 
@@ -65,6 +67,9 @@ def check_tasks(cell):
             continue
         assert known.progress == job.progress
         assert cell.fairness.jobs[name].progress == job.progress
+        if is_parked(cell.altruism.gate, name):
+            assert not job.waits, f"{name} stands before the gate of its queue"
+            continue
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in job.waits.get(at, []) for i in range(span.first, span.first + span.count)]
             later = [i for item in job.later if item.stage == at for i in range(item.first, item.first + item.count)]
@@ -163,17 +168,42 @@ def check_levels(cell, before):
     levels = {queue: target for queue, target in before.items() if queue not in said.gone}
     levels |= {level.queue: level.target for level in said.levels}
     state = cell.admission
+    if is_limited(state.queues):
+        return  # What limits and policies make of levels is told elsewhere.
     assert levels == fair_levels(state.policy.preset, state.queues, state.capacity, demand_of(state))
+
+
+def is_limited(queues):
+    """Whether some queue has a policy or a maximum of its own."""
+    return queues is not None and any(each.policy or each.max for _, each in walk(queues))
+
+
+def check_maxima(cell, grown):
+    """No queue is taken beyond its maximum: `grown` tells which jobs got tasks in the round."""
+    if cell.admission.queues is None or cell.admission.policy.preset == "fifo":
+        return
+    used = {}
+    for held in cell.leftover.held.values():
+        for path in upwards(held.queue):
+            for kind, amount in held.demand.items():
+                used[path, kind] = used.get((path, kind), 0) + amount
+    took = {path for name in grown for path in upwards(cell.leftover.jobs[name].queue)}
+    for path, each in walk(cell.admission.queues):
+        for kind, most in each.max.items():
+            assert path not in took or used.get((path, kind), 0) <= most, f"{path} holds more {kind} than {most}"
 
 
 # ---------------------------------------------------------------- work conservation
 def check_conserved(cell):
     """Nothing that waits fits on what is free (any preset but fifo), and what was said of who waits is so."""
+    if is_limited(cell.admission.queues):
+        return
     reasons = {}
     for job in cell.altruism.jobs.values():
         for at, spans in job.waits.items():
             of = job.graph.stages[at]
-            rooms = [_room(each, of) for each in cell.admission.nodes.values()]
+            kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != _class_of(of)]
+            rooms = [_room(each, of) for name, each in cell.admission.nodes.items() if name not in kept]
             need = of.tasks if of.gang else 1
             assert sum(rooms) < need, f"{of} waits though there is room: {rooms}"
             assert not spans or sum(span.count for span in spans)
@@ -183,6 +213,11 @@ def check_conserved(cell):
         for w in cell.leftover.reasons.values()
     }
     assert said == reasons
+
+
+def _kept_for(held):
+    maps = (str(sorted(each.items())) for each in (held.task, held.labels, held.prefer))
+    return (*maps, held.gang)
 
 
 def _class_of(of):

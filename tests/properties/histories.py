@@ -8,7 +8,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from schemas import JobSpec, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
+from schemas import JobSpec, Queue, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
 from tests.cells import config, node, queue, report, stage, tree
 
@@ -22,11 +22,16 @@ TREES = {
     "wide": tree(queue("a"), queue("b", 3), queue("c", 1.5)),
     "deep": tree(queue("a", 2), queue("in", 1, queue("b", 1), queue("c", 4))),
     "uneven": tree(queue("in", 5, queue("deeper", 3, queue("a", 0.1))), queue("b"), queue("c")),
+    "limited": tree(
+        Queue("f", policy="fifo", max={"cpu": 6_000}),
+        Queue("in", policy="srtf", max={"memory": 9_000}, children=[Queue("b", running_jobs_max=2), Queue("c")]),
+    ),
 }
 QUEUES_IN = {  # A queue is known by another path in each tree.
     "wide": ("a", "b", "c", "default"),
     "deep": ("a", "in/b", "in/c", "default"),
     "uneven": ("in/deeper/a", "b", "c", "default"),
+    "limited": ("f", "in/b", "in/c", "default"),
 }
 LABELS: tuple[dict[str, str], ...] = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
 PREFERS: tuple[dict[str, str], ...] = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})

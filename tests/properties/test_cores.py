@@ -21,6 +21,7 @@ from tests.properties.cell_laws import (
     check_conserved,
     check_grants_fit,
     check_levels,
+    check_maxima,
     check_room,
     check_tasks,
 )
@@ -29,7 +30,7 @@ from tests.strategies import for_all
 
 SHARDS = 4
 seeds = st.integers(0, 2**64 - 1)
-TREES = ("wide", "deep", "uneven", "none")
+TREES = ("wide", "deep", "uneven", "limited", "none")
 
 
 def played(seed, cell=None, without=()):
@@ -120,6 +121,7 @@ class Watched(SlowCell):
         assert undisturbed <= (not body.struck)
         assert all(struck.grant.job in live or struck.reason == "job_over" for struck in body.struck)
         self.attempts.check(self, body)
+        check_maxima(self, [grant.job for grant in body.grants if grant.job in self.leftover.jobs])
         check_room(self)
         check_tasks(self)
         if undisturbed:

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS, on_devices
-from services.leftover.placement import Board, Waiting
+from services.leftover.placement import Board
+from services.leftover.reasons import reasons
 from services.leftover.room import Room
+from services.leftover.seats import Waiting
 from tests.strategies import for_all
 
 SCALE = 1 << 60
+AGEING_MS = 9
 PREFERRED = 1 << 100
 KINDS = ("cpu", "gpu", "memory")
 
@@ -61,13 +64,16 @@ class PlainJob:
     priority: int
     held: dict = field(default_factory=dict)
     spans: list = field(default_factory=list)
+    tasks: int = 0
+    work: int = 0
 
 
 class Plain:
     """The rules, one by one. Nodes as [free, devices, labels]."""
 
-    def __init__(self, discipline):
-        self.discipline = discipline
+    def __init__(self, discipline, orders, maxima):
+        self.discipline, self.orders, self.maxima = discipline, orders, maxima
+        self.used = {}  # By leaf, also of jobs that are over.
         self.nodes = [[dict(capacity), list(devices), labels] for capacity, labels, devices in NODES]
         self.total = {kind: sum(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.largest = {kind: max(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
@@ -89,26 +95,54 @@ class Plain:
         target = self.targets.get(leaf, SHARE_UNITS)
         return (self.leaf_share(leaf) << 30) // target if target > 0 else 1 << 80
 
-    def claims(self, hopeless):
-        """Whoever may be served next, best claim first."""
-        found = []
+    def claims(self, hopeless, before_ms):
+        """Whoever may be served next, best claim first. `before_ms`: who holds nothing and waits since then is aged."""
+        found = {}
         for job in self.jobs.values():
+            order = self.orders.get(job.leaf, "drf")
+            aged = job.spans and not job.tasks and min(span.since_ms for span in job.spans) <= before_ms
+            second = {"drf": self.share(job.held), "fair": job.tasks, "srtf": job.work}.get(order, 0)
+            mine = (0, 0) if order == "fifo" else (-9, 0) if aged else (-job.priority, second)
             for position, span in enumerate(job.spans):
-                if not span.count or span.kind() in hopeless:
+                if not span.count:
                     continue
                 if self.discipline == "fair":
-                    rank = (self.ratio(job.leaf), job.leaf, -job.priority, self.share(job.held), job.order, position)
+                    rank = (self.ratio(job.leaf), job.leaf, *mine, job.order, position)
                 elif self.discipline == "fifo_job":
                     rank = (job.order, position)
                 else:
                     rank = (span.since_ms, job.order, span.stage)
-                found.append((rank, job, span))
-        return sorted(found, key=lambda claim: claim[0])
+                found.setdefault(job.leaf, []).append((rank, job, span))
+        able = []
+        for leaf, claims in found.items():
+            strict = self.orders.get(leaf) == "fifo"
+            for claim in sorted(claims, key=lambda claim: claim[0]):
+                if claim[2].kind() not in hopeless and not self.is_full(leaf, claim[2]):
+                    able.append(claim)
+                elif strict:
+                    break  # Nobody goes ahead of the head.
+        return sorted(able, key=lambda claim: claim[0])
 
-    def place(self):
+    def is_full(self, leaf, span):
+        """Whether the queue, or the root, has no place for one more task, or the whole gang."""
+        for path, most in self.maxima.items():
+            used = [self.used.get(each, {}) for each in ("a", "b", "c") if path in ("", each)]
+            if path in ("", leaf):
+                for kind, limit in most.items():
+                    amount = span.demand.get(kind, 0) * (span.gang or 1)
+                    if kind in span.demand and sum(each.get(kind, 0) for each in used) + amount > limit:
+                        return True
+        return False
+
+    def use(self, leaf, demand, sign):
+        used = self.used.setdefault(leaf, {})
+        for kind, amount in demand.items():
+            used[kind] = used.get(kind, 0) + sign * amount
+
+    def place(self, before_ms=-1):
         """-> (job, stage, first, count, node, beyond), as they were handed out."""
         hopeless, handed = {}, {}
-        while claims := self.claims(hopeless):
+        while claims := self.claims(hopeless, before_ms):
             _, job, span = claims[0]
             beyond = self.discipline == "fair" and self.leaf_share(job.leaf) >= self.targets.get(job.leaf, SHARE_UNITS)
             many = span.count if span.gang else 1
@@ -126,6 +160,8 @@ class Plain:
             for node, devices in taken:
                 parts.setdefault((node, beyond), []).append(devices)
                 span.count -= 1
+                job.tasks += 1
+                self.use(job.leaf, span.demand, 1)
                 for kind, amount in span.demand.items():
                     job.held[kind] = job.held.get(kind, 0) + amount
         return self.collect(handed)
@@ -178,12 +214,14 @@ class Plain:
 class Both:
     """A board and the plain rules, told the same."""
 
-    def __init__(self, discipline):
+    def __init__(self, discipline, orders, maxima):
         room = Room([capacity for capacity, _, _ in NODES])
         for i, (capacity, labels, devices) in enumerate(NODES):
             room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board, self.plain = Board(room, discipline), Plain(discipline)
-        self.discipline = discipline
+        self.board, self.plain = Board(room, discipline, orders, maxima), Plain(discipline, orders, maxima)
+        self.discipline, self.orders, self.maxima = discipline, orders, maxima
+        self.leaf_of = {}
+        self.now_ms = 0
         self.running = []  # (job, demand, node, devices), one a task
         self.said = {}  # What was said of each class that waits.
         self.count = 0
@@ -194,8 +232,10 @@ class Both:
         self.count += 1
         name = f"j{self.count}"
         leaf = "" if self.discipline != "fair" else ("a", "b", "c")[leaf % 3]
-        self.board.add_job(name, self.count, leaf, priority)
-        self.plain.jobs[name] = PlainJob(name, self.count, leaf, priority)
+        work = (self.count * 7919) % 50
+        self.board.add_job(name, self.count, leaf, priority, leaf, work)
+        self.plain.jobs[name] = PlainJob(name, self.count, leaf, priority, work=work)
+        self.leaf_of[name] = leaf
         self._ask(name, spans)
 
     def ask(self, which, spans):
@@ -231,13 +271,22 @@ class Both:
         for _ in range(min(count, len(self.running))):
             name, demand, node, devices = self.running.pop(which % len(self.running))
             self.plain.give(node, demand, devices)
+            self.plain.use(self.leaf_of[name], demand, -1)
             if name in self.plain.jobs:
+                self.plain.jobs[name].tasks -= 1
                 held = self.plain.jobs[name].held
                 for kind, amount in demand.items():
                     held[kind] -= amount
             pairs = self.board.room.pairs(demand)
             self.board.room.give(node, pairs, devices)
-            self.board.hold(name, pairs, -1)
+            self.board.hold(name, pairs, -1, self.leaf_of[name])
+
+    def work(self, which):
+        """Less is left of a job than before."""
+        if self.plain.jobs:
+            name = self._name(which)
+            self.plain.jobs[name].work //= 2
+            self.board.set_work(name, self.plain.jobs[name].work)
 
     def level(self, leaf, target):
         leaf = ("a", "b", "c")[leaf % 3]
@@ -245,10 +294,11 @@ class Both:
         self.plain.targets[leaf] = target
 
     def round(self):
-        placements = self.board.place()
+        self.now_ms += 1
+        placements = self.board.place(self.now_ms, AGEING_MS)
         demands = {p.stage: p.task.demand for p in placements}
         placed = [(p.job, int(p.stage), p.first, p.count, p.node, p.beyond, p.devices) for p in placements]
-        assert placed == self.plain.place()
+        assert placed == self.plain.place(self.now_ms - AGEING_MS)
         for name, stage, _, count, node, _, devices in placed:
             for k in range(count):
                 self.running.append((name, demands[str(stage)], node, devices[k] if devices else []))
@@ -270,6 +320,8 @@ class Both:
         for task in tasks:
             self.running.remove(task)
             self.plain.give(struck.node, struck.task.demand, task[3])
+            self.plain.use(job.leaf, struck.task.demand, -1)
+            job.tasks -= 1
             for kind, amount in struck.task.demand.items():
                 job.held[kind] -= amount
         task = struck.task
@@ -283,12 +335,12 @@ class Both:
 
     def _check_reasons(self):
         """What the board says when asked for changes adds up to what is so."""
-        for task, reason in self.board.reasons():
+        for task, reason in reasons(self.board):
             key = str((task.demand, task.labels, task.prefer, task.gang))
             self.said[key] = reason
         waiting = {span.kind(): span for job in self.plain.jobs.values() for span in job.spans}
         said = {key: reason for key, reason in self.said.items() if reason != "none"}
-        if self.discipline == "fair":
+        if self.discipline == "fair" and not self.orders and not self.maxima:
             assert said == {key: self._reason(span) for key, span in waiting.items()}
         else:
             assert sorted(said) == sorted(waiting)
@@ -307,7 +359,23 @@ class Both:
 
 # ---------------------------------------------------------------- drawn histories
 TARGETS = (0, 1, SHARE_UNITS // 10, SHARE_UNITS // 3, SHARE_UNITS // 2, SHARE_UNITS)
-STEPS = ("job", "job", "job", "end", "end", "end", "round", "round", "round", "level", "level", "ask", "over", "strike")
+STEPS = (
+    "job",
+    "job",
+    "job",
+    "end",
+    "end",
+    "end",
+    "round",
+    "round",
+    "round",
+    "level",
+    "level",
+    "ask",
+    "over",
+    "strike",
+    "work",
+)
 
 
 def drawn_spans(chance):
@@ -340,11 +408,21 @@ def step(both, chance):
         getattr(both, what)(which)
 
 
-@pytest.mark.parametrize("discipline", ["fair", "fifo_job", "fifo_stage"])
+RULES = {
+    "fair": ("fair", {}, {}),
+    "fifo by job": ("fifo_job", {}, {}),
+    "fifo by stage": ("fifo_stage", {}, {}),
+    "many orders": ("fair", {"a": "fifo", "b": "srtf", "c": "fair"}, {}),
+    "maxima": ("fair", {}, {"a": {"cpu": 6_000}, "b": {"gpu": 800, "memory": 20_000}, "": {"cpu": 30_000}}),
+    "both": ("fair", {"a": "fifo", "b": "priority"}, {"a": {"cpu": 6_000}, "b": {"memory": 20_000}}),
+}
+
+
+@pytest.mark.parametrize("rules", RULES)
 @for_all(st.integers(0, 2**64 - 1))
-def test_a_board_that_remembers_places_as_the_plain_rules_do(discipline, seed):
+def test_a_board_that_remembers_places_as_the_plain_rules_do(rules, seed):
     """Histories are drawn from the seed alone: Hypothesis would draw too few unlike steps in a row."""
-    both, chance = Both(discipline), Random(seed)
+    both, chance = Both(*RULES[rules]), Random(seed)
     for _ in range(60):
         step(both, chance)
     both.round()

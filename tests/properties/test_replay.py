@@ -17,6 +17,9 @@ from tests.strategies import for_all
 SHARDS = 4
 
 CHANGES = {
+    "": "fifo",  # The policy of a queue that names none.
+    "srtf": "fair",
+    "aged": "always",
     "small": "large",
     "large": "small",
     "total": "available",

@@ -133,7 +133,7 @@ def test_every_demanding_queue_has_its_share_within_the_longest_task(shared, tmp
 @pytest.mark.parametrize("gap_ms", [1, 250, 3_000])
 def test_rounds_at_a_distance_lose_nothing(shared, tmp_path, gap_ms):
     run = simulated(tmp_path, drawn(7), {"nodes": NODES, "queues": QUEUES}, round_gap_ms=gap_ms)
-    starts = sorted({line["start_ms"] for line in run.lines})
+    starts = sorted({line["start_ms"] for line in run.lines if "held" not in line})
 
     assert faults(shared, run) == []
     assert all(later - earlier >= gap_ms for earlier, later in pairwise(starts))

@@ -1,0 +1,89 @@
+"""From what leftover keeps to the board that ranks it."""
+
+from schemas import HeldRoom, StageAsk, Vector
+from schemas.queue_tree import walk
+from services.leftover.core_state import Job, State
+from services.leftover.placement import Board, Discipline
+from services.leftover.room import Kept, Room, TaskClass
+from services.leftover.seats import Order, Waiting
+
+WORK_MS_UNTOLD = 60_000
+"""What a task counts for in `srtf` where nobody said how long it takes."""
+
+
+def build(state: State) -> Board:
+    """The board that everything folded so far comes to."""
+    nodes = {name: node for name, node in state.nodes.items() if not node.lost}
+    room = Room([node.capacity for node in nodes.values()])
+    for name, node in nodes.items():
+        devices = [(device.index, device.milli) for device in node.devices]
+        room.add(name, node.epoch, node.capacity, node.labels, devices, not node.draining)
+    board = Board(room, _discipline(state), _orders(state), _maxima(state))
+    for name, job in state.jobs.items():
+        seat(state, board, name, job)
+    for held in state.held.values():
+        pairs = room.pairs(held.demand)
+        if held.node in room.number:
+            room.occupy(held.node, pairs, [(share.index, share.milli) for share in held.devices])
+        board.hold(held.job, pairs, 1, held.queue)
+    for queue, target in state.targets.items():
+        board.set_target(queue, target)
+    for name, job in state.jobs.items():
+        if job.asks:
+            board.wait(name, waiting_of(board, job, job.asks))
+    for said in state.reasons.values():  # What was said to wait may wait no longer.
+        board.class_for(said.demand, said.labels, said.prefer, said.gang)
+    kept = {room.number[n]: Kept(class_of(board, held), 0) for n, held in state.kept.items() if n in room.number}
+    room.keep(kept)
+    board.stir_all()
+    return board
+
+
+def class_of(board: Board, of: HeldRoom) -> TaskClass:
+    """The class that room is kept for."""
+    return board.class_for(of.task, of.labels, of.prefer, of.gang)
+
+
+def _discipline(state: State) -> Discipline:
+    if state.policy.preset != "fifo":
+        return "fair"
+    return "fifo_stage" if state.policy.fifo_order == "stage" else "fifo_job"
+
+
+def _orders(state: State) -> dict[str, Order]:
+    return {group.path: group.order for group in state.groups.values()}
+
+
+def _maxima(state: State) -> dict[str, Vector]:
+    if state.queues is None or state.policy.preset == "fifo":
+        return {}
+    return {path: queue.max for path, queue in walk(state.queues) if queue.max}
+
+
+def seat(state: State, board: Board, name: str, job: Job) -> None:
+    """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
+    leaf = state.groups[job.queue].path if job.queue in state.groups else ""
+    work = work_left(board, job) if board.leaf(leaf).order == "srtf" else 0
+    board.add_job(name, job.order, leaf, job.priority, job.queue, work)
+
+
+def work_left(board: Board, job: Job) -> int:
+    """What is left to be done of a job, in share units x ms: tasks not ended x dominant share x what one is told to
+    take. A stage of which nothing is told counts as if its tasks took WORK_MS_UNTOLD each.
+    """
+    left = 0
+    for stage in job.graph.stages:
+        share = board.share_of(stage.demand)
+        left += (stage.tasks - job.done.get(stage.stage, 0)) * share * (stage.estimate_ms or WORK_MS_UNTOLD)
+    return left
+
+
+def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
+    """What a job asks for, as the board takes it."""
+    waits = []
+    for ask in asks:
+        place = job.graph.position[ask.stage]
+        stage = job.graph.stages[place]
+        task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+        waits.append(Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms))
+    return waits

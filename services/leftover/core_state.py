@@ -1,0 +1,84 @@
+"""What leftover keeps of a cell: nodes, jobs and what they ask for, room that is held, levels, and why classes wait."""
+
+from dataclasses import dataclass, field
+
+from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
+from schemas.gate import Gate
+from schemas.graph import Graph
+from schemas.sharing import Group
+from services.leftover.seats import Placement
+
+
+@dataclass(slots=True)
+class Node:
+    """A node as far as placement goes."""
+
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str]
+    devices: list[Device]
+    draining: bool = False
+    lost: bool = False
+
+
+@dataclass(slots=True)
+class Job:
+    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
+    seq of the record since which it may run; from then on it asks for all tasks of the stages without parents.
+    `done`: by stage, tasks that have succeeded."""
+
+    queue: str
+    order: int
+    priority: int
+    graph: Graph
+    began: int = 0
+    done: dict[str, int] = field(default_factory=dict)
+    asks: list[StageAsk] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Held:
+    """One task's room on a node; outlives its job until the node gives it back."""
+
+    job: str
+    queue: str
+    node: str
+    demand: Vector
+    devices: list[DeviceShare]
+
+
+@dataclass(slots=True)
+class Decided:
+    """What this instance answered to the open round, until the closing says what binds."""
+
+    asks_seen: list[str]
+    shares_seen: str
+    placements: list[Placement]
+    grants: list[Grant]
+    held: list[HeldRoom]
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `opened` and
+    `opened_ms`: seq and time of the last opening. `held` is keyed "job/stage/index"; `targets` are the levels in force;
+    `reasons` what was last said of each class that waits; `starved`: since when a class that finds no room has had no
+    task started, in ms; `kept`: by node, room that is kept free and for whom. `board` ranks all that and can be built
+    from it; `decided` belongs to the board.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    groups: dict[str, Group] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
+    opened: int = 0
+    opened_ms: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    targets: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, ClassWait] = field(default_factory=dict)
+    starved: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, HeldRoom] = field(default_factory=dict)
+    board: Cache = None
+    decided: Cache = None

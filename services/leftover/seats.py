@@ -1,0 +1,144 @@
+"""What a board keeps of jobs, of the queues they are served in, and of queues that may not grow beyond a maximum."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import SHARE_UNITS
+from services.leftover.keyed import Keyed
+from services.leftover.room import TaskClass
+
+Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
+"""How the jobs of one leaf are served; see schemas/sharing.py."""
+
+LANE_BITS = 32
+"""A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""
+CLASS_MASK = (1 << LANE_BITS) - 1
+
+_SHARE_BITS = 40
+_WORK_BITS = 100
+_PRIORITY_TOP = 1 << 20
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`."""
+
+    stage: str
+    place: int
+    task: TaskClass
+    first: int
+    count: int
+    attempt: int
+    since_ms: int
+    placed: dict[tuple[int, bool], "Part"] | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """How many tasks of a span go to one node in this round, with their device shares."""
+
+    count: int = 0
+    devices: list[list[tuple[int, int]]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class QueueSeat:
+    """A queue with a maximum: `most` and `held` by resource position. `capped`: bins that wait for it to shrink, as
+    (leaf, bin).
+    """
+
+    path: str
+    most: dict[int, int]
+    held: list[int]
+    capped: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def has_room(self, pairs: list[tuple[int, int]], count: int) -> bool:
+        """Whether `count` more tasks stay within the maximum; `pairs` as (resource position, amount)."""
+        most, held = self.most, self.held
+        return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
+
+
+@dataclass(slots=True)
+class JobSeat:
+    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
+    `tasks` how many it holds; `work` what is left of it, in share units x ms. `under`: queues with a maximum above it.
+    `aged`: it holds nothing and has waited so long that it goes first.
+    """
+
+    name: str
+    order: int
+    leaf: str
+    priority: int
+    held: list[int]
+    queue: str = ""
+    lane: int = 0
+    under: tuple[QueueSeat, ...] = ()
+    work: int = 0
+    tasks: int = 0
+    share: int = 0
+    aged: bool = False
+    waits: list[Waiting] = field(default_factory=list)
+    bins: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class LeafSeat:
+    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `draw`: the bins in
+    the draw. `hungry`: jobs that wait and hold nothing, by since when. `stopped`: where the order is strict, lanes
+    whose head finds its queue full.
+    """
+
+    name: str
+    held: list[int]
+    order: Order = "drf"
+    target: int = SHARE_UNITS
+    share: int = 0
+    bins: dict[int, Keyed[int]] = field(default_factory=dict)
+    draw: Keyed[int] = field(default_factory=Keyed)
+    hungry: Keyed[int] = field(default_factory=Keyed)
+    stopped: dict[int, QueueSeat] = field(default_factory=dict)
+
+    @property
+    def strict(self) -> bool:
+        """Whether nobody goes ahead of a head that does not fit."""
+        return self.order == "fifo"
+
+    def rank(self, job: JobSeat) -> int:
+        """What jobs of this leaf are served by, least first, before the order of admission decides."""
+        if self.order == "fifo":
+            return 0
+        if job.aged:
+            return 0
+        top = _PRIORITY_TOP - job.priority
+        if self.order == "drf":
+            return (top << _SHARE_BITS) | min(job.share, (1 << _SHARE_BITS) - 1)
+        if self.order == "fair":
+            return (top << _SHARE_BITS) | job.tasks
+        if self.order == "srtf":
+            return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
+        return top
+
+
+@dataclass(slots=True)
+class Placement:
+    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by
+    task.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: int
+    beyond: bool
+    task: TaskClass
+    devices: list[list[tuple[int, int]]]
+    queue: str = ""
+
+
+def full_seat(job: JobSeat, task: TaskClass) -> QueueSeat | None:
+    """The queue, if any, that one more task of a job (or its whole gang) would take beyond its maximum."""
+    if not job.under:
+        return None
+    return next((seat for seat in job.under if not seat.has_room(task.pairs, task.gang or 1)), None)
