@@ -278,6 +278,7 @@ def test_what_is_refused_of_a_queue(fields, told):
             None,
             id="all of it is given on",
         ),
+        pytest.param({"guaranteed": {"cpu": "2"}, "max": {"cpu": "2"}}, None, id="no more than guaranteed"),
         pytest.param(
             {"guaranteed": {"cpu": "2"}, "children": [{"name": "b", "guaranteed": {"memory": "4Gi"}}]},
             None,
