@@ -265,6 +265,8 @@ async def _answer(bus: MemoryBus, call: dict[str, Any]) -> Any:
             return [[m.offset, base64.b64encode(m.value).decode(), m.headers] for m in found]
         case {"bounds": topic}:
             return await bus.bounds(topic, 0)
+        case {"wait": [positions, wait_ms]}:
+            return await bus.wait_any({(topic, 0): offset for topic, offset in positions}, wait_ms)
         case {"send": batch}:
             sent = [Outgoing(t, 0, base64.b64decode(value), headers=headers) for t, value, headers in batch]
             return await bus.writer().send(sent)
@@ -296,7 +298,8 @@ class SocketBus:
         return offsets
 
     async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
-        raise NotImplementedError
+        reached: bool = await self._call({"wait": [[[topic, at] for (topic, _), at in positions.items()], wait_ms]})
+        return reached
 
     async def drop(self) -> None:
         pass
