@@ -1,89 +1,48 @@
-"""Fairness: what every queue of the tree is entitled to, from what its jobs could use now.
+"""Fairness: what every queue of the tree is entitled to, from what its jobs could use now, and what it has.
 
-Folds   facts of nodes and jobs, task ends, ConfigChanged; its own winning Shares.
-Decides Shares: the levels of the queues that moved. Presets: `drf` (leaves side by side), `hdrf` and `largesse` (the
-tree).
+Folds   facts of nodes and jobs, task ends, ConfigChanged; openings and closings; its own winning Shares.
+Decides Shares: the levels of the queues that moved, what queues have where that moved by a permille, guarantees that
+broke or hold again. Presets: `drf` (leaves side by side), `hdrf` and `largesse` (the tree).
 """
-
-from dataclasses import dataclass, field
-from math import gcd
 
 from largesse.core import Folds, OpenRound
 from schemas import (
-    Cache,
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
     JobEnded,
     Level,
+    NodeDrained,
     NodeLost,
     NodeRegistered,
     NodeReported,
-    Policy,
-    Queue,
     Record,
+    RoundClosed,
+    RoundOpened,
     Shares,
     TaskFailed,
     TaskFinished,
     TaskRange,
+    TimeReached,
     Vector,
 )
-from schemas.gate import Gate, admit, leave, limit
-from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.gate import admit, leave, limit
+from schemas.graph import end_tasks, graph_of, progress_of, runnable
 from schemas.tasks import Failure
-from schemas.track import Tries, is_broken, judge_failure
-from services.fairness.hdrf import fill
-from services.fairness.tree import ONE_BITS, Node, share_units
+from schemas.track import COUNTED, Tries, failures_of, is_broken, judge_failure
+from services.fairness.core_levels import levels_in
+from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
+from services.fairness.core_state import Holding, Job, Rest, State, add_tasks
 
 NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 2
+LAYOUT = 3
 
-_ROOT = "/"  # No path of a queue is called so.
-
-
-@dataclass(slots=True)
-class Job:
-    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks."""
-
-    queue: str
-    graph: Graph
-    progress: Progress
-    tries: Tries | None = None
-    began: bool = False
-
-
-@dataclass(slots=True)
-class Filled:
-    """The last filling, and for each leaf what of its demand the filling depends on: its direction and whether it was
-    satisfied. `moved`: leaves whose demand has changed since. `all_fits`: nobody was held back."""
-
-    levels: dict[str, int]
-    direction: dict[str, tuple[tuple[str, int], ...]]
-    satisfied: dict[str, bool]
-    moved: dict[str, bool] = field(default_factory=dict)
-    all_fits: bool = False
-
-
-@dataclass(slots=True)
-class State:
-    """One cell. `gate`: which jobs may run. `demand`: by leaf queue, all that those jobs run or could start, in base
-    units; `total` its sum over the leaves. `told`: levels in force. `full_round`: the last round in which everything
-    was written."""
-
-    policy: Policy = field(default_factory=Policy)
-    queues: Queue | None = None
-    nodes: dict[str, Vector] = field(default_factory=dict)
-    capacity: Vector = field(default_factory=dict)
-    gate: Gate = field(default_factory=Gate)
-    jobs: dict[str, Job] = field(default_factory=dict)
-    demand: dict[str, Vector] = field(default_factory=dict)
-    total: Vector = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)
-    full_round: int = 0
-    filled: Cache = None
+SETTLE_MS = 1_000
+"""So long after a round that may have granted something to who waits it is told what came of it, if no other round
+has opened meanwhile."""
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -97,112 +56,24 @@ def fold(state: State, record: Record) -> None:
 
 
 def decide(state: State, opened: OpenRound) -> list[Shares]:
-    """Levels that differ from those in force; all of them every `keyframe_rounds`."""
-    levels = _levels(state)
+    """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
+    filled = levels_in(state)
+    levels = filled.levels if filled is not None else {}
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
+    shares = Shares([], full=full)
     if full:
-        changed = [Level(queue, target) for queue, target in sorted(levels.items())]
-    elif levels == state.told:
-        return [Shares([])]
-    else:
-        changed = [Level(q, target) for q, target in sorted(levels.items()) if state.told.get(q) != target]
-    gone = sorted(queue for queue in state.told if queue not in levels)
-    return [Shares(changed, gone, full)]
-
-
-# ---------------------------------------------------------------- levels
-def _levels(state: State) -> dict[str, int]:
-    """Dominant share by leaf queue with demand, in 10^-9 of the cell. Fills anew only if a change can alter the
-    outcome.
-    """
-    if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
-        return {}
-    filled: Filled | None = state.filled
-    if _all_fits(state):
-        state.filled = filled = _satisfied(state, filled)
-    elif filled is None or filled.all_fits or any(_matters(state, filled, leaf) for leaf in filled.moved):
-        state.filled = filled = _fill(state)
-    filled.moved = {}
-    return filled.levels
-
-
-def _all_fits(state: State) -> bool:
-    """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
-    have = state.capacity
-    return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
-
-
-def _satisfied(state: State, before: Filled | None) -> Filled:
-    """Nobody is held back, so every leaf's level is its own demand, and only leaves that moved have another level."""
-    if before is None or not before.all_fits:
-        levels = {leaf: _dominant(demand, state.capacity) for leaf, demand in state.demand.items() if demand}
-        return Filled(levels, {}, {}, all_fits=True)
-    for leaf in before.moved:
-        demand = state.demand.get(leaf)
-        if demand:
-            before.levels[leaf] = _dominant(demand, state.capacity)
-        else:
-            before.levels.pop(leaf, None)
-    return before
-
-
-def _matters(state: State, filled: Filled, leaf: str) -> bool:
-    """Whether the leaf's new demand can lead to another filling: it can unless the leaf asks in the same direction as
-    before, was held back by a full kind then, and still asks for more than it got."""
-    demand = state.demand.get(leaf)
-    if not demand or leaf not in filled.levels:
-        return bool(demand) or leaf in filled.levels
-    if filled.satisfied[leaf] or _direction(demand) != filled.direction[leaf]:
-        return True
-    return _dominant(demand, state.capacity) <= filled.levels[leaf] + 1
-
-
-def _direction(demand: Vector) -> tuple[tuple[str, int], ...]:
-    divisor = gcd(*demand.values())
-    return tuple((resource, demand[resource] // divisor) for resource in sorted(demand))
-
-
-def _dominant(demand: Vector, capacity: Vector) -> int:
-    """The share of a leaf that gets all it asks for, rounded as a filling rounds it."""
-    shares = [(amount << ONE_BITS) // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0]
-    return share_units(max(shares, default=0))
-
-
-def _fill(state: State) -> Filled:
-    kinds = sorted(kind for kind, amount in state.capacity.items() if amount > 0)
-    assert state.queues is not None
-    demand = {leaf: vector for leaf, vector in state.demand.items() if vector}
-    nodes = _leaf_nodes(state.queues, demand, kinds) if state.policy.preset == "drf" else None
-    root = Node(_ROOT, children=nodes) if nodes is not None else _tree(state.queues, "", demand, kinds)
-    if root is None or not root.children:
-        return Filled({}, {}, {})
-    reached = fill(root, [state.capacity[kind] for kind in kinds]).leaves
-    levels = {leaf: at.share_units for leaf, at in reached.items()}
-    satisfied = {leaf: at.satisfied for leaf, at in reached.items()}
-    return Filled(levels, {leaf: _direction(demand[leaf]) for leaf in levels}, satisfied)
-
-
-def _tree(queue: Queue, path: str, demand: dict[str, Vector], kinds: list[str]) -> Node | None:
-    """The part of the tree that asks for something; None where nothing does."""
-    if not queue.children:
-        vector = demand.get(path)
-        return Node(path, queue.weight, demand=[vector.get(kind, 0) for kind in kinds]) if vector else None
-    below = [_tree(child, f"{path}/{child.name}" if path else child.name, demand, kinds) for child in queue.children]
-    asking = [node for node in below if node is not None]
-    return Node(path or _ROOT, queue.weight, asking) if asking else None
-
-
-def _leaf_nodes(queue: Queue, demand: dict[str, Vector], kinds: list[str]) -> list[Node]:
-    """The leaves that ask for something, side by side, each with its own weight (flat DRF)."""
-    root = _tree(queue, "", demand, kinds)
-    flat: list[Node] = []
-    todo = [root] if root is not None else []
-    while todo:
-        node = todo.pop()
-        todo.extend(reversed(node.children))
-        if not node.children:
-            flat.append(node)
-    return flat
+        shares.levels = [Level(queue, target) for queue, target in sorted(levels.items())]
+    elif levels != state.told:
+        shares.levels = [Level(q, target) for q, target in sorted(levels.items()) if state.told.get(q) != target]
+    if full or levels != state.told:
+        shares.gone = sorted(queue for queue in state.told if queue not in levels)
+    ledger = ledger_of(state)
+    if ledger is not None:
+        shares.queues = queue_shares(state, ledger, filled, full=full)
+        shares.breaches = breaches(state, ledger, opened.time)
+        if state.waits and state.stirred > state.settled:
+            shares.wake_ms = opened.time + SETTLE_MS
+    return [shares]
 
 
 # ---------------------------------------------------------------- facts
@@ -213,7 +84,9 @@ def _config(state: State, record: Record) -> None:
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.gate, body.queues))
-    state.filled = None
+        forget_queues(state)
+    state.filled = state.ledger = None
+    state.stirred = record.seq
 
 
 def _capacity(state: State, record: Record) -> None:
@@ -222,25 +95,31 @@ def _capacity(state: State, record: Record) -> None:
     state.nodes[body.node] = body.capacity
     _count_capacity(state, body.capacity, 1)
     if isinstance(body, NodeRegistered):
-        _end_ranges(state, body.lost)
+        _end_ranges(state, record, body.lost)
         for known in body.attempts:
             if known.state == "succeeded":
-                _succeed(state, known.job, known.stage, known.count, known.attempt)
+                _succeed(state, known.job, known.stage, known.first, known.count, known.attempt)
             elif known.state == "failed":
                 for index in range(known.first, known.first + known.count):
-                    _fail(state, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+                    _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+    state.stirred = record.seq
 
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     for resource, amount in capacity.items():
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
-    state.filled = None
+    state.filled = state.ledger = None
 
 
 def _lost(state: State, record: Record) -> None:
     body: NodeLost = record.body
     _count_capacity(state, state.nodes.pop(body.node), -1)
-    _end_ranges(state, body.lost)
+    _end_ranges(state, record, body.lost)
+    state.stirred = record.seq
+
+
+def _drained(state: State, record: Record) -> None:
+    state.stirred = record.seq
 
 
 def _admitted(state: State, record: Record) -> None:
@@ -249,6 +128,7 @@ def _admitted(state: State, record: Record) -> None:
     state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
     if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _begin(state, [body.spec.job])
+    state.stirred = record.seq
 
 
 def _begin(state: State, names: list[str]) -> None:
@@ -257,30 +137,40 @@ def _begin(state: State, names: list[str]) -> None:
         job = state.jobs[name]
         job.began = True
         for at in runnable(job.progress):
-            _add(state, job, at, job.graph.stages[at].tasks)
+            _ask(state, job, at, job.graph.stages[at].tasks)
 
 
-def _add(state: State, job: Job, at: int, tasks: int) -> None:
+def _ask(state: State, job: Job, at: int, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of a stage run or could start."""
-    leaf = state.demand.get(job.queue)
-    if leaf is None:
-        leaf = state.demand[job.queue] = {}
-    for resource, amount in job.graph.stages[at].demand.items():
+    demand = job.graph.stages[at].demand
+    add_tasks(state.demand, job.queue, demand, tasks)
+    for resource, amount in demand.items():
         state.total[resource] = state.total.get(resource, 0) + amount * tasks
-        asked = leaf.get(resource, 0) + amount * tasks
-        if asked:
-            leaf[resource] = asked
-        else:
-            leaf.pop(resource, None)
-    if not leaf:
-        del state.demand[job.queue]
     if state.filled is not None:
         state.filled.moved[job.queue] = True
+    _wait(state, job.queue, demand, tasks)
+
+
+def _wait(state: State, leaf: str, demand: Vector, tasks: int) -> None:
+    """`tasks` more (fewer, where negative) of what a leaf asks for are held by nobody."""
+    add_tasks(state.waiting, leaf, demand, tasks)
+    waits = state.waits.get(leaf, 0) + tasks
+    if waits:
+        state.waits[leaf] = waits
+    else:
+        state.waits.pop(leaf, None)
+    _touch(state, leaf)
+
+
+def _touch(state: State, leaf: str) -> None:
+    if state.ledger is not None:
+        state.ledger.moved[leaf] = True
 
 
 def _cancelled(state: State, record: Record) -> None:
     _forget(state, record.body.job)
     _begin(state, leave(state.gate, record.body.job))
+    state.stirred = record.seq
 
 
 def _ended(state: State, record: Record) -> None:
@@ -289,6 +179,7 @@ def _ended(state: State, record: Record) -> None:
         _forget(state, end.job)
     for end in body.jobs:
         _begin(state, leave(state.gate, end.job))
+    state.stirred = record.seq
 
 
 def _forget(state: State, name: str) -> None:
@@ -296,42 +187,49 @@ def _forget(state: State, name: str) -> None:
     if job is None or not job.began:
         return
     for at, left in enumerate(job.progress.left):
+        held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
+        if held is not None:
+            _wait(state, job.queue, held.demand, len(held.since))  # It holds them still, but no longer as asked for.
         if left and job.progress.parents[at] == 0:
-            _add(state, job, at, -left)
+            _ask(state, job, at, -left)
 
 
 def _finished(state: State, record: Record) -> None:
     for item in record.body.items:
-        _succeed(state, item.job, item.stage, item.count, item.attempt)
+        _succeed(state, item.job, item.stage, item.first, item.count, item.attempt)
+    state.stirred = record.seq
 
 
-def _succeed(state: State, name: str, stage: str, count: int, attempt: int) -> None:
+def _succeed(state: State, name: str, stage: str, first: int, count: int, attempt: int) -> None:
     job = state.jobs.get(name)
+    _give_back(state, name, stage, first, count, live=job is not None)
     if job is None:
         return
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
         return
-    _add(state, job, at, -count)
+    _ask(state, job, at, -count)
     for child in end_tasks(job.graph, job.progress, at, count):
-        _add(state, job, child, job.graph.stages[child].tasks)
+        _ask(state, job, child, job.graph.stages[child].tasks)
 
 
 def _failed(state: State, record: Record) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
-            _fail(state, item.job, item.stage, index, item.attempt, item.reason)
+            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
+    state.stirred = record.seq
 
 
-def _end_ranges(state: State, ranges: list[TaskRange]) -> None:
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
     for item in ranges:
         for index in range(item.first, item.first + item.count):
-            _fail(state, item.job, item.stage, index, item.attempt, "lost")
+            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
 
 
-def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
+def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
     job = state.jobs.get(name)
+    _give_back(state, name, stage, index, 1, live=job is not None)
     if job is None:
         return
     at = job.graph.position[stage]
@@ -340,7 +238,72 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
         job.tries = Tries()
     judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
     if back := job.progress.left[at] - before:
-        _add(state, job, at, back)
+        _ask(state, job, at, back)
+    failures = failures_of(job.tries, job.graph, at, index)
+    if reason in COUNTED and failures:
+        # As altruism has it: a task that failed is asked again after a while. A gang, as a whole.
+        pause_ms = min(state.policy.retry_backoff_ms_max, state.policy.retry_backoff_ms << min(failures - 1, 32))
+        tasks = job.graph.stages[at].tasks if job.graph.stages[at].gang else 1
+        state.resting.setdefault(job.queue, []).append(Rest(record.time + pause_ms, tasks))
+
+
+# ---------------------------------------------------------------- what is held
+def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
+    held = state.held.get(f"{name}/{stage}")
+    job = state.jobs[name]
+    if held is None:
+        demand = job.graph.stages[job.graph.position[stage]].demand
+        held = state.held[f"{name}/{stage}"] = Holding(job.queue, demand)
+    for index in range(first, first + tasks):
+        held.since[index] = time
+    state.running[time] = state.running.get(time, 0) + tasks
+    add_tasks(state.used, held.leaf, held.demand, tasks)
+    _wait(state, held.leaf, held.demand, -tasks)
+
+
+def _give_back(state: State, name: str, stage: str, first: int, tasks: int, *, live: bool) -> None:
+    """Tasks hold nothing any more. Those of a live job wait again, until it is said that they have succeeded."""
+    held = state.held[f"{name}/{stage}"]
+    for index in range(first, first + tasks):
+        since = held.since.pop(index)
+        if state.running[since] == 1:
+            del state.running[since]
+        else:
+            state.running[since] -= 1
+    if not held.since:
+        del state.held[f"{name}/{stage}"]
+    add_tasks(state.used, held.leaf, held.demand, -tasks)
+    if live:
+        _wait(state, held.leaf, held.demand, tasks)
+    else:
+        _touch(state, held.leaf)
+
+
+# ---------------------------------------------------------------- rounds
+def _opened(state: State, record: Record) -> None:
+    state.opened = record.seq
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
+    state.settled = state.opened
+    for leaf in list(state.resting):
+        left = [rest for rest in state.resting[leaf] if rest.at_ms > record.time]
+        if len(left) < len(state.resting[leaf]):
+            _touch(state, leaf)
+        if left:
+            state.resting[leaf] = left
+        else:
+            del state.resting[leaf]
+    watch(state, record.time)
+
+
+def _time(state: State, record: Record) -> None:
+    body: TimeReached = record.body
+    if body.wake_ms != state.wake_ms:
+        state.stirred = record.seq  # Somebody waited for this moment, and may ask for something now.
 
 
 def _told(state: State, record: Record) -> None:
@@ -351,17 +314,23 @@ def _told(state: State, record: Record) -> None:
         state.told[level.queue] = level.target
     if body.full:
         state.full_round = record.round
+    state.wake_ms = body.wake_ms
+    fold_said(state, body)
 
 
 FOLDS: Folds = {
     ConfigChanged: _config,
     NodeRegistered: _capacity,
     NodeReported: _capacity,
+    NodeDrained: _drained,
     NodeLost: _lost,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
     TaskFinished: _finished,
     TaskFailed: _failed,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    TimeReached: _time,
     Shares: _told,
 }

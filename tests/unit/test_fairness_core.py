@@ -4,12 +4,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from largesse.core import OpenRound
-from schemas import JobAdmitted, NodeReported, Policy, Record, RoundOpened, TaskEnd, TaskFinished
-from schemas.queues import ConfigChanged
-from services.fairness import core as fairness
-from tests.cells import SlowCell, config, drop_caches, job, known, node, queue, report, single, stage, tree
+from tests.cells import SlowCell, config, job, known, node, queue, report, single, stage, tree
 from tests.properties.cell_laws import fair_levels
+from tests.properties.fairness_books import Books
 from tests.strategies import for_all
 
 
@@ -271,7 +268,6 @@ TREES = {
     "flat": tree(queue("a"), queue("b", 7), queue("c", 0.5)),
     "deep": tree(queue("in", 2, queue("a"), queue("deeper", 3, queue("b", 2), queue("c"))), queue("d")),
 }
-LEAVES = {"flat": ("a", "b", "c"), "deep": ("in/a", "in/deeper/b", "in/deeper/c", "d")}
 DEMANDS = (  # Few, so that leaves often ask in the same direction as before.
     {"cpu": 1_000, "memory": 1_024},
     {"cpu": 1_000, "memory": 1_024},
@@ -295,8 +291,8 @@ moves = st.lists(
         st.tuples(st.just("end"), st.integers(0, 30), st.integers(1, 30)),
         st.tuples(st.just("end"), st.integers(0, 30), st.integers(1, 30)),
         st.tuples(st.just("set_capacity"), st.sampled_from(CAPACITIES)),
-        st.tuples(st.just("look")),
-        st.tuples(st.just("look")),
+        st.tuples(st.just("look"), st.tuples(st.integers(0, 9), st.integers(1, 20))),
+        st.tuples(st.just("look"), st.tuples(st.integers(0, 9), st.integers(1, 20))),
         st.tuples(st.just("look")),
     ),
     min_size=20,
@@ -304,66 +300,19 @@ moves = st.lists(
 )
 
 
-class Books:
-    """A fairness core and, beside it, the plain sums that it should go by. Tasks end without ever having been granted:
-    fairness does not look at grants."""
+class Levelled(Books):
+    """After each round the levels are those of a filling from nothing."""
 
-    def __init__(self, shape, preset, *, forgetful):
-        self.state, self.seq, self.round = fairness.start(), 0, 0
-        self.shape, self.preset, self.forgetful = shape, preset, forgetful
-        self.capacity, self.demand, self.live = {}, {}, []
-        self.told = []
-        self.put(ConfigChanged(Policy(preset=preset), TREES[shape]))
-
-    def put(self, body):
-        self.seq += 1
-        fairness.fold(self.state, self.record(body))
-
-    def record(self, body):
-        return Record(type(body).__name__, 1, "default", self.seq, self.round, 0, str(self.seq), "", body)
-
-    def job(self, at, demand, tasks):
-        leaf = LEAVES[self.shape][at % len(LEAVES[self.shape])]
-        name = f"j{self.seq}"
-        self.put(JobAdmitted(job(name, stage(tasks=tasks, demand=demand), queue=leaf), "small"))
-        self.live.append([name, leaf, demand, tasks])
-        self._add(leaf, demand, tasks)
-
-    def end(self, which, count):
-        if self.live:
-            entry = self.live[which % len(self.live)]
-            name, leaf, demand, left = entry
-            count = min(count, left)
-            self.put(TaskFinished([TaskEnd(name, "map", 0, count, 1, "n", "e", [1])]))
-            entry[3] -= count
-            if not entry[3]:
-                self.live.remove(entry)
-            self._add(leaf, demand, -count)
-
-    def _add(self, leaf, demand, tasks):
-        asked = self.demand.setdefault(leaf, {})
-        for kind, amount in demand.items():
-            asked[kind] = asked.get(kind, 0) + amount * tasks
-
-    def set_capacity(self, capacity):
-        self.capacity = capacity
-        self.put(NodeReported("n", "e", capacity))
-
-    def look(self):
-        """A round: the levels are those of a filling from nothing."""
-        if self.forgetful:
-            drop_caches([self.state])
-        self.round += 1
-        opening = self.record(RoundOpened(1, ""))
-        (body,) = fairness.decide(self.state, OpenRound(opening))
-        self.put(body)
-        self.told.append(body)
-        assert self.state.told == fair_levels(self.preset, TREES[self.shape], self.capacity, self.demand)
+    def check(self, body):
+        super().check(body)
+        levels = {queue: target for queue, target in self.state.told.items() if queue not in body.gone}
+        levels |= {level.queue: level.target for level in body.levels}
+        assert levels == fair_levels(self.preset, self.tree, self.capacity, self.demand)
 
 
 @for_all(moves, st.sampled_from(sorted(TREES)), st.sampled_from(["hdrf", "drf"]))
 def test_shortcuts_never_change_a_level(moves, shape, preset):
-    books = [Books(shape, preset, forgetful=forgetful) for forgetful in (False, True)]
+    books = [Levelled(TREES[shape], preset, forgetful=forgetful) for forgetful in (False, True)]
     for each in books:
         each.set_capacity(CAPACITIES[0])
         for what, *numbers in moves:
@@ -376,7 +325,7 @@ def test_shortcuts_never_change_a_level(moves, shape, preset):
 def test_a_level_is_rounded_alike_whether_or_not_all_fits():
     capacity = 10**10 + 19
     amount = -pow(10**9, -1, capacity) % capacity  # Its share lies just below a billionth.
-    books = Books("flat", "hdrf", forgetful=False)
+    books = Levelled(TREES["flat"])
     books.set_capacity({"cpu": capacity, "memory": 1})
     books.job(0, {"cpu": amount}, 1)
     books.look()

@@ -1,0 +1,140 @@
+"""What is said of every queue, and the watch over guarantees: one that is broken for longer than any task runs is told.
+
+A queue is below its guarantee if it waits for more (tasks that wait out a back-off aside) and, with one task more for
+each of its leaves that wait, would still hold less than it is guaranteed. The guarantee is broken once every task of
+the cell has started since then: all that came free went to others.
+"""
+
+from schemas import Breach, Queue, QueueShare, Shares
+from schemas.queue_tree import below, walk
+from schemas.queues import Sharing
+from schemas.sharing import LISTS, sharing_of
+from services.fairness.core_levels import Filled
+from services.fairness.core_state import State, kinds_of
+from services.fairness.ledger import NOTHING, Ledger, Seat, Told
+
+
+# ---------------------------------------------------------------- the books
+def ledger_of(state: State) -> Ledger | None:
+    """The books of all queues, brought up to date; None without a tree."""
+    if state.queues is None or not state.queues.children:
+        return None
+    ledger: Ledger | None = state.ledger
+    kinds = kinds_of(state)
+    if ledger is None:
+        seat = _seat(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
+        state.ledger = ledger = Ledger(seat, [state.capacity[kind] for kind in kinds])
+        for said in state.shares.values():
+            _tell(ledger, said)
+        ledger.moved = dict.fromkeys({**state.demand, **state.used}, True)
+    for leaf in ledger.moved:
+        if leaf not in ledger.seats or ledger.seats[leaf].children:
+            continue  # Tasks still run there of jobs that were over before another tree did away with the leaf.
+        tasks = max(0, state.waits.get(leaf, 0) - sum(rest.tasks for rest in state.resting.get(leaf, ())))
+        demand, used, waiting = (
+            [sums.get(leaf, {}).get(kind, 0) for kind in kinds] for sums in (state.demand, state.used, state.waiting)
+        )
+        ledger.put(leaf, demand, used, waiting, tasks)
+    ledger.moved = {}
+    return ledger
+
+
+def _seat(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> Seat:
+    policy = queue.policy or above
+    limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
+    seat = Seat(path, queue.weight, *limits, listed=listed)
+    for child in queue.children:
+        seat.grow(_seat(child, below(path, child.name), policy, kinds, listed=listed or policy in LISTS))
+    return seat
+
+
+# ---------------------------------------------------------------- what is said
+def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: bool) -> list[QueueShare]:
+    """Queues with a value that has moved by a permille; with `full` all that have one."""
+    if ledger.source is not filled:
+        ledger.source = filled
+        ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
+    ledger.settle()
+    kinds = kinds_of(state)
+    names = [name for name in ledger.seats if name] if full else ledger.news
+    said = [(name, ledger.told_of(ledger.seats[name])) for name in sorted(names)]
+    return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
+
+
+def _said(name: str, told: Told, kinds: list[str]) -> QueueShare:
+    return QueueShare(name, *told[:5], kinds[told.kind] if told.kind >= 0 else "")
+
+
+def _tell(ledger: Ledger, said: QueueShare) -> None:
+    told = Told(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
+    ledger.tell(said.queue, told)
+
+
+def fold_said(state: State, body: Shares) -> None:
+    """What readers know from now on. Of queues that another tree has done away with since, nothing is kept."""
+    ledger = ledger_of(state)
+    if ledger is None:
+        return
+    if body.full:
+        for name in state.shares:
+            ledger.tell(name, NOTHING)
+        state.shares = {}
+    for said in body.queues:
+        if said.queue not in ledger.seats:
+            continue
+        _tell(ledger, said)
+        if ledger.seats[said.queue].told == NOTHING:
+            state.shares.pop(said.queue, None)
+        else:
+            state.shares[said.queue] = said
+    for breach in body.breaches:
+        if breach.over:
+            state.mended.pop(breach.queue, None)
+        elif breach.queue in state.below:
+            state.broken[breach.queue] = state.below.pop(breach.queue)
+
+
+def forget_queues(state: State) -> None:
+    """Another tree is in force: nothing is known any more of queues that are not in it."""
+    tree = dict(walk(state.queues)) if state.queues is not None else {}
+    for kept in (state.shares, state.below, state.broken, state.mended):
+        for name in [name for name in kept if name not in tree]:
+            del kept[name]
+    state.ledger = None
+
+
+# ---------------------------------------------------------------- the watch
+def watch(state: State, time: int) -> None:
+    """A round is over: takes note of who is below its guarantee now, and who no longer is."""
+    ledger = ledger_of(state)
+    state.oldest_ms = next(iter(state.running), None)
+    if ledger is None:
+        return
+    ledger.settle()
+    shaken, ledger.shaken = ledger.shaken, {}
+    for name in sorted(shaken):
+        if not shaken[name].low:
+            state.below.pop(name, None)
+            if name in state.broken:
+                state.mended[name] = state.broken.pop(name)
+        elif name not in state.below and name not in state.broken:
+            state.below[name] = time
+
+
+def breaches(state: State, ledger: Ledger, time: int) -> list[Breach]:
+    """Guarantees that have broken, and those that hold again, since that was last told."""
+    limit = time if state.oldest_ms is None else state.oldest_ms
+    found: list[Breach] = []
+    for name, since_ms in state.below.items():
+        if since_ms >= limit:
+            break  # They come in the order of time.
+        winner = found[0].winner if found else ledger.richest()
+        found.append(Breach(name, *_shares_of(ledger, name), since_ms, winner))
+    for name, since_ms in state.mended.items():
+        found.append(Breach(name, *_shares_of(ledger, name), since_ms, over=True))
+    return sorted(found, key=lambda breach: (breach.queue, not breach.over))
+
+
+def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
+    told = ledger.told_of(ledger.seats[name])
+    return told.guaranteed, told.allocated

@@ -1,0 +1,353 @@
+"""What every queue of the tree is guaranteed, holds, lends and borrows, kept up to date along the paths that change.
+
+A queue is guaranteed its weight's part, among the siblings that ask for something, of what its parent is guaranteed
+(H-DRF, section 2.1); at least what its own guarantee covers, which comes off what the siblings' weights share out; at
+most what its maximum allows. So one queue that begins to ask moves the guarantees of all below its siblings, mostly by
+next to nothing. Therefore each queue knows the span of its guarantee in which neither it nor anything below it has
+something new to say, and only who is outside is looked at.
+
+Guarantees are shares of `ONE`; what is told is in billionths of the cell.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from services.fairness.spans import Spans
+from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
+
+TOLD_STEP = 1_000_000
+"""A value that has moved by less than this (a permille of the cell, in billionths) is not told again."""
+
+Limits = Sequence[int | None]
+"""Base units by kind, None where a kind is not named; empty where none is."""
+
+
+class Told(NamedTuple):
+    """What is said of a queue, as dominant shares in billionths of the cell, and the kind it holds most of (a place in
+    the capacity vector; -1: it holds nothing).
+    """
+
+    guaranteed: int = 0
+    fair: int = 0
+    allocated: int = 0
+    lent: int = 0
+    borrowed: int = 0
+    kind: int = -1
+
+
+NOTHING = Told()
+
+
+class Seat:
+    """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
+    and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
+    """
+
+    __slots__ = (
+        "asking", "asks", "children", "claim", "claims", "demand", "fair", "floor", "guaranteed", "listed", "low",
+        "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used", "waiting",
+        "weight", "weights",
+    )  # fmt: skip
+
+    def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
+        self.name = name
+        self.weight = weight
+        self.floor = floor
+        self.most = most
+        self.listed = listed
+        self.parent: Seat | None = None
+        self.children: list[Seat] = []
+        self.demand: list[int] = []
+        self.used: list[int] = []
+        self.waiting = 0  # Leaves that wait for more.
+        self.slack = 0  # One task of each of them, in billionths.
+        self.asks = False
+        self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
+        self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
+        self.claims: list[int] = []  # What those of its children do.
+        self.over = False  # It asks for more than its maximum.
+        self.fair = 0  # Its level in billionths, where not everybody gets all.
+        self.guaranteed = 0
+        self.low = False  # It waits, and with a task more would still not be above its guarantee.
+        self.told = NOTHING
+        self.stale = True
+        self.stale_children: list[Seat] = []
+        self.spans = Spans()
+
+    def grow(self, child: "Seat") -> None:
+        """Takes a child."""
+        child.parent = self
+        self.children.append(child)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it has a level of its own that leftover goes by: a leaf, or the top of a list."""
+        return not self.listed and (not self.children or self.children[0].listed)
+
+
+class Ledger:
+    """All queues of a tree in a cell of `capacity` (nothing of it 0).
+
+    `news`: queues that have a value to tell. `shaken`: queues whose `low` may have turned since somebody took note.
+    `moved`: leaves that are still to be `put`; `source`: what the levels in force come from. Both belong to the caller.
+    """
+
+    def __init__(self, root: Seat, capacity: Sequence[int]) -> None:
+        self.capacity = capacity
+        self.root = root
+        self.seats: dict[str, Seat] = {}
+        self.over = 0  # Queues that ask for more than their maximum.
+        self.fits = True  # Everybody gets all they ask for.
+        self._pledged: Sequence[int] = [0] * len(capacity)
+        todo = [root]
+        while todo:
+            seat = todo.pop()
+            self.seats[seat.name] = seat
+            seat.demand, seat.used, seat.claim, seat.claims = ([0] * len(capacity) for _ in range(4))
+            seat.stale_children = list(seat.children)
+            todo += seat.children
+        self.news: dict[str, Seat] = {}
+        self.shaken = dict(self.seats)
+        self.moved: dict[str, bool] = {}
+        self.source: object = None
+
+    # ------------------------------------------------------------------ what happens
+    def put(self, leaf: str, demand: Sequence[int], used: Sequence[int], waiting: Sequence[int], tasks: int) -> None:
+        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`."""
+        seat = self.seats[leaf]
+        more = [new - old for new, old in zip(demand, seat.demand, strict=True)]
+        held = [new - old for new, old in zip(used, seat.used, strict=True)]
+        slack = (-(-self._units(waiting) // tasks) if tasks else 0) - seat.slack
+        waits = (tasks > 0) - seat.waiting
+        at: Seat | None = seat
+        while at is not None:
+            at.demand = [old + new for old, new in zip(at.demand, more, strict=True)]
+            at.used = [old + new for old, new in zip(at.used, held, strict=True)]
+            at.slack += slack
+            at.waiting += waits
+            self._limit(at)
+            self._mark(at)
+            at = at.parent
+        self._ask(seat, any(demand))
+
+    def share_out(self, fair: Mapping[str, int] | None) -> None:
+        """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs all queues."""
+        for name, seat in self.seats.items():
+            seat.fair = fair.get(name, 0) if fair is not None else self._units(seat.demand)
+            if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news:
+                self._mark_up(seat)
+        self.fits = fair is None
+
+    def tell(self, name: str, told: Told) -> None:
+        """What readers know of a queue from now on."""
+        seat = self.seats[name]
+        seat.told = told
+        self._mark_up(seat)
+
+    def settle(self) -> None:
+        """Works out what follows from all that happened: `news` and `shaken` are up to date."""
+        pledged = self.root.claims
+        if pledged != self._pledged and max([*pledged, *self._pledged], default=0) > ONE:
+            for seat in self.seats.values():  # All guarantees are cut by another part.
+                if any(seat.claim):
+                    self._mark_up(seat)
+        self._pledged = pledged
+        if self.root.stale:
+            self._visit(self.root, ONE)
+
+    # ------------------------------------------------------------------ questions
+    def told_of(self, seat: Seat) -> Told:
+        """What there is to tell of a queue now."""
+        held = self._units(seat.used)
+        kind = self._kind(seat.used) if held else -1
+        if seat.listed:
+            return Told(allocated=held, kind=kind)
+        guaranteed, wanted = share_units(seat.guaranteed), self._units(seat.demand)
+        fair = wanted if self.fits else seat.fair
+        lent, borrowed = max(0, guaranteed - max(held, wanted)), max(0, held - guaranteed)
+        return Told(guaranteed, fair, held, lent, borrowed, kind)
+
+    def richest(self) -> str:
+        """Of the queues with a level of their own the one that holds most beyond its guarantee; "" if none does.
+
+        Asks them all.
+        """
+        best, found = 0, ""
+        for name, seat in self.seats.items():
+            if seat.is_group and seat.parent is not None:
+                beyond = self._units(seat.used) - share_units(seat.guaranteed)
+                if beyond > best or (beyond == best and found and name < found):
+                    best, found = beyond, name
+        return found
+
+    # ------------------------------------------------------------------ amounts
+    def _shares(self, amounts: Iterable[int]) -> list[int]:
+        return [(amount << ONE_BITS) // have for amount, have in zip(amounts, self.capacity, strict=True)]
+
+    def _share(self, amounts: Iterable[int]) -> int:
+        return max(self._shares(amounts), default=0)
+
+    def _units(self, amounts: Iterable[int]) -> int:
+        return share_units(self._share(amounts))
+
+    def _kind(self, amounts: Iterable[int]) -> int:
+        """Which kind the largest part of the cell is held of; of equals the first."""
+        shares = self._shares(amounts)
+        return shares.index(max(shares))
+
+    def _limit(self, seat: Seat) -> None:
+        """What guarantees cover of what a queue asks for, and whether it asks for more than its maximum."""
+        if seat.most:
+            over = any(most is not None and asked > most for most, asked in zip(seat.most, seat.demand, strict=True))
+            self.over += over - seat.over
+            seat.over = over
+        if seat.floor or any(seat.claims) or any(seat.claim):
+            part, whole = factor_of(seat.demand, seat.floor) or (0, 1)
+            shares = [share * min(part, whole) // whole for share in self._shares(seat.demand)]
+            claim = [max(pair) for pair in zip(shares, seat.claims, strict=True)]
+            if seat.parent is not None:
+                above = seat.parent
+                above.claims = [a + new - old for a, new, old in zip(above.claims, claim, seat.claim, strict=True)]
+            seat.claim = claim
+
+    def _own(self, seat: Seat) -> int:
+        """What a queue is guaranteed whatever the weights: what is covered of what it asks for, and of the kinds named
+        all that is promised. Where too much is covered, all get only that, less in proportion.
+        """
+        pledged = max([have for have, claim in zip(self.root.claims, seat.claim, strict=True) if claim])
+        most = max(seat.claim)
+        if pledged > ONE:
+            return min(ONE, most * ONE // pledged)
+        if factor := factor_of(seat.demand, seat.floor):
+            named = [
+                share for share, floor in zip(self._shares(seat.demand), seat.floor, strict=True) if floor is not None
+            ]
+            most = max(most, max(named) * factor[0] // factor[1])
+        return min(ONE, most)
+
+    def _most(self, seat: Seat) -> int:
+        """What a queue may have at most, asking in the direction in which it asks."""
+        factor = factor_of(seat.demand, seat.most)
+        return ONE if factor is None else min(ONE, self._share(seat.demand) * factor[0] // factor[1])
+
+    # ------------------------------------------------------------------ guarantees
+    def _mark(self, seat: Seat) -> None:
+        if not seat.stale:
+            seat.stale = True
+            if seat.parent is not None:
+                seat.parent.stale_children.append(seat)
+
+    def _mark_up(self, seat: Seat) -> None:
+        at: Seat | None = seat
+        while at is not None and not at.stale:
+            self._mark(at)
+            at = at.parent
+
+    def _ask(self, seat: Seat, asks: bool) -> None:
+        """A queue begins or ceases to ask, and maybe those above it with it."""
+        while asks != seat.asks:
+            seat.asks = asks
+            if seat.parent is None:
+                return
+            above = seat.parent
+            above.asking += 1 if asks else -1
+            above.weights += seat.weight if asks else -seat.weight
+            seat, asks = above, above.asking > 0
+
+    def _visit(self, seat: Seat, guaranteed: int) -> tuple[int, int]:
+        """Works a queue out whose guarantee or sums have changed, and all below it that this concerns.
+
+        Returns the span of its guarantee in which that would not be necessary again.
+        """
+        seat.guaranteed = guaranteed
+        stale, seat.stale, seat.stale_children = seat.stale_children, False, []
+        low, high = self._span(seat)
+        if not seat.children:
+            return low, high
+        if seat.children[0].listed:
+            for child in stale:
+                self._visit(child, 0)
+            return low, high
+        least, most = self._visit_children(seat, stale)
+        return max(low, least), min(high, most)
+
+    def _visit_children(self, seat: Seat, stale: list[Seat]) -> tuple[int, int]:
+        own: dict[str, int] = {}
+        if any(seat.claims):
+            own = {child.name: self._own(child) for child in seat.children if child.asks and any(child.claim)}
+        part, whole = self._rate(seat, own)
+        todo = {child.name: child for child in stale}
+        if whole:
+            todo |= {name: self.seats[name] for name in seat.spans.take_outside(part, whole)}
+        for name, child in todo.items():
+            if not child.asks:
+                self._visit(child, 0)
+                seat.spans.drop(name)
+                continue
+            least, most = own.get(name, 0), self._most(child)
+            by_weight = part * child.weight // whole if whole else 0
+            low, high = self._visit(child, min(max(by_weight, least), most))
+            seat.spans.set(name, child.weight, 0 if low <= least else low, ONE if high >= most else high)
+        if own:
+            return seat.guaranteed, seat.guaranteed
+        return seat.spans.around(whole, ONE)
+
+    def _rate(self, seat: Seat, own: Mapping[str, int]) -> tuple[int, int]:
+        """A child's guarantee for its weight, as a fraction: what own guarantees leave, by the weights of the others.
+
+        Who is guaranteed more than its weight would give it takes no part in that.
+        """
+        part, whole = seat.guaranteed, seat.weights
+        for name in sorted(own, key=lambda name: (-(own[name] << ONE_BITS) // self.seats[name].weight, name)):
+            weight = self.seats[name].weight
+            if own[name] * whole <= part * weight:
+                break
+            part, whole = max(0, part - own[name]), whole - weight
+        return part, whole
+
+    def _span(self, seat: Seat) -> tuple[int, int]:
+        """Takes note of what a queue has to tell. Returns the span of its guarantee in which that stays as it is."""
+        if seat.parent is None:
+            return 0, ONE
+        new, told = self.told_of(seat), seat.told
+        if any(abs(now - before) >= TOLD_STEP for now, before in islice(zip(new, told, strict=True), 5)):
+            self.news[seat.name] = seat
+        else:
+            self.news.pop(seat.name, None)
+        edge = new.allocated + seat.slack
+        low = seat.waiting > 0 and not seat.listed and edge < new.guaranteed
+        if low != seat.low:
+            seat.low = low
+            self.shaken[seat.name] = seat
+        if seat.name in self.news:
+            return seat.guaranteed, seat.guaranteed
+        kept = max(new.allocated, self._units(seat.demand))
+        least = [told.guaranteed - TOLD_STEP + 1, new.allocated - told.borrowed - TOLD_STEP + 1]
+        most = [told.guaranteed + TOLD_STEP - 1, kept + told.lent + TOLD_STEP - 1]
+        if told.lent >= TOLD_STEP:
+            least.append(kept + told.lent - TOLD_STEP + 1)
+        if told.borrowed >= TOLD_STEP:
+            most.append(new.allocated - told.borrowed + TOLD_STEP - 1)
+        if low:
+            least.append(edge + 1)
+        elif seat.waiting:
+            most.append(edge)
+        return _first_with(max(least)), _first_with(min(most) + 1) - 1
+
+
+def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
+    """How much of a demand, all kinds in proportion, lies within the limits, as a fraction; more than 1 if all of it.
+
+    None where it asks for no kind that a limit names.
+    """
+    part, whole = 0, 0
+    for asked, limit in zip(demand, limits, strict=False):
+        if asked and limit is not None and (not whole or limit * whole < part * asked):
+            part, whole = limit, asked
+    return (part, whole) if whole else None
+
+
+def _first_with(units: int) -> int:
+    """The least share that is told as so many billionths."""
+    return -(-(units << ONE_BITS) // SHARE_UNITS) - NEAR

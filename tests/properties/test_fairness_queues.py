@@ -1,0 +1,195 @@
+"""What is said of queues: worked out anew from plain books it is the same, and caches change cost, never bytes."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import strategies as st
+
+from services.fairness.ledger import Ledger, Seat
+from tests.cells import queue, tree
+from tests.properties.fairness_books import Books, walked
+from tests.strategies import for_all
+
+DEMANDS = (
+    {"cpu": 1_000, "memory": 1_024},
+    {"cpu": 4_000, "memory": 512},
+    {"cpu": 300},
+    {"memory": 12_345},
+    {"cpu": 500, "gpu": 250},
+    {"gpu": 1_000},
+)
+CAPACITIES = (
+    {"cpu": 40_000, "memory": 65_536, "gpu": 4_000},
+    {"cpu": 100_000, "memory": 65_536, "gpu": 0},
+    {"cpu": 8_000, "memory": 65_536},
+)
+LIMITS: tuple[dict[str, int], ...] = (
+    *({}, {}, {}),
+    *({"cpu": 3_000}, {"cpu": 20_000, "memory": 30_000}, {"gpu": 2_000}, {"memory": 0}),
+)
+
+moves = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("job"), st.integers(0, 9), st.sampled_from(DEMANDS), st.integers(1, 30))] * 3,
+        *[st.tuples(st.just("end"), st.integers(0, 30), st.integers(1, 10))] * 3,
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        st.tuples(st.just("set_capacity"), st.sampled_from(CAPACITIES)),
+        st.tuples(st.just("wait"), st.integers(1, 50)),
+        *[st.tuples(st.just("look"), st.tuples(st.integers(0, 9), st.integers(1, 9)))] * 6,
+        *[st.tuples(st.just("look"))] * 2,
+    ),
+    min_size=10,
+    max_size=40,
+)
+
+
+@st.composite
+def shapes(draw, limits=LIMITS, policies=("", "", "", "fifo", "hdrf")):
+    """A tree of up to three levels, some of its queues with guarantees and maxima."""
+
+    def grow(name, depth):
+        children = [grow(f"{name}{i}", depth - 1) for i in range(draw(st.integers(0, 3)))] if depth else []
+        guaranteed, most = draw(st.sampled_from(limits)), draw(st.sampled_from(limits))
+        policy = draw(st.sampled_from(policies)) if children else ""
+        shape = queue(name, draw(st.sampled_from([1, 1, 2, 7, 0.5])), *children)
+        return replace(shape, guaranteed=guaranteed, max=most, policy=policy)
+
+    return tree(*[grow(name, 2) for name in "abc"[: draw(st.integers(1, 3))]])
+
+
+def played(books, moves):
+    for what, *given in moves:
+        getattr(books, what)(*given)
+    books.look()
+    books.look()
+    return books
+
+
+@for_all(shapes(), st.sampled_from(["hdrf", "drf", "fifo"]), moves)
+def test_what_is_said_of_queues_is_what_follows_from_the_facts(shape, preset, moves):
+    books = [Books(shape, preset, forgetful=forgetful) for forgetful in (False, True)]
+    for each in books:
+        each.set_capacity(CAPACITIES[0])
+        played(each, moves)
+
+    assert books[0].told == books[1].told
+    assert books[0].state.shares == books[1].state.shares
+
+
+@for_all(shapes(), moves, st.integers(0, 39))
+def test_a_restart_changes_nothing_that_is_said(shape, moves, cut):
+    books = [Books(shape) for _ in range(2)]
+    for each in books:
+        each.set_capacity(CAPACITIES[0])
+        for at, (what, *given) in enumerate(moves):
+            if at == cut and each is books[1]:
+                each.restore()
+            getattr(each, what)(*given)
+        each.look()
+
+    assert books[0].told == books[1].told
+
+
+@for_all(shapes(), moves, st.integers(1, 4))
+def test_every_so_often_everything_is_said(shape, moves, rounds):
+    books = Books(shape, keyframe_rounds=rounds)
+    books.set_capacity(CAPACITIES[0])
+    played(books, moves)
+
+    assert [body.full for body in books.told] == [number % rounds == 0 for number in range(1, len(books.told) + 1)]
+
+
+@for_all(shapes(), shapes(), moves, moves)
+def test_another_tree_forgets_who_is_not_in_it(shape, other, moves, more):
+    """Jobs live on in both trees' leaf a; of the rest nothing stays but tasks of a cancelled job."""
+    shape, other = (tree(queue("a"), *each.children[1:]) for each in (shape, other))
+    books = Books(shape)
+    books.set_capacity(CAPACITIES[0])
+    played(books, [move for move in moves if move[0] != "job"] + [("job", 0, {"cpu": 1_000}, 40), ("look", (0, 30))])
+    books.job(len(list(walked(shape))) - 2, {"cpu": 1_000}, 4)
+    books.look((1, 2))
+    if len(books.jobs) > 1:
+        books.cancel(1)
+    books.set_tree(other)
+    played(books, more)
+
+
+WIDE = tree(
+    queue("many", 2, *[queue(f"m{i}", 1 + i % 3) for i in range(60)]),
+    *[queue(f"g{i}", 1, *[queue(f"l{k}", 1 + k) for k in range(4)]) for i in range(8)],
+)
+
+
+@for_all(st.integers(0, 2**32))
+def test_among_many_queues_those_that_move_by_a_permille_are_found(seed):
+    chance = Random(seed)
+    books = [Books(WIDE, forgetful=forgetful) for forgetful in (False, True)]
+    for each in books:
+        each.set_capacity({"cpu": 1_000_000, "memory": 2_000_000})  # So large that one task often moves nobody.
+    for _ in range(12):
+        steps = [
+            ("job", chance.randrange(92), chance.choice(DEMANDS[:4]), chance.choice([1, 3]))
+            for _ in range(chance.choice([1, 1, 9]))
+        ]
+        steps += [("end", chance.randrange(99), 1) for _ in range(chance.choice([0, 2, 6]))]
+        steps.append(("look", *[(chance.randrange(99), 1) for _ in range(chance.choice([0, 1, 8]))]))
+        for what, *given in steps:
+            for each in books:
+                getattr(each, what)(*given)
+
+    assert books[0].told == books[1].told
+    assert books[0].state.below == books[1].state.below
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_one_leafs_change_costs_its_path_and_not_the_tree(flat, monkeypatch):
+    leaves = [Seat(f"l{i}", 1 + i % 5) for i in range(4_096)]
+    level = leaves
+    while len(level) > 16 and not flat:
+        above = [Seat(f"{level[at].name}+", 1) for at in range(0, len(level), 16)]
+        for at, seat in enumerate(level):
+            above[at // 16].grow(seat)
+        level = above
+    root = Seat("", 1)
+    for seat in level:
+        root.grow(seat)
+    ledger = Ledger(root, [10**9, 10**9])
+    for seat in leaves[:-1]:
+        ledger.put(seat.name, [1_000, 0], [0, 0], [1_000, 0], 1)
+    ledger.settle()
+    for seat in ledger.seats.values():
+        ledger.tell(seat.name, ledger.told_of(seat))
+    ledger.settle()
+    assert not ledger.news
+
+    visits = []
+    visit = Ledger._visit
+    monkeypatch.setattr(Ledger, "_visit", lambda *given: visits.append(given[1].name) or visit(*given))
+    for name, used in ((leaves[7].name, [1_000, 0]), (leaves[-1].name, [0, 0]), (leaves[9].name, [0, 0])):
+        asked = [0, 0] if name == leaves[9].name else [1_000, 0]
+        ledger.put(name, asked, used, [0, 0], 0)
+        ledger.settle()
+
+    assert len(visits) <= 3 * 6
+
+
+def test_two_small_moves_that_make_a_permille_together_are_told():
+    """x asks for 0.6 permille less, and is then guaranteed 0.5 more: neither is news, but what it lends is."""
+    root, x, y, z = (Seat(name, weight) for name, weight in (("", 1), ("x", 500), ("y", 499), ("z", 1)))
+    for seat in (x, y, z):
+        root.grow(seat)
+    ledger = Ledger(root, [10_000])
+    for name, asks in (("x", 3_000), ("y", 9_000), ("z", 9_000)):
+        ledger.put(name, [asks], [0], [0], 0)
+    ledger.settle()
+    for seat in (x, y, z):
+        ledger.tell(seat.name, ledger.told_of(seat))
+
+    ledger.put("x", [2_994], [0], [0], 0)
+    ledger.settle()
+    assert not ledger.news
+    ledger.put("z", [0], [0], [0], 0)
+    ledger.settle()
+    assert "x" in ledger.news
+    assert ledger.told_of(x).lent - x.told.lent == 1_100_500
