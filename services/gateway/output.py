@@ -7,7 +7,8 @@ only for one fixed path, and an answer counts only under the node's own name.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
-from largesse.output import Piece, Unanswered, Wanted, ask, rendered
+from largesse.output import Piece, Wanted, rendered
+from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of
 from services.gateway.problems import Problem
 from services.gateway.view_state import State

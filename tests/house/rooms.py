@@ -128,7 +128,7 @@ ROOMS = (
         "the gateway",
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),
-        others=STDLIB | {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
+        others=STDLIB | {"fastapi", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
     ),
     Room(
         "the agent",

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from largesse import output
 from largesse.health import served
-from largesse.output import PIECE_BYTES_MAX, Piece, Unanswered, Wanted, ask
+from largesse.output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.outputs import pages_of, read_piece
+from services.gateway import asking
+from services.gateway.asking import Unanswered, ask
 from tests.printed import read_output
 from tests.unit.test_agent_folders import attempt
 
@@ -232,11 +234,16 @@ GOOD = (
     ("answer", "told"),
     [
         pytest.param(b"", "no answer that could be read", id="nothing"),
-        pytest.param(b"SSH-2.0\r\n\r\n", "it is no HTTP", id="another protocol"),
+        pytest.param(b"SSH-2.0\r\n\r\n", "no answer that could be read", id="another protocol"),
         pytest.param(GOOD[:-1], "no answer that could be read", id="cut short"),
         pytest.param(GOOD.replace(b"Content-Length: 2\r\n", b""), "its length is not told", id="without a length"),
         pytest.param(
             GOOD.replace(b"Length: 2", b"Length: %d" % (PIECE_BYTES_MAX + 1)), "or too large", id="longer than a piece"
+        ),
+        pytest.param(
+            GOOD.replace(b"Content-Length: 2", b"Content-Length: 2\r\nTransfer-Encoding: chunked"),
+            "its length is not told",
+            id="in chunks",
         ),
         pytest.param(GOOD.replace(b"n1", b"n2"), "the agent of another node answers there", id="another node"),
         pytest.param(
@@ -252,9 +259,36 @@ def test_what_is_no_answer_of_this_nodes_agent_is_told(answer, told):
 
 
 def test_whoever_keeps_silent_is_not_waited_for_long(monkeypatch):
-    monkeypatch.setattr(output, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(asking, "ANSWER_SECONDS", 0.05)
 
     assert unanswered(asking_what_answers(b"", hold=True)) == "no answer within 0.05 s"
+
+
+def test_nothing_is_unpacked_on_the_way():
+    packed = GOOD.replace(b"Content-Length", b"Content-Encoding: gzip\r\nContent-Length")
+
+    assert asyncio.run(asking_what_answers(packed)) == Piece(1, 0, 2, b"hi")
+
+
+def test_nobody_is_sent_elsewhere():
+    moved = GOOD.replace(b"200 OK", b"302 Found\r\nLocation: http://127.0.0.1:1/")
+
+    assert "it answers 302" in unanswered(asking_what_answers(moved))
+
+
+@pytest.mark.parametrize("name", [".", "..", "...", "a/../b"])
+def test_a_name_of_dots_is_a_name(tmp_path, name):
+    async def told(path, query):
+        return output.page_of("n1", Piece(1, 0, 2, b"hi")) if output.wanted_of(path, query).job == name else None
+
+    async def ready() -> str:
+        return ""
+
+    async def run():
+        async with served("127.0.0.1", 0, ready, told) as port:
+            return await ask(f"127.0.0.1:{port}", "n1", replace(WANTED, job=name))
+
+    assert asyncio.run(run()) == Piece(1, 0, 2, b"hi")
 
 
 def test_a_good_answer_is_a_piece():

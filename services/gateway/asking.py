@@ -1,0 +1,85 @@
+"""Asking the agent of a node for what a task printed: one request, one answer of known size, in time.
+
+An answer counts only under the node's own name, and nothing of it is believed that `largesse.output` does not say.
+"""
+
+import asyncio
+import ssl
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from largesse.output import ATTEMPT, END, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted
+
+CONNECT_SECONDS = 3
+ANSWER_SECONDS = 10
+
+
+class Unanswered(Exception):
+    """An agent could not be asked, or what answered is not the agent: says why."""
+
+
+async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
+    """Asks the agent of a node at `HOST:PORT`. None: it keeps nothing of it. Raises Unanswered."""
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
+            status, headers, body = await _answer(f"http://{address}{_path_of(wanted)}")
+    except httpx.ConnectTimeout:
+        raise Unanswered(f"no connection within {CONNECT_SECONDS} s") from None
+    except (TimeoutError, httpx.TimeoutException):
+        raise Unanswered(f"no answer within {ANSWER_SECONDS} s") from None
+    except httpx.ConnectError as error:
+        raise Unanswered(_told(error)) from None
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise Unanswered(f"no answer that could be read ({str(error) or type(error).__name__})") from None
+    return _piece_of(node, status, headers, body)
+
+
+async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
+    """Status, headers and body. Raises httpx.HTTPError, httpx.InvalidURL; ValueError where its size is not told."""
+    times = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    # Agents are asked directly and in plain text: no proxy, and no certificates to be read for each request.
+    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    async with (
+        httpx.AsyncClient(timeout=times, trust_env=False, verify=plain) as client,
+        client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
+    ):
+        size = response.headers.get("content-length", "")
+        chunked = "transfer-encoding" in response.headers
+        if chunked or not size.isdecimal() or int(size) > PIECE_BYTES_MAX:
+            raise ValueError("its length is not told, or too large")
+        body = b"".join([chunk async for chunk in response.aiter_raw()])
+        return response.status_code, response.headers, body
+
+
+def _path_of(wanted: Wanted) -> str:
+    # Dots too are encoded: a name that is `..` leads nowhere else.
+    names = "/".join(quote(part, safe="").replace(".", "%2E") for part in (wanted.job, wanted.stage, str(wanted.index)))
+    query = {"stream": wanted.stream, "offset": wanted.offset, "attempt": wanted.attempt, "admitted": wanted.admitted}
+    return f"{PREFIX}{names}?{urlencode({name: value for name, value in query.items() if value is not None})}"
+
+
+def _told(error: BaseException) -> str:
+    """Why there is no connection, as the system says it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or "no connection"
+
+
+def _piece_of(node: str, status: int, headers: httpx.Headers, body: bytes) -> Piece | None:
+    speaker = headers.get(NODE)
+    if speaker is None:
+        raise Unanswered("what answers there shows no output: an agent of an older version, or something else")
+    if speaker != quote(node, safe=""):
+        raise Unanswered("the agent of another node answers there")
+    if status == 404:
+        return None
+    told = [headers.get(name, "") for name in (ATTEMPT, START, END)]
+    if status != 200 or not all(text.isdecimal() for text in told):
+        raise Unanswered(f"it answers {status}: {body[:200].decode(errors='replace').strip()}")
+    return Piece(int(told[0]), int(told[1]), int(told[2]), body)
