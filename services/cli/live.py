@@ -19,6 +19,7 @@ URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
 Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID")]
+KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 
 get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
@@ -146,7 +147,7 @@ def get_queues(url: Url = None, json: Json = False) -> None:
 
 @get_app.command("nodes")
 def get_nodes(url: Url = None, json: Json = False) -> None:
-    """Nodes with what is free of what they have."""
+    """Nodes with what is free of what they have, and what of it is kept for a large task or a gang."""
     found = Gateway(url).get("/v1/nodes")["nodes"]
     if json:
         out_json(found)
@@ -157,6 +158,9 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
             f"{kind} {quantity_text(kind, node['free'][kind])} of {quantity_text(kind, amount)}"
             for kind, amount in node["capacity"].items()
         )
+        if kept := node["kept"]:
+            room = ", ".join(f"{kind} {quantity_text(kind, amount)}" for kind, amount in kept["demand"].items())
+            free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
         rows.append((node["node"], node["state"], node["running"], free))
     out(rendered(table(("node", "state", "tasks", "free"), rows, right="llr")) if rows else "no nodes")
 

@@ -184,13 +184,13 @@ def _failure(failed: FailedAttempt) -> Document:
 # ---------------------------------------------------------------- nodes
 def node_documents(state: State) -> list[Document]:
     """Nodes in the order in which they came."""
-    return [_node(name, node) for name, node in state.nodes.items()]
+    return [_node(state, name, node) for name, node in state.nodes.items()]
 
 
 def node_document(state: State, name: str) -> Document | None:
     """One node, or None."""
     node = state.nodes.get(name)
-    return None if node is None else _node(name, node)
+    return None if node is None else _node(state, name, node)
 
 
 def _state_of_node(node: NodeRow) -> str:
@@ -199,7 +199,8 @@ def _state_of_node(node: NodeRow) -> str:
     return "lost" if node.lost else "draining" if node.draining else "ready"
 
 
-def _node(name: str, node: NodeRow) -> Document:
+def _node(state: State, name: str, node: NodeRow) -> Document:
+    kept = state.kept.get(name)
     used = {resource: node.used.get(resource, 0) for resource in node.capacity}
     return {
         "node": name,
@@ -207,6 +208,7 @@ def _node(name: str, node: NodeRow) -> Document:
         "capacity": node.capacity,
         "used": used,
         "free": {resource: 0 if node.lost else amount - used[resource] for resource, amount in node.capacity.items()},
+        "kept": None if kept is None else {"why": kept.why, "demand": kept.demand},
         "running": node.holds,
         "labels": node.labels,
         "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},

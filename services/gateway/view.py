@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 2
+LAYOUT = 3
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -384,7 +384,12 @@ def _asks(state: State, record: Record) -> None:
 def _grants(state: State, record: Record) -> None:
     body: Grants = record.body
     if body.full:
-        state.waits = {}
+        state.waits, state.kept = {}, {}
+    for held in body.held:
+        if held.demand:
+            state.kept[held.node] = held
+        else:
+            state.kept.pop(held.node, None)
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":

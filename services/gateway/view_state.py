@@ -7,7 +7,7 @@ from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vect
 from schemas.gate import Gate
 from schemas.graph import Graph, Progress
 from schemas.jobs import JobClass
-from schemas.rounds import Breach, QueueShare, WaitReason
+from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
 from schemas.track import Tries
 
@@ -140,7 +140,8 @@ class ReservationRow:
 class State:
     """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `holds`: by "job/stage/index".
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`:
-    by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `latest`: the record folded
+    by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes
+    of which room is kept free on purpose. `latest`: the record folded
     last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the oldest job
     first, `places_kept` tasks in all."""
 
@@ -165,6 +166,7 @@ class State:
     breaches: dict[str, Breach] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, WaitReason] = field(default_factory=dict)
+    kept: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     latest: Cache = None
 

@@ -194,6 +194,20 @@ def test_a_node_that_goes_has_left_and_is_in_view_until_it_is_forgotten():
     assert [(node["node"], node["state"]) for node in node_documents(cell.view)] == [("n1", "ready"), ("n0", "ready")]
 
 
+def test_room_that_is_kept_for_a_large_task_shows_at_its_node_until_the_task_starts():
+    cell = Watched(nodes=2, cpu=2, headroom="always").submit("small", stage(tasks=3)).submit("large", stage(cpu=2))
+    kept = {node["node"]: node["kept"] for node in node_documents(cell.view)}
+    assert sorted(kept.values(), key=str) == [None, {"why": "headroom", "demand": {"cpu": 2_000}}]
+
+    for name in [name for name, room in kept.items() if room]:
+        for index in range(3):
+            hold = cell.view.holds[f"small/s/{index}"]
+            if hold.node == name:
+                cell.start("small", "s", first=index, node=name).finish("small", "s", first=index, node=name)
+    assert cell.view.holds["large/s/0"].node in kept
+    assert [node["kept"] for node in node_documents(cell.view)] == [None, None]
+
+
 def test_a_nodes_address_is_that_of_its_last_registration():
     cell = Watched(nodes=0).take(NodeRegistered("n", "e1", CPU, address="here:1"))
     cell.take(NodeReported("n", "e1", {"cpu": 2_000}))
