@@ -19,6 +19,7 @@ ROUND_GAP_MS_MAX = 3_600_000
 LEASE_MS_MIN = 100
 LEASE_MS_MAX = 24 * 3_600_000
 KNOB_MS_MAX = 366 * 24 * 3_600_000
+SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
 
 _RANGES = {
     "round_gap_ms": (0, ROUND_GAP_MS_MAX),
@@ -26,6 +27,7 @@ _RANGES = {
     "node_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "keyframe_rounds": (1, QUANTITY_MAX),
+    "slots_per_node": (1, SLOTS_MAX),
 }
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 
@@ -54,16 +56,21 @@ Knobs = Annotated[dict[str, Any], WithJsonSchema(_knob_schemas())]
 
 
 class ConfigInput(Input):
-    """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up."""
+    """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up.
+
+    What is `initial` counts only where nothing has been set before.
+    """
 
     set: Knobs | None = None
     queues: QueueInput | None = None
+    initial: bool = False
     abandon_round: Annotated[int, Field(ge=1, le=QUANTITY_MAX)] | None = None
 
 
 @dataclass(slots=True)
 class ConfigPatch:
-    """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is).
+    """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is). `initial`: only where
+    the cell has had no config yet.
 
     `abandon_round`: the open round that is to be given up, since a service cannot answer it; then nothing else changes.
     """
@@ -72,19 +79,21 @@ class ConfigPatch:
     queues: Queue | None
     author: str = "unknown"
     abandon_round: int | None = None
+    initial: bool = False
 
 
 def read_config(document: Any, author: str) -> ConfigPatch:
     """A message of the config topic. Raises Malformed."""
     message = validated(ConfigInput, document)
     if message.abandon_round is not None:
-        if message.set is not None or message.queues is not None:
+        if message.set is not None or message.queues is not None or message.initial:
             raise Malformed("abandon_round", 'stands alone: send "set" and "queues" in a message of their own')
         return ConfigPatch({}, None, author_of(author), message.abandon_round)
     if message.set is None and message.queues is None:
         raise Malformed("", 'needs "set" (knobs) or "queues" (the whole tree), or both')
     values = knobs_of(message.set or {}, "set")
-    return ConfigPatch(values, tree_of(message.queues, "queues") if message.queues else None, author_of(author))
+    queues = tree_of(message.queues, "queues") if message.queues else None
+    return ConfigPatch(values, queues, author_of(author), initial=message.initial)
 
 
 def config_warnings(document: Mapping[str, Any]) -> list[str]:

@@ -51,7 +51,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 2
+LAYOUT = 3
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -66,6 +66,7 @@ def fold(state: State, record: Record) -> None:
 
 def _config(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
+    state.configured = True
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:

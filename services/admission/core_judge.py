@@ -358,6 +358,8 @@ def _abandon(state: State, number: int, author: str) -> Any:
 def _config(state: State, patch: ConfigPatch, author: str) -> Any:
     if patch.abandon_round is not None:
         return _abandon(state, patch.abandon_round, author)
+    if patch.initial and state.configured:
+        return None
     changes: dict[str, Any] = dict(patch.values)
     policy: Policy | None = replace(state.policy, **changes) if changes else None
     if policy == state.policy:

@@ -73,14 +73,15 @@ class Opening:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `submitters` and `ceilings` (what tasks may hold together): by queue path, only where the tree in force
-    says so. `lost_ms`: when each node that is down was lost, the longest first. `holds` is keyed "job/stage/index".
-    `over`: jobs whose end is still to be announced. `stirred`: something happened since the last opening that can
-    change the schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest
-    Releases and Plans."""
+    """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
+    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
+    longest first. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
+    something happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last
+    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
+    configured: bool = False
     leaves: dict[str, bool] = field(default_factory=dict)
     submitters: dict[str, list[str]] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)

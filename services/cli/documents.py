@@ -13,10 +13,11 @@ from services.gateway.bodies import read_body
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What somebody wrote, as a request carries it."""
+    """What somebody wrote, as a request carries it, and as it was read."""
 
     data: bytes
     content_type: str
+    document: dict[str, Any]
 
     @property
     def request(self) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def read_file(path: str, topic: str) -> Written:
         raise Wrong(f"{shown}: {fault}") from None
     for warning in warnings_of(document):
         note(f"{shown}: {warning}")
-    return Written(data, f"application/{kind}")
+    return Written(data, f"application/{kind}", document)
 
 
 def _read(path: str) -> bytes:

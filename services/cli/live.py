@@ -215,9 +215,12 @@ def apply_config(
 ) -> None:
     """Put knobs or a queue tree in force, from YAML or JSON."""
     params = {"dry_run": "true"} if dry_run else {}
-    answer = Gateway(url).ask("PUT", "/v1/config", params=params, **read_file(file, "config").request).json()
+    written = read_file(file, "config")
+    answer = Gateway(url).ask("PUT", "/v1/config", params=params, **written.request).json()
     if json:
         out_json(answer)
+    elif written.document.get("initial") and not answer["changed"]:
+        out("left as it is: the cell has been configured before")
     elif dry_run:
         out(effect_text(answer))
     else:

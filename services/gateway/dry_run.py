@@ -51,6 +51,8 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     """What a patch would come to. Raises Problem where the log would refuse it, or nothing can be said of shares."""
     if patch.abandon_round is not None:
         raise Problem(422, "malformed", "abandon_round: there is no dry run of that", "abandon_round")
+    if patch.initial and state.configured:
+        return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
     changes: dict[str, Any] = dict(patch.values)
     policy = replace(state.policy, **changes)
     tree = state.queues if patch.queues is None else with_default(patch.queues)

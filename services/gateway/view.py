@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 3
+LAYOUT = 4
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -401,6 +401,7 @@ def _grants(state: State, record: Record) -> None:
 # ---------------------------------------------------------------- config and reservations
 def _configured(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
+    state.configured = True
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:

@@ -138,12 +138,12 @@ class ReservationRow:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `gate`: which jobs may run. `opened`: seq of the last opening. `holds`: by "job/stage/index".
-    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`:
-    by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes
-    of which room is kept free on purpose. `latest`: the record folded
-    last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the oldest job
-    first, `places_kept` tasks in all."""
+    """One cell. `configured`: whether a config has ever been set. `gate`: which jobs may run. `opened`: seq of the last
+    opening. `holds`: by "job/stage/index". `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
+    fairness told them last; `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks
+    wait. `kept`: nodes of which room is kept free on purpose. `latest`: the record folded last, which answers the input
+    it came from. `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in
+    all."""
 
     cell: str = ""
     seq: int = 0
@@ -152,6 +152,7 @@ class State:
     open: bool = False
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
+    configured: bool = False
     gate: Gate = field(default_factory=Gate)
     opened: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)

@@ -1,12 +1,19 @@
-"""The whole cell as docker-compose.yml describes it, on a real engine: it comes up, works, is killed, and ends."""
+"""The whole cell as docker-compose.yml describes it, on a real engine: it comes up, works, is scaled and killed, ends.
+
+The commands are those of the README, word for word.
+"""
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -15,9 +22,12 @@ from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-UP_SECONDS = 900
+BUILD_SECONDS = 900
 """Fetching the images and building ours may be a part of it."""
-ASK_SECONDS = 120
+FIRST_TASK_SECONDS = 90
+"""Promised from the command to the first task, with the images there."""
+ASK_SECONDS = 180
+AGENTS = 3
 STANDBYS = {"admission": 2, "leftover": 2, "altruism": 2}
 SCALES = [word for name, count in STANDBYS.items() for word in ("--scale", f"{name}={count}")]
 
@@ -31,64 +41,76 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A running project of its own, on ports of its own."""
+    """A running project of its own, on ports of its own. `folder`: has the command `largesse`."""
 
     project: str
-    http: int
-    kafka: int
+    folder: Path
+    http: int = field(default_factory=free_port)
+    kafka: int = field(default_factory=free_port)
 
-    def compose(self, *arguments: str, timeout: int = ASK_SECONDS) -> str:
-        ports = {"LARGESSE_HTTP_PORT": str(self.http), "LARGESSE_KAFKA_PORT": str(self.kafka)}
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the README's commands need to mean this cell and this checkout."""
+        return os.environ | {
+            "COMPOSE_PROJECT_NAME": self.project,
+            "LARGESSE_HTTP_PORT": str(self.http),
+            "LARGESSE_KAFKA_PORT": str(self.kafka),
+            "LARGESSE_URL": f"http://127.0.0.1:{self.http}",
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+        }
+
+    def run(self, command: str, said: str | None = None, timeout: int = ASK_SECONDS) -> str:
+        """A command line in this checkout; what it printed."""
         done = subprocess.run(
-            ["docker", "compose", "--project-name", self.project, *arguments],
+            ["bash", "-c", command],
             cwd=ROOT,
-            env=os.environ | ports,
+            env=self.environment,
+            input=said,
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
         )
-        assert done.returncode == 0, f"docker compose {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """Name -> what the engine says of it: State, Health, ExitCode."""
-        told = self.compose("ps", "--all", "--format", "json")
+        told = self.run("docker compose ps --all --format json")
         return {each["Name"].removeprefix(f"{self.project}-"): each for each in map(json.loads, told.splitlines())}
 
-    def largesse(self, *arguments: str, said: str | None = None) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "services.cli.main", *arguments],
-            cwd=ROOT,
-            env=os.environ | {"LARGESSE_URL": f"http://127.0.0.1:{self.http}"},
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=ASK_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"largesse {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+    def nodes(self) -> dict[str, str]:
+        """Name -> state."""
+        return {each["node"]: each["state"] for each in json.loads(self.run("largesse get nodes --json"))}
 
-    def lines(self, path: str) -> list[str]:
-        """What lies in this file on any of the nodes."""
-        read = f"cat {path} 2>/dev/null || true"
-        return [
-            line
-            for number in (1, 2, 3)
-            for line in self.compose("exec", "-T", f"node-{number}", "sh", "-c", read).splitlines()
-        ]
+    def ready(self) -> set[str]:
+        """Nodes that take tasks."""
+        return {name for name, state in self.nodes().items() if state == "ready"}
+
+    def job(self, name: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.run(f"largesse get job {name} --json"))
+        return document
 
     def submit(self, name: str, tasks: int, command: str) -> None:
         stages = [
             {"stage": "map", "tasks": tasks, "demand": {"cpu": "500m"}, "command": ["sh", "-c", command], "retries": 3},
             {"stage": "reduce", "after": ["map"], "tasks": 1, "demand": {"cpu": "1"}, "command": ["true"]},
         ]
-        assert self.largesse("submit", "-", said=json.dumps({"job": name, "stages": stages})) == f"{name}\n"
+        assert self.run("largesse submit -", said=json.dumps({"job": name, "stages": stages})) == f"{name}\n"
+
+    def until(self, holds: Any, what: str) -> Any:
+        """Waits until it holds; returns what it said."""
+        over = monotonic() + ASK_SECONDS
+        while not (said := holds()):
+            assert monotonic() < over, (
+                f"not within {ASK_SECONDS} s: {what}\n{self.run('docker compose logs --tail 20')}"
+            )
+            sleep(0.2)
+        return said
 
 
 @pytest.fixture(scope="module")
-def cell() -> Iterator[Cell]:
+def engine() -> None:
     try:
         asked = subprocess.run(["docker", "compose", "version"], capture_output=True, timeout=60, check=False)
         engine = subprocess.run(["docker", "info"], capture_output=True, timeout=60, check=False)
@@ -96,12 +118,50 @@ def cell() -> Iterator[Cell]:
         pytest.skip("no Docker here")
     if asked.returncode or engine.returncode:
         pytest.skip("no Docker engine that answers, or no `docker compose`")
-    cell = Cell(f"largesse-test-{os.getpid()}", free_port(), free_port())
+
+
+@pytest.fixture(scope="module")
+def built(engine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
+    """A cell that has its image, and is not up yet."""
+    folder = tmp_path_factory.mktemp("bin")
+    (folder / "largesse").write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
+    (folder / "largesse").chmod(0o755)
+    cell = Cell(f"largesse-test-{os.getpid()}", folder)
     try:
-        cell.compose("up", "--build", "--detach", "--wait", *SCALES, timeout=UP_SECONDS)
+        cell.run("docker compose build", timeout=BUILD_SECONDS)
         yield cell
     finally:
-        cell.compose("down", "--volumes", "--timeout", "10")
+        cell.run("make down DATA=1")
+
+
+@pytest.fixture(scope="module")
+def cell(built: Cell) -> Cell:
+    """A cell that is up, with a second instance of most services."""
+    built.run("make up", timeout=BUILD_SECONDS)
+    built.run(f"docker compose up --detach --wait --no-recreate {' '.join(SCALES)}", timeout=BUILD_SECONDS)
+    return built
+
+
+def test_the_first_task_runs_soon_after_the_start(built, capsys):
+    cell, begun = built, monotonic()
+    with subprocess.Popen(["make", "up"], cwd=ROOT, env=cell.environment, stdout=-3, stderr=-3) as up:
+
+        def asks(command: str, said: str) -> Any:
+            with suppress(AssertionError):
+                return cell.run(command, said)
+            return None
+
+        spec = {
+            "job": "first",
+            "stages": [{"stage": "s", "tasks": 1, "demand": {"cpu": "1"}, "command": ["sleep", "9"]}],
+        }
+        cell.until(lambda: asks("largesse submit -", json.dumps(spec)), "a job is taken")
+        cell.until(lambda: cell.job("first")["state"] == "running", "its task runs")
+        took = monotonic() - begun
+        with capsys.disabled():
+            print(f"\nthe first task ran {took:.0f} s after `make up`, with the image built")
+        assert up.wait(BUILD_SECONDS) == 0
+    assert took < FIRST_TASK_SECONDS
 
 
 def test_every_container_is_healthy_and_every_job_of_the_start_has_ended(cell):
@@ -110,58 +170,143 @@ def test_every_container_is_healthy_and_every_job_of_the_start_has_ended(cell):
     assert {name for name, said in containers.items() if said["Health"] == "healthy"} == {
         *(f"{name}-{number + 1}" for name, count in STANDBYS.items() for number in range(count)),
         *(f"{name}-1" for name in ("kafka", "fairness", "estimator", "planner", "gateway")),
-        *(f"node-{number}-1" for number in (1, 2, 3)),
+        *(f"agent-{number + 1}" for number in range(AGENTS)),
     }
     for name in ("topics-1", "config-1"):
         assert (containers[name]["State"], containers[name]["ExitCode"]) == ("exited", 0)
 
 
 def test_every_node_is_named_after_its_host(cell):
-    nodes = json.loads(cell.largesse("get", "nodes", "--json"))
+    hosts = [cell.run(f"docker compose exec -T --index {number + 1} agent hostname") for number in range(AGENTS)]
 
-    assert sorted((each["node"], each["state"]) for each in nodes) == [(f"node-{n}", "ready") for n in (1, 2, 3)]
+    assert cell.nodes() == {host.strip(): "ready" for host in hosts}
 
 
-def test_a_job_runs_on_the_nodes(cell):
-    cell.submit("hello", 6, "echo $LARGESSE_TASK_INDEX on $LARGESSE_NODE >>/data/hello")
-    cell.largesse("watch", "hello")
-    ran = dict(line.split(" on ") for line in cell.lines("/data/hello"))
+def test_a_job_runs_on_the_nodes_and_what_it_prints_is_read_from_there(cell):
+    cell.submit("hello", 6, "echo $LARGESSE_TASK_INDEX on $LARGESSE_NODE; echo oh >&2")
+    cell.run("largesse watch hello")
+    ran = [cell.run(f"largesse logs hello/map/{index}").split(" on ") for index in range(6)]
 
-    assert sorted(ran) == [str(index) for index in range(6)]
-    assert set(ran.values()) <= {"node-1", "node-2", "node-3"}
+    assert [index for index, _ in ran] == [str(index) for index in range(6)]
+    assert {node.strip() for _, node in ran} <= cell.ready()
+    assert cell.run("largesse logs hello/map/0 --stderr") == "oh\n"
 
 
 def test_four_shards_are_dealt_out_between_two_instances(cell):
-    said = cell.compose("logs", "--no-log-prefix", "altruism")
+    said = cell.run("docker compose logs --no-log-prefix altruism")
 
     for shard in range(4):
         assert f'"service": "altruism-{shard}"' in said
 
 
+def test_what_an_operator_sets_outlives_another_up(cell):
+    def shards() -> int:
+        return int(json.loads(cell.run("largesse config show"))["set"]["altruism_shards"])
+
+    assert shards() == 4
+    cell.run("largesse config apply -", said='{"set": {"altruism_shards": 3}}')
+    assert "configured before" in cell.run("docker compose run --rm -T config")
+    cell.run(f"docker compose up --detach --wait --no-recreate {' '.join(SCALES)}")
+    assert shards() == 3
+    cell.run("largesse config apply -", said='{"set": {"altruism_shards": 4}}')
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_other_instance_takes_over_from_one_that_is_killed(cell, number):
-    killed = [f"{cell.project}-{service}-{number}" for service in STANDBYS]
-    subprocess.run(["docker", "kill", *killed], capture_output=True, timeout=ASK_SECONDS, check=True)
+    killed = " ".join(f"{cell.project}-{service}-{number}" for service in STANDBYS)
+    cell.run(f"docker kill {killed}")
     cell.submit(f"without-{number}", 6, "true")
-    cell.largesse("watch", f"without-{number}")
+    cell.run(f"largesse watch without-{number}")
 
-    subprocess.run(["docker", "start", *killed], capture_output=True, timeout=ASK_SECONDS, check=True)
-    cell.compose("up", "--no-recreate", "--detach", "--wait", *SCALES)
+    cell.run(f"docker start {killed}")
+    cell.run(f"docker compose up --no-recreate --detach --wait {' '.join(SCALES)}")
+
+
+def test_nodes_come_and_go_while_a_job_runs(cell):
+    before = cell.ready()
+    cell.submit("steady", 150, "sleep 1; echo $LARGESSE_TASK_INDEX")
+    cell.run(f"docker compose up --detach --wait --scale agent=5 {' '.join(SCALES)}")
+    more = cell.until(lambda: found if len(found := cell.ready()) == 5 else None, "five nodes")
+    assert before < more
+    cell.run("largesse watch steady")
+
+    cell.submit("long", 40, "sleep 10")
+    cell.until(lambda: cell.job("long")["stages"][0]["tasks"]["running"] == 40, "all of its tasks run")
+    cell.run(f"docker compose up --detach --wait --scale agent=2 {' '.join(SCALES)}")
+    nodes = cell.nodes()
+    assert sorted(nodes[name] for name in more) == ["left", "left", "left", "ready", "ready"]
+
+    cell.run("largesse watch long")
+    job = cell.job("long")
+    assert {failed["reason"] for failed in job["failures"]} == {"lost"}
+    assert {failed["node"] for failed in job["failures"]} == more - cell.ready()
+    cell.run(f"docker compose up --detach --wait --scale agent={AGENTS} {' '.join(SCALES)}")
+
+
+def test_a_node_that_is_started_again_is_the_same_with_what_its_tasks_left(cell):
+    cell.submit("kept", 30, "echo $LARGESSE_NODE")
+    cell.run("largesse watch kept")
+    ran = [cell.run(f"largesse logs kept/map/{index}").strip() for index in range(30)]
+    node = sorted(cell.ready())[0]
+    index = ran.index(node)
+    epoch = {each["node"]: each["epoch"] for each in json.loads(cell.run("largesse get nodes --json"))}[node]
+
+    cell.run(f"docker restart --time 10 {node}")
+
+    def again() -> Any:
+        found = {each["node"]: each for each in json.loads(cell.run("largesse get nodes --json"))}[node]
+        return found["state"] == "ready" and found["epoch"] != epoch
+
+    cell.until(again, "the node is registered again")
+    assert cell.run(f"largesse logs kept/map/{index}").strip() == node
+
+
+def test_what_a_task_prints_is_followed_from_a_node_that_dies_to_the_next(cell):
+    cell.submit("talk", 1, "echo attempt $LARGESSE_ATTEMPT on $LARGESSE_NODE; sleep 5; echo done")
+    cell.until(lambda: cell.job("talk")["stages"][0]["tasks"]["running"], "it runs")
+    follow = ["largesse", "logs", "talk/map/0", "--follow"]
+    with subprocess.Popen(follow, cwd=ROOT, env=cell.environment, stdout=-1, stderr=-1, text=True) as following:
+        assert following.stdout is not None
+        first = following.stdout.readline()
+        node = first.split()[-1]
+        cell.run(f"docker kill {node}")
+        out, err = following.communicate(timeout=ASK_SECONDS)
+    cell.run(f"docker start {node}")
+
+    assert (first, following.returncode) == (f"attempt 1 on {node}\n", 0)
+    assert re.fullmatch(r"attempt 2 on \w+\ndone\n", out)
+    assert node not in out
+    assert "(still trying)" in err
+    cell.until(lambda: node in cell.ready(), "the node is back")
+
+
+def test_the_commands_of_the_readme(cell):
+    (block,) = re.findall(r"```\n(make up .*?make down.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    first, *commands, last = block.replace("\\\n", "").splitlines()
+    assert (first.split()[:2], last.split()[:2]) == (["make", "up"], ["make", "down"])
+
+    said = {command: cell.run(command.replace("9094", str(cell.kafka))) for command in commands}
+
+    assert "same" in next(said[command] for command in commands if "replay" in command)
+    assert re.fullmatch(r"task 0 on \w+\n", next(said[command] for command in commands if "logs" in command))
+    assert len(cell.ready()) == 5
+    cell.run(f"docker compose up --detach --wait --scale agent={AGENTS} {' '.join(SCALES)}")
 
 
 def test_whoever_is_killed_the_job_ends_and_the_log_decides_itself_again(cell):
-    cell.submit("patient", 40, "echo $LARGESSE_TASK_INDEX >>/data/patient; sleep 1")
+    cell.submit("patient", 40, "echo $LARGESSE_TASK_INDEX; sleep 1")
     for service in ("leftover", "altruism", "kafka", "fairness", "admission"):
-        cell.compose("kill", "--signal", "KILL", service)
-        cell.compose("start", service)
-    cell.largesse("watch", "patient")
+        cell.run(f"docker compose kill --signal KILL {service}")
+        cell.run(f"docker compose start {service}")
+    cell.run("largesse watch patient")
 
-    assert sorted(cell.lines("/data/patient"), key=int) == [str(index) for index in range(40)]
-    assert "same" in cell.largesse("replay", f"kafka://127.0.0.1:{cell.kafka}/default", "--verify")
+    said = [cell.run(f"largesse logs patient/map/{index}") for index in range(40)]
+    assert said == [f"{index}\n" for index in range(40)]
+    assert "same" in cell.run(f"largesse replay kafka://127.0.0.1:{cell.kafka}/default --verify")
 
 
 def test_every_service_ends_in_order_when_it_is_asked_to(cell):
-    cell.compose("stop", "--timeout", "10")
+    cell.run("docker compose stop --timeout 10")
 
     ended = {name: said["ExitCode"] for name, said in cell.containers().items() if not name.startswith("kafka")}
-    assert dict.fromkeys(ended, 0) == ended, cell.compose("logs", "--tail", "20")
+    assert dict.fromkeys(ended, 0) == ended, cell.run("docker compose logs --tail 20")

@@ -18,12 +18,14 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
+    Policy,
     ReservationRequested,
     TaskEnd,
     TaskFinished,
     TaskRange,
     TaskStarted,
 )
+from schemas.edge import ConfigPatch
 from schemas.edge_nodes import NodeLeft
 from services.admission import core_judge
 from services.admission.core_rounds import due
@@ -192,6 +194,21 @@ def test_knobs_change_one_by_one_and_a_knob_at_its_value_is_no_record():
     assert story.take(config(round_gap_ms=5)).policy.round_gap_ms == 5
     assert story.take(config(seed=7)).policy.round_gap_ms == 5
     assert story.take(config(seed=7)) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "policy"),
+    [
+        pytest.param([], {"seed": 7}, id="nothing was set"),
+        pytest.param([config(round_gap_ms=5)], None, id="a knob was set"),
+        pytest.param([config(tree("ads"))], None, id="queues were set"),
+        pytest.param([config(round_gap_ms=5), config(round_gap_ms=0)], None, id="what was set was taken back"),
+    ],
+)
+def test_an_initial_config_counts_only_where_nothing_was_set_before(before, policy):
+    changed = cell(*before).take(ConfigPatch({"seed": 7}, None, initial=True))
+
+    assert changed == (None if policy is None else ConfigChanged(Policy(**policy), None, AUTHOR))
 
 
 TOO_LARGE = [

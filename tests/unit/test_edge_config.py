@@ -35,9 +35,17 @@ def patch(document):
 # Rounds to give up
 
 
+def test_a_config_may_be_meant_for_the_first_start_only():
+    assert patch({"set": {"seed": 7}, "initial": True}) == ConfigPatch({"seed": 7}, None, "ops", initial=True)
+    assert patch({"set": {"seed": 7}, "initial": False}) == patch({"set": {"seed": 7}})
+    assert refusal({"initial": True}).field == ""
+    assert refusal({"set": {}, "initial": 1}).field == "initial"
+
+
 def test_a_round_to_give_up_stands_alone():
     assert patch({"abandon_round": 7}) == ConfigPatch({}, None, "ops", abandon_round=7)
     assert refusal({"abandon_round": 7, "set": {"seed": 1}}).field == "abandon_round"
+    assert refusal({"abandon_round": 7, "initial": True}).field == "abandon_round"
     assert refusal({"abandon_round": 0}).field == "abandon_round"
 
 

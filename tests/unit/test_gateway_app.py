@@ -231,6 +231,17 @@ def test_queues_and_knobs_are_changed_by_the_log():
     ]
 
 
+def test_an_initial_config_is_taken_once():
+    async def story(cell):
+        first = await cell.http.put("/v1/config", json={"set": {"theta_permille": 200}, "initial": True})
+        second = await cell.http.put("/v1/config", json={"set": {"theta_permille": 300}, "initial": True})
+        return first.json(), second.json()
+
+    first, second = told(story)
+    assert (first["changed"], second["changed"]) == (True, False)
+    assert second["set"]["theta_permille"] == 200
+
+
 def test_a_tree_that_strands_jobs_is_refused():
     async def story(cell):
         await cell.http.put("/v1/config", json={"queues": {"name": "root", "children": [{"name": "ads"}]}})

@@ -63,6 +63,16 @@ def crowded(shape, **knobs):
 BEFORE = tree(of("ads", "prod", "test", weight=3), of("ml"))
 
 
+def test_an_initial_config_would_change_a_cell_that_has_none_and_no_other():
+    document = {"set": {"round_gap_ms": 7}, "queues": tree_document(BEFORE), "initial": True}
+    fresh, configured = (
+        asyncio.run(dry_run(cell.view, read_input("config", document, "ops"))) for cell in (Watched(), crowded(BEFORE))
+    )
+
+    assert (fresh["changed"], fresh["set"]) == (True, {"round_gap_ms": {"before": 0, "after": 7}})
+    assert (configured["changed"], configured["set"], configured["queues"]) == (False, {}, [])
+
+
 @pytest.mark.parametrize(
     "after",
     [

@@ -61,6 +61,8 @@ def test_the_images_are_pinned_and_nobody_outside_reaches_the_cell():
 
     for name, service in compose.items():
         assert re.fullmatch(r"largesse:latest|apache/kafka:\d+\.\d+\.\d+", service["image"]), name
+        assert "build" not in service or name == "topics"
+        assert service.get("pull_policy") == {"topics": "missing", "kafka": None}.get(name, "never")
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
         assert service.get("healthcheck") or name != "kafka"
     assert compose["gateway"]["ports"] == ["127.0.0.1:${LARGESSE_HTTP_PORT:-8642}:8642"]
