@@ -188,13 +188,23 @@ class Cell:
         return found
 
     def kill_all(self) -> None:
-        """Ends every process that is left, at once."""
-        while left := self.processes():
+        """Ends every process that is left, at once: all are stopped first, so that no guardian sees its task die."""
+        while left := self._stopped():
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if self.process is not None:
                 self.process.wait()
+
+    def _stopped(self) -> list[int]:
+        """Every process that is left, none of which goes on or starts another one."""
+        stopped: dict[int, bool] = {}
+        while fresh := [pid for pid in self.processes() if pid not in stopped]:
+            for pid in fresh:
+                stopped[pid] = True
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+        return list(stopped)
 
 
 def cut_power(directory: Path, dice: random.Random) -> int:
