@@ -5,7 +5,7 @@ from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
 
-Preset = Literal["fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "largesse"]
+Preset = Literal["fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse"]
 """How a whole cell is shared out, and by which services (policies.md, "Presets")."""
 
 Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
@@ -43,7 +43,8 @@ class Policy:
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is kept free for
     the largest tasks that find none: never, once none of them has started for `headroom_after_ms`, or always.
-    `node_kept_ms`: for so long a lost node counts as one that may come back.
+    `node_kept_ms`: for so long a lost node counts as one that may come back. `slots_per_node`: under the preset `slots`
+    so many tasks run on a node, whatever they ask for.
     """
 
     preset: Preset = "largesse"
@@ -62,6 +63,7 @@ class Policy:
     headroom: Literal["off", "aged", "always"] = "aged"
     headroom_after_ms: int = 60 * 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
+    slots_per_node: int = 4
 
 
 @dataclass(slots=True)

@@ -17,8 +17,8 @@ tasks that run; the least work that remains; the highest priority."""
 LISTS = ("fifo", "fair", "srtf", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
 
-ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf"}
-"""What presets share out by that bear another name."""
+ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf"}
+"""What presets share out by that bear another name. `slots` does so by a single kind: places."""
 
 
 class Group(NamedTuple):

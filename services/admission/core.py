@@ -51,7 +51,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 3
+LAYOUT = 4
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -119,7 +119,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     devices = devices_of(body.capacity, body.devices)
     node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
     if before is not None:
-        node.draining = before.draining
+        node.draining, node.tasks = before.draining, before.tasks
         for hold in state.holds.values():
             if hold.node == body.node:
                 for index, milli in (hold.devices or {}).items():
@@ -279,6 +279,7 @@ def _count_down(state: State, name: str, count: int) -> None:
 def _release(state: State, key: str) -> None:
     hold = state.holds.pop(key)
     node = state.nodes[hold.node]
+    node.tasks -= 1
     for resource, amount in hold.demand.items():
         node.free[resource] += amount
     for device, milli in (hold.devices or {}).items():
@@ -306,6 +307,7 @@ def _closed(state: State, record: Record) -> None:
                     node.devices_free[device] -= milli
             holds[attempt_key(grant.job, grant.stage, index)] = hold
             last[index] = grant.attempt
+        node.tasks += grant.count
         for resource, amount in demand.items():
             node.free[resource] -= amount * grant.count
     state.open = None

@@ -147,15 +147,22 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     here = taken.get(grant.node)
     if here is None:
         here = taken[grant.node] = {}
-    demand = job.graph.stages[job.graph.position[grant.stage]].demand
+    demand, free = job.graph.stages[job.graph.position[grant.stage]].demand, node.free
+    if state.policy.preset == "slots":
+        demand, free = _ONE_PLACE, {_PLACES: state.policy.slots_per_node - node.tasks}
     for resource, amount in demand.items():
-        if here.get(resource, 0) + amount * grant.count > node.free.get(resource, 0):
+        if here.get(resource, 0) + amount * grant.count > free.get(resource, 0):
             return "no_room"
     if grant.devices and not _devices_free(node, grant, here):
         return "no_room"
     for resource, amount in demand.items():
         here[resource] = here.get(resource, 0) + amount * grant.count
     return None
+
+
+_PLACES = "places/"
+"""What a task takes one of under the preset `slots`, whatever it asks for. No resource is called so."""
+_ONE_PLACE = {_PLACES: 1}
 
 
 def _devices_free(node: NodeState, grant: Grant, here: dict[str, int]) -> bool:

@@ -13,8 +13,8 @@ LIVE_JOBS_MAX = 1_000_000
 
 @dataclass(slots=True)
 class NodeState:
-    """A node as the log knows it. `free` can be negative after a capacity loss. `devices`: milli-units free by
-    position.
+    """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
+    `devices`: milli-units free by position. `tasks`: attempts that hold room here.
     """
 
     epoch: str
@@ -25,6 +25,7 @@ class NodeState:
     devices_free: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     lost: bool = False
+    tasks: int = 0
 
 
 @dataclass(slots=True)

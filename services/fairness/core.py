@@ -32,7 +32,17 @@ from schemas.tasks import Failure
 from schemas.track import COUNTED, Tries, failures_of, is_broken, judge_failure
 from services.fairness.core_levels import levels_in
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
-from services.fairness.core_state import Holding, Job, Rest, State, add_tasks
+from services.fairness.core_state import (
+    Holding,
+    Job,
+    Rest,
+    State,
+    add_tasks,
+    counted,
+    counted_capacity,
+    recount,
+    slots_of,
+)
 
 NAME = "fairness"
 TOPIC = "shares"
@@ -80,7 +90,9 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
 def _config(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
     if body.policy is not None:
-        state.policy = body.policy
+        before, state.policy = state.policy, body.policy
+        if slots_of(before) != slots_of(state.policy):
+            recount(state)
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.gate, body.queues))
@@ -106,7 +118,7 @@ def _capacity(state: State, record: Record) -> None:
 
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
-    for resource, amount in capacity.items():
+    for resource, amount in counted_capacity(state, capacity).items():
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
     state.filled = state.ledger = None
 
@@ -142,7 +154,7 @@ def _begin(state: State, names: list[str]) -> None:
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of a stage run or could start."""
-    demand = job.graph.stages[at].demand
+    demand = counted(state, job.graph.stages[at].demand)
     add_tasks(state.demand, job.queue, demand, tasks)
     for resource, amount in demand.items():
         state.total[resource] = state.total.get(resource, 0) + amount * tasks
@@ -153,7 +165,7 @@ def _ask(state: State, job: Job, at: int, tasks: int) -> None:
 
 def _wait(state: State, leaf: str, demand: Vector, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of what a leaf asks for are held by nobody."""
-    add_tasks(state.waiting, leaf, demand, tasks)
+    add_tasks(state.waiting, leaf, counted(state, demand), tasks)
     waits = state.waits.get(leaf, 0) + tasks
     if waits:
         state.waits[leaf] = waits
@@ -257,7 +269,7 @@ def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: in
     for index in range(first, first + tasks):
         held.since[index] = time
     state.running[time] = state.running.get(time, 0) + tasks
-    add_tasks(state.used, held.leaf, held.demand, tasks)
+    add_tasks(state.used, held.leaf, counted(state, held.demand), tasks)
     _wait(state, held.leaf, held.demand, -tasks)
 
 
@@ -272,7 +284,7 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int, *, l
             state.running[since] -= 1
     if not held.since:
         del state.held[f"{name}/{stage}"]
-    add_tasks(state.used, held.leaf, held.demand, -tasks)
+    add_tasks(state.used, held.leaf, counted(state, held.demand), -tasks)
     if live:
         _wait(state, held.leaf, held.demand, tasks)
     else:

@@ -85,6 +85,49 @@ class State:
     ledger: Cache = None
 
 
+SLOTS = "slots"
+"""The only kind that counts under the preset `slots`: places, one a task."""
+
+_ONE_SLOT = {SLOTS: 1}
+
+
+def counted(state: State, demand: Vector) -> Vector:
+    """What a task with such a demand counts for."""
+    return _ONE_SLOT if state.policy.preset == "slots" else demand
+
+
+def counted_capacity(state: State, capacity: Vector) -> Vector:
+    """What a node with such a capacity counts for; one without any (unknown as yet) for nothing."""
+    return {SLOTS: state.policy.slots_per_node} if capacity and state.policy.preset == "slots" else capacity
+
+
+def slots_of(policy: Policy) -> int:
+    """Places a node; 0 where they do not count."""
+    return policy.slots_per_node if policy.preset == "slots" else 0
+
+
+def recount(state: State) -> None:
+    """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
+    state.capacity, state.total = {}, {}
+    state.demand, state.waiting, state.used = {}, {}, {}
+    for capacity in state.nodes.values():
+        for resource, amount in counted_capacity(state, capacity).items():
+            state.capacity[resource] = state.capacity.get(resource, 0) + amount
+    for job in state.jobs.values():
+        for at, left in enumerate(job.progress.left):
+            if job.began and left and job.progress.parents[at] == 0:
+                demand = counted(state, job.graph.stages[at].demand)
+                add_tasks(state.demand, job.queue, demand, left)
+                add_tasks(state.waiting, job.queue, demand, left)
+                for resource, amount in demand.items():
+                    state.total[resource] = state.total.get(resource, 0) + amount * left
+    for key, held in state.held.items():
+        demand = counted(state, held.demand)
+        add_tasks(state.used, held.leaf, demand, len(held.since))
+        if key.partition("/")[0] in state.jobs:
+            add_tasks(state.waiting, held.leaf, demand, -len(held.since))
+
+
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:
     """Adds so many tasks (takes off, where negative) to a leaf's vector; what comes to nothing is dropped."""
     vector = sums.get(leaf)

@@ -14,7 +14,8 @@ WORK_MS_UNTOLD = 60_000
 def build(state: State) -> Board:
     """The board that everything folded so far comes to."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()])
+    slots = state.policy.slots_per_node if state.policy.preset == "slots" else 0
+    room = Room([node.capacity for node in nodes.values()], slots)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not node.draining)

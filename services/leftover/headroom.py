@@ -50,7 +50,7 @@ def nodes_for(room: Room, task: TaskClass) -> dict[int, Kept]:
     a gang. Those that miss least go first; empty where not even all nodes would do.
     """
     wanted = max(1, task.gang)
-    able = [(_missing(task, node), number) for number, node in enumerate(room.nodes) if _could_hold(task, node)]
+    able = [(_missing(task, node), number) for number, node in enumerate(room.nodes) if _could_hold(room, task, node)]
     found: dict[int, Kept] = {}
     for _, number in sorted(able):
         count = min(wanted, _most(task, room.nodes[number]))
@@ -67,7 +67,7 @@ def nodes_again(room: Room, task: TaskClass, names: list[str]) -> dict[int, Kept
     found: dict[int, Kept] = {}
     for name in names:
         number = room.number.get(name)
-        if number is None or not _could_hold(task, room.nodes[number]):
+        if number is None or not _could_hold(room, task, room.nodes[number]):
             return {}
         count = min(wanted, _most(task, room.nodes[number]))
         found[number] = Kept(task, count)
@@ -75,8 +75,12 @@ def nodes_again(room: Room, task: TaskClass, names: list[str]) -> dict[int, Kept
     return found if wanted <= 0 else {}
 
 
-def _could_hold(task: TaskClass, node: NodeRoom) -> bool:
-    if not node.open or any(node.labels.get(key) != value for key, value in task.labels.items()):
+def _could_hold(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+    if (
+        not node.open
+        or not room.has_all(task, node)
+        or any(node.labels.get(key) != value for key, value in task.labels.items())
+    ):
         return False
     return _most(task, node) > 0
 

@@ -15,6 +15,9 @@ from services.leftover.keyed import Keyed
 _SCALE_BITS = 60
 _PREFERRED = 1 << 100  # Outweighs every alignment.
 
+SLOTS = "slots"
+"""The only kind that counts under the preset `slots`: places, one a task."""
+
 
 @dataclass(slots=True)
 class NodeRoom:
@@ -74,8 +77,15 @@ class Kept(NamedTuple):
 class Room:
     """All nodes of a cell. Positions of resources and nodes never change while a Room lives."""
 
-    def __init__(self, capacities: list[Vector]) -> None:
-        names = sorted({resource for capacity in capacities for resource in capacity})
+    def __init__(self, capacities: list[Vector], slots: int = 0) -> None:
+        """`slots`: a node has so many places, a task takes one, and what it asks for only says which nodes have any of
+        it; 0: a task takes what it asks for.
+        """
+        self.slots = slots
+        self.capacities: list[Vector] = []  # By node, only where places count.
+        if slots:
+            capacities = [{SLOTS: slots} for _ in capacities]
+        names = [SLOTS] if slots else sorted({resource for capacity in capacities for resource in capacity})
         self.position = {name: i for i, name in enumerate(names)}
         self.total = [sum(c.get(name, 0) for c in capacities) for name in names]
         self.largest = [max((c.get(name, 0) for c in capacities), default=0) for name in names]
@@ -95,6 +105,9 @@ class Room:
         open_: bool,
     ) -> None:
         """An empty node; devices as (index, milli)."""
+        if self.slots:
+            self.capacities.append(capacity)
+            capacity = {SLOTS: self.slots}
         vector = [capacity.get(resource, 0) for resource in self.position]
         self.number[name] = len(self.nodes)
         indexes, sizes = [index for index, _ in devices], [milli for _, milli in devices]
@@ -124,16 +137,27 @@ class Room:
             return False
         if task.gpu and on_devices(task.gpu, node.devices) is None:
             return False
+        if self.slots and not self.has_all(task, node):
+            return False
         return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
 
     def could_fit(self, task: TaskClass) -> bool:
         """Whether any open node would hold one task if it were empty."""
         for node in self.nodes:
             large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
-            large = large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None)
+            large = (
+                large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None) and self.has_all(task, node)
+            )
             if large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
                 return True
         return False
+
+    def has_all(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether a node has something of every kind that a task asks for. Where places do not count, its room says."""
+        if not self.slots:
+            return True
+        capacity = self.capacities[self.number[node.name]]
+        return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
 
     def rank(self, task: TaskClass, node: NodeRoom) -> int:
         """Less is better."""
@@ -211,6 +235,8 @@ class Room:
 
     def pairs(self, demand: Vector) -> list[tuple[int, int]]:
         """A demand as (resource position, amount); position -1 for a resource that no node has."""
+        if self.slots:
+            return [(0, 1)]
         return [(self.position.get(resource, -1), amount) for resource, amount in demand.items() if amount]
 
     def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:

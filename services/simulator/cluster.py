@@ -2,7 +2,8 @@
 starts.
 
 It sees what an agent sees (closings, job ends, failures in the log) and answers with what an agent reports, one batch
-an instant. True durations and demands are here; the scheduler is told estimates.
+an instant. True durations and demands are here; the scheduler is told estimates. Once the preset is `slots`, nodes may
+hold more than they have, and tasks there run slower (shared_nodes.py).
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +11,15 @@ from heapq import heappop, heappush
 from typing import Any
 
 from schemas import (
+    ConfigChanged,
     Grant,
     HeldRoom,
     JobAdmitted,
     JobEnded,
     JobRejected,
     JobSpec,
+    NodeRegistered,
+    NodeReported,
     Record,
     RoundClosed,
     Stage,
@@ -27,9 +31,11 @@ from schemas import (
     TaskStarted,
 )
 from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, ScheduleWriter
+from services.simulator.shared_nodes import SharedNodes
 
 AUTHOR = "simulator"
 _OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed", "lost": "lost", "revoked": "revoked"}
@@ -37,7 +43,9 @@ _OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed"
 
 @dataclass(slots=True)
 class Run:
-    """Attempts of one grant that end together. `failure`: why they will not succeed, None if they will."""
+    """Attempts of one grant that end together. `failure`: why they will not succeed, None if they will. `run_ms`: what
+    they take on a node that has all they ask for.
+    """
 
     grant: Grant
     first: int
@@ -71,6 +79,8 @@ class SimCluster:
         self._ends: list[tuple[int, int, Run]] = []
         self._held: dict[str, tuple[int, HeldRoom]] = {}
         self._runs = 0
+        self._shared: SharedNodes[Run] | None = None
+        self._capacity: dict[str, Vector] = {}
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
         self._react = {
@@ -79,10 +89,19 @@ class SimCluster:
             JobEnded: self._job_ended,
             RoundClosed: self._closed,
             TaskFailed: self._failed,
+            ConfigChanged: self._config,
+            NodeRegistered: self._node,
+            NodeReported: self._node,
         }
 
     def next_end_ms(self) -> int | None:
         """When the next attempts end by themselves."""
+        end_ms = self._next_set_ms()
+        shared_ms = self._shared.next_ms() if self._shared is not None else None
+        return shared_ms if end_ms is None or (shared_ms is not None and shared_ms <= end_ms) else end_ms
+
+    def _next_set_ms(self) -> int | None:
+        """Of the ends whose time is set: where nodes are shared, those by which tasks have run for too long."""
         while self._ends and self._ends[0][2].over:
             heappop(self._ends)
         return self._ends[0][0] if self._ends else None
@@ -115,29 +134,25 @@ class SimCluster:
 
     def end_until(self, time: int) -> None:
         """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""
-        ends = self._ends
-        while ends and ends[0][0] <= time:
-            end_ms, _, run = heappop(ends)
-            if run.over:
-                continue
-            grant = run.grant
-            if run.failure is None:
-                self._good.append(
-                    TaskEnd(
-                        grant.job,
-                        grant.stage,
-                        run.first,
-                        run.count,
-                        grant.attempt,
-                        grant.node,
-                        grant.epoch,
-                        [run.run_ms],
-                    )
-                )
-                self._finish(run, end_ms, "succeeded")
-                self._progress(grant, run.count, end_ms)
+        while (end_ms := self.next_end_ms()) is not None and end_ms <= time:
+            if self._shared is not None and self._shared.next_ms() == end_ms:
+                for _, run in self._shared.take_due(end_ms):
+                    self._end(run, end_ms)
             else:
-                self._bad.append(self._fail(run, end_ms, run.failure))
+                run = heappop(self._ends)[2]
+                if self._shared is not None:
+                    run.failure = "timeout"
+                self._end(run, end_ms)
+
+    def _end(self, run: Run, end_ms: int) -> None:
+        grant = run.grant
+        if run.failure is None:
+            place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
+            self._good.append(TaskEnd(*place, [end_ms - run.start_ms]))
+            self._finish(run, end_ms, "succeeded")
+            self._progress(grant, run.count, end_ms)
+        else:
+            self._bad.append(self._fail(run, end_ms, run.failure))
 
     def report_ends(self) -> None:
         """What has ended since the last report, in one batch of successes and one of failures."""
@@ -154,6 +169,28 @@ class SimCluster:
         return bool(self._good or self._bad)
 
     # ------------------------------------------------------------ what the log says
+    def _config(self, record: Record) -> None:
+        """From the first time that places count, nodes are shared, and remain so: they may hold too much for long."""
+        body: ConfigChanged = record.body
+        if self._shared is not None or body.policy is None or body.policy.preset != "slots":
+            return
+        self._shared = nodes = SharedNodes[Run]()
+        for name, capacity in self._capacity.items():
+            nodes.set_capacity(name, capacity, record.time)
+        ends, self._ends = sorted(self._ends), []
+        for end_ms, _, run in ends:
+            if not run.over:
+                stage = next(s for s in self.jobs[run.grant.job].spec.stages if s.stage == run.grant.stage)
+                cut_ms = 1 if run.failure is not None else 0  # It had more to do than it was let.
+                run.failure = None
+                self._share(nodes, run, stage, end_ms - record.time + cut_ms, record.time)
+
+    def _node(self, record: Record) -> None:
+        body: NodeRegistered | NodeReported = record.body
+        self._capacity[body.node] = body.capacity
+        if self._shared is not None:
+            self._shared.set_capacity(body.node, body.capacity, record.time)
+
     def _admitted(self, record: Record) -> None:
         body: JobAdmitted = record.body
         spec = body.spec
@@ -195,15 +232,23 @@ class SimCluster:
                 while last < grant.first + grant.count and durations[last] == durations[first]:
                     last += 1
             lasts_ms = durations[first] if len(durations) > 1 else durations[0] if durations else stage.estimate_ms
-            lasts_ms = -(-lasts_ms * true // told)
-            failure: Failure | None = None
-            if stage.timeout_ms is not None and lasts_ms > stage.timeout_ms:
-                lasts_ms, failure = stage.timeout_ms, "timeout"
             self._runs += 1
-            run = Run(grant, first, last - first, time, lasts_ms, self._runs, failure)
-            job.running[self._runs] = run
-            heappush(self._ends, (time + lasts_ms, self._runs, run))
+            run = job.running[self._runs] = Run(grant, first, last - first, time, lasts_ms, self._runs)
+            if self._shared is None:
+                run.run_ms = -(-lasts_ms * true // told)
+                if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:
+                    run.run_ms, run.failure = stage.timeout_ms, "timeout"
+                heappush(self._ends, (time + run.run_ms, self._runs, run))
+            else:
+                self._share(self._shared, run, stage, lasts_ms, time)
             first = last
+
+    def _share(self, nodes: SharedNodes[Run], run: Run, stage: Stage, work_ms: int, time: int) -> None:
+        """Tasks with so much work left run as fast as their node lets them; nothing keeps them below what they use."""
+        demand = {**stage.demand, **stage.true_demand}
+        nodes.start(run.grant.node, run, run.number, demand, run.count, work_ms, time)
+        if stage.timeout_ms is not None:
+            heappush(self._ends, (run.start_ms + stage.timeout_ms, run.number, run))
 
     def _failed(self, record: Record) -> None:
         """Tasks that will be tried again could run again; what still runs of a broken gang is stopped."""
@@ -252,7 +297,11 @@ class SimCluster:
         grant = run.grant
         run.over = True
         del self.jobs[grant.job].running[run.number]
-        self.metrics.ended(grant.job, grant.stage, run.count, time)
+        idle_ms = 0
+        if self._shared is not None:
+            self._shared.stop(grant.node, run.number, time)
+            idle_ms = max(0, time - run.start_ms - run.run_ms) if outcome == "succeeded" else 0
+        self.metrics.ended(grant.job, grant.stage, run.count, time, idle_ms)
         if self.schedule is not None:
             for index in range(run.first, run.first + run.count):
                 self.schedule.attempt(

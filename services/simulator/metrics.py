@@ -136,8 +136,10 @@ class Metrics:
         entry.held += count
         self._placements += count
 
-    def ended(self, job: str, stage: str, count: int, t: int) -> None:
-        """Attempts of `count` tasks of a stage ended, however they did. Until `runnable` says so they could not run."""
+    def ended(self, job: str, stage: str, count: int, t: int, idle_ms: int = 0) -> None:
+        """Attempts of `count` tasks of a stage ended, however they did. Until `runnable` says so they could not run.
+        `idle_ms`: so much longer each took than the work in it, since its node held too much.
+        """
         self._move(t)
         entry = self._jobs[job]
         if not entry.touched:
@@ -149,7 +151,7 @@ class Metrics:
         use.could -= count
         use.held_sum -= left_ms
         use.could_sum -= left_ms
-        use.spent += count * t
+        use.spent += count * (t - idle_ms)
         entry.held -= count
 
     def job_ended(self, job: str, t: int, outcome: Outcome = "succeeded") -> None:

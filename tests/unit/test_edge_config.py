@@ -10,7 +10,7 @@ from largesse.strict import loads
 from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster, read_input
 from schemas.edge_base import NAME_MAX
 from schemas.edge_cluster import NODES_MAX
-from schemas.edge_config import SHARDS_MAX
+from schemas.edge_config import SHARDS_MAX, SLOTS_MAX
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue
@@ -87,6 +87,8 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
         pytest.param("theta_permille", 1001, "set.theta_permille: has to be from 0 to 1000", id="above"),
         pytest.param("altruism_shards", 0, f"set.altruism_shards: has to be from 1 to {SHARDS_MAX}", id="no shard"),
         pytest.param("node_lease_ms", 0, "set.node_lease_ms: has to be from 100 to", id="no lease"),
+        pytest.param("slots_per_node", 0, f"set.slots_per_node: has to be from 1 to {SLOTS_MAX}", id="no place"),
+        pytest.param("slots_per_node", SLOTS_MAX + 1, "set.slots_per_node: has to be from 1", id="too many places"),
     ],
 )
 def test_what_is_refused_of_a_knob(knob, value, told):
