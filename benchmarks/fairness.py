@@ -2,8 +2,10 @@
 
 Trees are drawn with one seed, flat and up to eight levels deep, over three kinds. Fillings: `limited` asks for twice
 the cell, so that most leaves are satisfied one after the other, `endless` has none of these events, `whole` gives
-whole tasks. A live tree: to build it, one task starts or ends, one kind fills up or frees again (`first`: when its
-view has to be built). Medians. Run it with `make bench`, or `python -m benchmarks.fairness [--quick]` for the small
+whole tasks. A live tree: to build it, one task starts or ends, one leaf asks for something else or gets another weight,
+one kind fills up or frees again (`first`: when its view has to be built). `full`: on a cluster that is full of every
+kind, one task ends and the next one starts, so that a kind frees and fills up each time. Medians. Run it with
+`make bench`, or `python -m benchmarks.fairness [--quick]` for the small
 sizes.
 """
 
@@ -22,7 +24,10 @@ KINDS = 3
 CAPACITY = [10**9] * KINDS
 DEPTHS = (1, 2, 4, 8)
 CHANGES = 500
-TITLES = ("limited", "endless", "whole", "build", "next + give", "finish", "toggle", "toggle first")
+TITLES = (
+    *("limited", "endless", "whole", "build", "next + give", "finish", "demand", "weight", "toggle", "toggle first"),
+    "full",
+)
 WIDTH = 12
 
 
@@ -78,6 +83,16 @@ def live(root: Node, draw: Random) -> list[float | None]:
 
     give = _cost(start, CHANGES)
     finish = _cost(lambda: live_tree.finish(holding.pop(draw.randrange(len(holding)))), min(CHANGES, len(holding) // 2))
+    changes = [draw.choice(names) for _ in range(2 * CHANGES)]
+    demand = _cost(
+        lambda: live_tree.set_demand(changes.pop(), [draw.randint(1, 2000) for _ in range(KINDS)], None), CHANGES
+    )
+    weight = _cost(lambda: live_tree.set_weight(changes.pop(), draw.randint(1, 5)), CHANGES)
+    return [build, give, finish, demand, weight, *toggled(root, live_tree, start), full(live_tree, holding, draw)]
+
+
+def toggled(root: Node, live_tree: LiveTree, start: Callable[[], None]) -> tuple[float, float]:
+    """Seconds to fill the first kind up, or free it again: the median, and the worst of the first two."""
     # A leaf that takes all that is free of the first kind, and gives it back.
     live_tree.add(root.name, Node("hog", demand=[1] * KINDS, tasks=0))
     costs = []
@@ -86,7 +101,27 @@ def live(root: Node, draw: Random) -> list[float | None]:
         costs.append(_cost(lambda: take_all(live_tree, "hog"), 1))
         start()
         costs.append(_cost(lambda: live_tree.finish("hog"), 1))
-    return [build, give, finish, median(costs[2:]), max(costs[:2])]
+    return median(costs[2:]), max(costs[:2])
+
+
+def full(live_tree: LiveTree, holding: list[str], draw: Random) -> float:
+    """Seconds for one task's end and the start of who comes next, where nothing at all was free."""
+    live_tree.set_demand("hog", list(live_tree.free), 1)
+    live_tree.give("hog")
+    running = [name for name in holding for _ in range(live_tree.places[name].tasks)]
+
+    def change() -> None:
+        at = draw.randrange(len(running))
+        running[at], running[-1] = running[-1], running[at]
+        live_tree.finish(running.pop())
+        name = live_tree.next()
+        if name is not None:
+            live_tree.give(name)
+            running.append(name)
+        live_tree.set_demand("hog", list(live_tree.free), 1)
+        live_tree.give("hog")
+
+    return _cost(change, min(CHANGES // 5, len(running) // 2))
 
 
 def take_all(live_tree: LiveTree, leaf: str) -> None:

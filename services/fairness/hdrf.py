@@ -13,9 +13,9 @@ leaves ties to chance).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop
+from heapq import heappop, heapreplace
 from itertools import compress
-from operator import add, mul
+from operator import add, mul, sub
 
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
 from services.fairness.water import Inner, Leaf
@@ -165,14 +165,27 @@ class _Flow:
         heap = inner.lags if lagging else inner.rises
         now = inner.lag if lagging else inner.level
         while heap and heap[0][0] <= now:
-            child = heappop(heap)[1]
+            child = heap[0][1]
             still, given = child.still, child.given
-            assert child.due is not None, "only what is due happens"
-            child.advance(child.due)
+            clock = child.due
+            assert clock is not None, "only what is due happens"
+            child.advance(clock)
             self.happen(child)
-            inner.changed(child, still, given)
+            if still or child.still or child.blocked:
+                heappop(heap)
+                inner.detach(child, still, given)
+                if not child.blocked:
+                    inner.attach(child)
+                continue
+            inner.rise_speed = list(map(add, map(sub, inner.rise_speed, given), child.given))
+            child.mark = inner.level
+            if child.due is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (now + (child.pace * (child.due - child.clock) >> ONE_BITS), child))
         if not lagging:
-            inner.satisfy()
+            if inner.front_active or inner.starts:
+                inner.satisfy()
             inner.join()
         inner.settle()
 
@@ -236,9 +249,11 @@ class _Flow:
         found = Fill({}, {}, [self.full >> j & 1 == 1 for j in range(len(self.capacity))])
         for inner in self.inners:
             for leaf in inner.leaves:
-                level = 0 if leaf.satisfied else max(leaf.level_min, inner.ends[leaf.mask])
-                share = leaf.share_max if leaf.satisfied else level * leaf.rise >> ONE_BITS
-                found.leaves[leaf.name] = Reached(share, leaf.satisfied)
+                if leaf.satisfied:
+                    found.leaves[leaf.name] = Reached(leaf.share_max, True)
+                else:
+                    level = max(leaf.level_min, inner.ends[leaf.mask])
+                    found.leaves[leaf.name] = Reached(level * leaf.rise >> ONE_BITS, False)
             if inner.name is not None:
                 found.nodes[inner.name] = Reached(max([inner.used[j] for j in self.kinds], default=0), True)
         if root.children and any(self.full >> j & 1 for j in self.kinds):

@@ -49,9 +49,11 @@ class Node:
 
 def walk(root: Node) -> Iterator[Node]:
     """Every node, parents before their children, in the order of the tree."""
-    yield root
-    for child in root.children:
-        yield from walk(child)
+    ahead = [root]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        ahead += reversed(node.children)
 
 
 def leaves(root: Node) -> Iterator[Node]:

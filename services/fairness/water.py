@@ -52,8 +52,8 @@ class Inner:
     __slots__ = (
         "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_speed",
         "front_takers", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
-        "line", "mark", "name", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed", "starts",
-        "still", "used", "waiting", "weight_down", "weight_up",
+        "line", "mark", "name", "nothing", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed",
+        "starts", "still", "used", "waiting", "weight_down", "weight_up",
     )  # fmt: skip
 
     def __init__(self, name: str | None, order: str, number: int, width: int) -> None:
@@ -74,7 +74,13 @@ class Inner:
         ] = []  # Level and place of leaves ahead of the front, the next to be reached last.
         self.level = self.lag = self.clock = self.height = self.mark = 0
         self.blocked = self.still = self.attached = self.front_active = False
+        self.nothing = [0] * width
         self.used = [0] * width
+        self.front_speed = self.nothing
+        self.rises: list[tuple[int, Inner]] = []  # Level at a rising child's next event.
+        self.lags: list[tuple[int, Inner]] = []  # Likewise in `lag`.
+        self.waiting: list[tuple[int, Inner]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
+        self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
         self.counted: Sequence[int] = ()  # The kinds that its parent compares it by.
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
@@ -98,33 +104,39 @@ class Inner:
 
     def start_over(self, full: int) -> None:
         """Block the leaves that need a full kind, and forget who moves how fast."""
-        while self.queue and self.queue[-1][0] <= self.front + NEAR:
-            self.leave(self.leaves[self.queue.pop()[1]])  # Satisfied at the very moment at which a kind is full.
-        for mask in [mask for mask in self.groups if mask & full]:
-            self.ends[mask] = self.front
-            del self.groups[mask]
-        taking = [
-            leaf.speed for leaf in self.leaves if leaf.started and not leaf.satisfied and leaf.mask in self.groups
-        ]
-        self.front_takers = len(taking)
-        nothing = [0] * len(self.used)
-        self.front_speed = [sum(speeds) for speeds in zip(*taking, strict=True)] if taking else nothing
+        if self.leaves:
+            self.start_leaves_over(full)
         self.front_active = False
         self.rising = self.lagging = 0  # Inner children that take.
-        self.speed = self.rise_speed = self.lag_speed = nothing  # Of the cell, per unit of its clock.
-        self.rises: list[tuple[int, Inner]] = []  # Level at a rising child's next event.
-        self.lags: list[tuple[int, Inner]] = []  # Likewise in `lag`.
-        self.waiting: list[tuple[int, Inner]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
-        self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
+        self.speed = self.rise_speed = self.lag_speed = self.nothing  # Of the cell, per unit of its clock.
+        for heap in (self.rises, self.lags, self.waiting):
+            heap.clear()
+        self.line = []
+
+    def start_leaves_over(self, full: int) -> None:
+        """Block those that need a full kind, and count the others at the front."""
+        while self.queue and self.queue[-1][0] <= self.front + NEAR:
+            self.leave(self.leaves[self.queue.pop()[1]])  # Satisfied at the very moment at which a kind is full.
+        groups = self.groups
+        for mask in [mask for mask in groups if mask & full]:
+            self.ends[mask] = self.front
+            del groups[mask]
+        self.front_speed, self.front_takers = self.nothing, 0
+        if groups:
+            taking = [leaf.speed for leaf in self.leaves if leaf.started and not leaf.satisfied and leaf.mask in groups]
+            self.front_takers = len(taking)
+            if len(taking) == 1:
+                self.front_speed = taking[0]
+            elif taking:
+                self.front_speed = list(map(sum, zip(*taking, strict=True)))
         self.find_front()
 
     def line_up(self) -> None:
         """The water falls to the lowest child: it and its equals take, the others wait ahead."""
+        heights = [self.front] if self.front_takers else []
         for child in self.inner:
             child.height = max([child.used[j] for j in child.counted]) * child.weight_down // child.weight_up
-        heights = [child.height for child in self.inner]
-        if self.front_takers:
-            heights.append(self.front)
+            heights.append(child.height)
         self.level = min(heights, default=0)
         if self.front_takers and self.front <= self.level + NEAR:
             self.level = self.front
@@ -135,7 +147,8 @@ class Inner:
             else:
                 child.attached = False
                 self.waiting.append((child.height, child))
-        heapify(self.waiting)
+        if self.waiting:
+            heapify(self.waiting)
 
     def advance(self, clock: int) -> None:
         """Move on a straight line; no event lies between."""
@@ -181,16 +194,6 @@ class Inner:
             self.rising -= 1
             self.rise_speed = list(map(sub, self.rise_speed, given))
 
-    def changed(self, child: "Inner", still: bool, given: list[int]) -> None:
-        """A child that took part has had an event; `still` and `given` are how it moved before."""
-        if still or child.still or child.blocked:
-            self.detach(child, still, given)
-            if not child.blocked:
-                self.attach(child)
-        else:
-            self.rise_speed = list(map(add, map(sub, self.rise_speed, given), child.given))
-            self.expect(child)
-
     def settle(self) -> None:
         """Work out who takes now, how fast, and when the next event comes. Blocked if nobody can take."""
         while not self.lagging and self.line:
@@ -233,17 +236,23 @@ class Inner:
 
     def find_pace(self) -> None:
         """How fast it rises among its siblings, or that it stands still; and when another kind overtakes."""
-        speed, used, rise = self.speed, self.used, 0
-        if self.counted:
-            top = max([used[j] for j in self.counted])
-            rise = max([speed[j] for j in self.counted if used[j] >= top - NEAR])
-            for j in self.counted:
-                if speed[j] > rise and used[j] < top - NEAR:
-                    overtakes = self.clock - ((used[j] - top << ONE_BITS) // (speed[j] - rise))
-                    self.due = overtakes if self.due is None else min(self.due, overtakes)
+        speed, used, counted = self.speed, self.used, self.counted
+        top = rise = 0
+        for j in counted:
+            if used[j] > top:
+                top = used[j]
+        near = top - NEAR
+        for j in counted:
+            if used[j] >= near and speed[j] > rise:
+                rise = speed[j]
+        for j in counted:
+            if speed[j] > rise and used[j] < near:
+                overtakes = self.clock - ((used[j] - top << ONE_BITS) // (speed[j] - rise))
+                if self.due is None or overtakes < self.due:
+                    self.due = overtakes
         self.still = rise == 0
-        self.pace = max(1, (rise or max(speed)) * self.weight_down // self.weight_up)
-        self.given = [(each << ONE_BITS) // self.pace for each in speed]
+        self.pace = pace = (rise or max(speed)) * self.weight_down // self.weight_up or 1
+        self.given = [(each << ONE_BITS) // pace for each in speed]
 
     def join(self) -> None:
         """Let those take part that the water has reached."""
@@ -263,7 +272,7 @@ class Inner:
         """If no leaf is left at the front, it is where the next one stands."""
         while not self.front_takers and self.starts:
             self.front = self.starts[-1][0]
-            self.front_speed = [0] * len(self.used)
+            self.front_speed = self.nothing
             self.start_leaves(self.front)
 
     def start_leaves(self, level: int) -> None:
