@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 
-BENCHMARKS = ("scheduling", "file_bus", "fairness", "kafka_bus", "live_kafka")
+BENCHMARKS = ("scheduling", "file_bus", "fairness", "hdrf_paper", "kafka_bus", "live_kafka")
 ON_KAFKA = ("kafka_bus", "live_kafka")
 
 
