@@ -2,8 +2,9 @@
 
 This process plays the clients and all agents: a node's tasks start when it reads their closing, are reported by a
 message of that node, and are reported as finished when they have held their room for a while. A start is when the
-closing is read. Ratios are to a bare aiokafka producer and consumer in the same run. `--quick` takes small sizes. Needs
-LARGESSE_TEST_KAFKA; nothing is asserted.
+closing is read. Ratios are to bare aiokafka in the same run: a producer and a consumer for what goes through, and for
+latency a chain of as many topics as a job passes on its way. `--quick` takes small sizes. Needs LARGESSE_TEST_KAFKA;
+nothing is asserted.
 """
 
 import asyncio
@@ -37,6 +38,8 @@ TASKS_A_JOB = 10
 START_S = 60
 BARE_BYTES = 300
 BARE_BATCH = 1_000
+CHAIN = 6
+"""Topics from a submission to its start: jobs, the log, shares, asks, grants, the log again."""
 GOAL_PLACEMENTS, GOAL_MS = 2_000, 100
 
 
@@ -53,7 +56,7 @@ class Size:
     load: int
 
 
-FULL = Size(1_000, 4, 10_000, 1.0, 20, 200, 200)
+FULL = Size(1_000, 8, 10_000, 1.0, 20, 200, 200)
 QUICK = Size(100, 4, 1_000, 1.0, 5, 30, 50)
 
 
@@ -216,6 +219,10 @@ async def latency(cluster: Cluster, load: int) -> tuple[float, float]:
         took.append((await asyncio.wait_for(waiter, START_S) - begun) * 1_000)
         await asyncio.sleep(0.05)
     busy.cancel()
+    return _cut(took)
+
+
+def _cut(took: list[float]) -> tuple[float, float]:
     cut = quantiles(took, n=100, method="inclusive")
     return cut[49], cut[98]
 
@@ -258,6 +265,40 @@ async def bare(address: str, seconds: float) -> float:
         await consumer.stop()
 
 
+async def bare_chain(address: str, probes: int) -> tuple[float, float]:
+    """p50 and p99 in milliseconds of a message through CHAIN topics, each hop a bare consumer and a bare producer."""
+    topics = [f"bench-chain-{time.time_ns()}-{hop}" for hop in range(CHAIN)]
+    async with TopicsAdmin(address) as admin:
+        for topic in topics:
+            await admin.make(topic, 1, 1, {})
+    producers = [AIOKafkaProducer(bootstrap_servers=address, enable_idempotence=True, acks="all") for _ in range(CHAIN)]
+    consumers = [
+        AIOKafkaConsumer(bootstrap_servers=address, group_id=None, auto_offset_reset="earliest") for _ in range(CHAIN)
+    ]
+    await asyncio.gather(*(each.start() for each in (*producers, *consumers)))
+    for topic, consumer in zip(topics, consumers, strict=True):
+        consumer.assign([TopicPartition(topic, 0)])
+
+    async def hand_on(hop: int) -> None:
+        while True:
+            record = await consumers[hop].getone()
+            await producers[hop + 1].send_and_wait(topics[hop + 1], record.value, partition=0)
+
+    hops = [asyncio.create_task(hand_on(hop)) for hop in range(CHAIN - 1)]
+    took = []
+    for _ in range(probes):
+        begun = time.perf_counter()
+        await producers[0].send_and_wait(topics[0], b"x" * BARE_BYTES, partition=0)
+        await consumers[-1].getone()
+        took.append((time.perf_counter() - begun) * 1_000)
+        await asyncio.sleep(0.05)
+    for each in hops:
+        each.cancel()
+    await asyncio.gather(*hops, return_exceptions=True)
+    await asyncio.gather(*(each.stop() for each in (*producers, *consumers)))
+    return _cut(took)
+
+
 # ---------------------------------------------------------------- the cell
 @asynccontextmanager
 async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Cluster]:
@@ -284,7 +325,8 @@ async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Clust
                 part.cancel()
     finally:
         for process in processes:
-            process.terminate()
+            if process.returncode is None:
+                process.terminate()
         for process in processes:
             await process.wait()
         await bus.close()
@@ -294,16 +336,25 @@ async def measure(address: str, size: Size, folder: Path) -> None:
     """All of it, printed as it comes."""
     records = await bare(address, size.measured_s / 2)
     print(f"bare aiokafka: {records:,.0f} records/s sent and read back, one partition, {BARE_BYTES} bytes")
+    chain = await bare_chain(address, size.probes)
+    print(f"bare aiokafka: through {CHAIN} topics in p50 {_ms(chain)}")
     async with cell_of(address, size, folder) as cluster:
-        print(f"submit to start, idle: p50 {_ms(await latency(cluster, 0))} (goal: p99 at most {GOAL_MS} ms)")
-        print(f"submit to start, beside {size.load} tasks/s: p50 {_ms(await latency(cluster, size.load))}")
+        idle, busy = await latency(cluster, 0), await latency(cluster, size.load)
+        print(f"submit to start, idle: {_beside(idle, chain)} (goal: p99 at most {GOAL_MS} ms)")
+        print(f"submit to start, beside {size.load} tasks/s: {_beside(busy, chain)}")
         found = await throughput(cluster)
+        most = size.nodes * size.cores / size.hold_s
         print(
             f"{size.nodes} nodes, {size.pending:,} tasks pending: {found['placements']:,.0f} placements/s in "
-            f"{found['rounds']:.1f} rounds/s (goal: {GOAL_PLACEMENTS:,}); {found['placements'] / records:.4f} of bare"
+            f"{found['rounds']:.1f} rounds/s (goal: {GOAL_PLACEMENTS:,}; room for {most:,.0f}); "
+            f"{found['placements'] / records:.4f} of bare"
         )
         cpu = ", ".join(f"{name} {found[name]:.2f}" for name in cluster.pids)
         print(f"CPU seconds for 1,000 placements: {cpu}")
+
+
+def _beside(cut: tuple[float, float], chain: tuple[float, float]) -> str:
+    return f"p50 {_ms(cut)}, {cut[0] / chain[0]:.1f} and {cut[1] / chain[1]:.1f} times the bare chain"
 
 
 def _ms(cut: tuple[float, float]) -> str:

@@ -1,6 +1,7 @@
 """One service as a process of its own: settings from the environment, a bus, telemetry, an orderly end on a signal."""
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,10 @@ DONE, WRONG_USAGE, INTERNAL = 0, 2, 3
 END_SECONDS = 7
 """Whatever has not ended so long after the signal is cut off: who stops containers waits 10 s."""
 
+COLLECTED_AFTER = (10_000, 20, 20)
+"""New objects before the collector looks for cycles among them, and rounds of that before it looks at older ones.
+Records, and states of cores, are never part of a cycle."""
+
 
 class CutOff(Exception):
     """A service did not end in time. What it had not written, its next instance does again."""
@@ -34,6 +39,7 @@ def serve(start: Start, pages: Callable[[Settings], Pages] | None = None) -> int
     try:
         settings = read_settings()
         configure(settings.log_format)
+        _calm_collector()
         asyncio.run(_serve(start, settings, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(f"{error}\n")
@@ -47,6 +53,15 @@ def serve(start: Start, pages: Callable[[Settings], Pages] | None = None) -> int
 def serve_core(core: Core) -> int:
     """Runs a core as a process: the shards that are its own, or as a standby (sharing.py)."""
     return serve(lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
+
+
+def _calm_collector() -> None:
+    """What was imported stays for good, so no collection walks it: one over all of it takes 30 ms on a core of its own,
+    and half a second where others want the core too.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 async def _serve(start: Start, settings: Settings, pages: Pages | None) -> None:
