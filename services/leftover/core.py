@@ -43,7 +43,7 @@ from schemas.nodes import devices_of
 from schemas.quantities import SHARE_UNITS
 from schemas.rounds import HoldReason
 from schemas.sharing import groups
-from services.leftover.core_board import build, class_of, seat, waiting_of, work_left
+from services.leftover.core_board import build, class_of, leaf_of, seat, waiting_of, work_left
 from services.leftover.core_state import Decided, Held, Job, Node, State
 from services.leftover.headroom import choose, large, nodes_again, nodes_for
 from services.leftover.placement import Board
@@ -55,7 +55,7 @@ NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
-LAYOUT = 1
+LAYOUT = 2
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -178,6 +178,8 @@ def _config(state: State, record: Record) -> None:
     if body.queues is not None:
         state.queues = body.queues
     state.groups = groups(state.queues, state.policy.preset)
+    leaves = {group.path: True for group in state.groups.values()}
+    state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     _forget_board(state)
     if body.queues is not None:
         _begin(state, limit(state.gate, body.queues), record)
@@ -385,6 +387,10 @@ def _bind(state: State, grant: Grant) -> None:
     job = state.jobs[grant.job]
     stage = job.graph.stages[job.graph.position[grant.stage]]
     prefix = f"{grant.job}/{grant.stage}/"
+    if state.groups and state.served.get(leaf := leaf_of(state, job)) != state.opened:
+        state.served[leaf] = state.opened
+        if state.board is not None:
+            state.board.serve(leaf, state.opened)
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
         state.held[f"{prefix}{grant.first + task}"] = Held(grant.job, job.queue, grant.node, stage.demand, devices)

@@ -20,6 +20,8 @@ def build(state: State) -> Board:
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not node.draining)
     board = Board(room, _discipline(state), _orders(state), _maxima(state))
+    for leaf, seq in state.served.items():
+        board.serve(leaf, seq)
     for name, job in state.jobs.items():
         seat(state, board, name, job)
     for held in state.held.values():
@@ -61,9 +63,14 @@ def _maxima(state: State) -> dict[str, Vector]:
     return {path: queue.max for path, queue in walk(state.queues) if queue.max}
 
 
+def leaf_of(state: State, job: Job) -> str:
+    """The queue whose level a job is served by; "" where there is none."""
+    return state.groups[job.queue].path if job.queue in state.groups else ""
+
+
 def seat(state: State, board: Board, name: str, job: Job) -> None:
     """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
-    leaf = state.groups[job.queue].path if job.queue in state.groups else ""
+    leaf = leaf_of(state, job)
     work = work_left(board, job) if board.leaf(leaf).order == "srtf" else 0
     board.add_job(name, job.order, leaf, job.priority, job.queue, work)
 

@@ -63,7 +63,8 @@ class State:
     """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `opened` and
     `opened_ms`: seq and time of the last opening. `held` is keyed "job/stage/index"; `targets` are the levels in force;
     `reasons` what was last said of each class that waits; `starved`: since when a class that finds no room has had no
-    task started, in ms; `kept`: by node, room that is kept free and for whom. `board` ranks all that and can be built
+    task started, in ms; `kept`: by node, room that is kept free and for whom; `served`: by leaf, seq of the opening
+    whose round gave it something last. `board` ranks all that and can be built
     from it; `decided` belongs to the board.
     """
 
@@ -80,5 +81,6 @@ class State:
     reasons: dict[str, ClassWait] = field(default_factory=dict)
     starved: dict[str, int] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)
     board: Cache = None
     decided: Cache = None

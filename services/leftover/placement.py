@@ -1,9 +1,13 @@
 """Who gets the next task, and where: a board of jobs that wait, leaf by leaf and class by class.
 
-Across leaves the least held / target share goes first; inside a leaf higher priority, then the least dominant share
-(DRF), then the job that was admitted first. (policies.md breaks ties by job id; by that rule a job whose id sorts
-late could starve under arrivals, so the order of admission decides.) `fifo` is strict at the head. Work conserving:
-the round ends when nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
+Across leaves those go first that would stay within their target share with one of their tasks more, then the others;
+among either the least held / target share, then whoever was served longest ago, then by path. (By the ratio alone all
+leaves that hold nothing are equals, and a queue due three places of five gets one beside four that are due less than
+one. policies.md breaks ties by id; so a leaf that holds nothing could starve beside another.)
+
+Inside a leaf higher priority, then the least dominant share (DRF), then the job that was admitted first: by ids, a job
+whose id sorts late could starve under arrivals. `fifo` is strict at the head. Work conserving: the round ends when
+nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
 """
 
 from typing import Literal
@@ -26,6 +30,8 @@ from services.leftover.seats import (
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
 _RATIO_BITS = 30
+_SERVED_BITS = 64
+_BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 _NEVER_MS = 1 << 62
 
 CLASSES_MAX = 4_096
@@ -144,6 +150,11 @@ class Board:
         self.leaf(name).target = target
         self._stale_leaves[name] = True
 
+    def serve(self, name: str, seq: int) -> None:
+        """A leaf was given something by the round that opened with this record."""
+        self.leaf(name).served = seq
+        self._stale_leaves[name] = True
+
     def wait(self, name: str, waits: list[Waiting]) -> None:
         """All that a job waits for, in its order; replaces what it waited for."""
         job = self.jobs[name]
@@ -211,6 +222,7 @@ class Board:
             bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
                 bin_ = leaf.bins[bin_id] = Keyed()
+                leaf.sizes.set(bin_id, waiting.task.size)
                 waiting.task.bins[leaf.name, bin_id] = True
             bin_.set(job.order, self._key(leaf, job, waiting, position))
             self._offer(leaf, bin_id, bin_)
@@ -248,6 +260,7 @@ class Board:
         task = self.classes[bin_id & CLASS_MASK]
         if top is None:
             leaf.draw.drop(bin_id)
+            leaf.sizes.drop(bin_id)
             del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
         elif task.blocked and not leaf.strict:
             task.parked[leaf.name, bin_id] = True
@@ -258,15 +271,18 @@ class Board:
             return
         else:
             leaf.draw.set(bin_id, bin_.key[top])
-        if leaf.name not in self._draw.key and len(leaf.draw):
-            self._draw.set(leaf.name, self._ratio(leaf))
+        if leaf.name in self._draw.key or len(leaf.draw):
+            self._draw.set(leaf.name, self._claim(leaf))
 
-    def _ratio(self, leaf: LeafSeat) -> int:
+    def _claim(self, leaf: LeafSeat) -> int:
+        """What leaves are served by, least first."""
         if self.discipline != "fair":
             return 0
         if leaf.target <= 0:
-            return 1 << 80  # Entitled to nothing: served from what nobody else can use.
-        return (leaf.share << _RATIO_BITS) // leaf.target
+            return 2 << _BEYOND_BITS | leaf.served  # Entitled to nothing: served from what nobody else can use.
+        least = leaf.sizes.top()
+        beyond = least is not None and leaf.share + leaf.sizes.key[least] > leaf.target
+        return beyond << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
     def _share(self, held: list[int]) -> int:
         share = 0
@@ -281,7 +297,7 @@ class Board:
             leaf = self.leaves[name]
             leaf.share = self._share(leaf.held)
             if name in self._draw.key:
-                self._draw.set(name, self._ratio(leaf))
+                self._draw.set(name, self._claim(leaf))
         for name in self._stale_jobs:
             job = self.jobs[name]
             share, before = self._share(job.held), job.share
@@ -439,7 +455,7 @@ class Board:
             leaf.hungry.drop(job.order)
             job.bins = []
         if leaf.name in self._draw.key:
-            self._draw.set(leaf.name, self._ratio(leaf))
+            self._draw.set(leaf.name, self._claim(leaf))
 
     def unplace(self, placement: Placement) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for."""

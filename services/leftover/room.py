@@ -9,7 +9,7 @@ changed.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from schemas.quantities import Vector, on_devices
+from schemas.quantities import SHARE_UNITS, Vector, on_devices
 from services.leftover.keyed import Keyed
 
 _SCALE_BITS = 60
@@ -41,6 +41,7 @@ class TaskClass:
     """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `weights`:
     (resource position, weight).
 
+    `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
     `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: those that are
     out of the draw meanwhile.
     """
@@ -54,6 +55,7 @@ class TaskClass:
     pairs: list[tuple[int, int]]
     weights: list[tuple[int, int]]
     gpu: int = 0
+    size: int = 0
     nodes: Keyed[int] | None = None
     cursor: int = 0
     waiting: int = 0
@@ -125,7 +127,9 @@ class Room:
             if p >= 0 and largest[p]
         ]
         key = class_key(demand, labels, prefer, gang)
-        return TaskClass(index, key, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0))
+        parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
+        size = max(parts, default=0) * max(1, gang)
+        return TaskClass(index, key, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0), size)
 
     def fits(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether one task of the class fits on the node now."""

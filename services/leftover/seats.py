@@ -83,8 +83,9 @@ class JobSeat:
 
 @dataclass(slots=True)
 class LeafSeat:
-    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `draw`: the bins in
-    the draw. `hungry`: jobs that wait and hold nothing, by since when. `stopped`: where the order is strict, lanes
+    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
+    one of its tasks takes; `draw`: the bins in the draw. `served`: seq of the opening whose round gave it something
+    last. `hungry`: jobs that wait and hold nothing, by since when. `stopped`: where the order is strict, lanes
     whose head finds its queue full.
     """
 
@@ -93,6 +94,8 @@ class LeafSeat:
     order: Order = "drf"
     target: int = SHARE_UNITS
     share: int = 0
+    served: int = 0
+    sizes: Keyed[int] = field(default_factory=Keyed)
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
     draw: Keyed[int] = field(default_factory=Keyed)
     hungry: Keyed[int] = field(default_factory=Keyed)

@@ -78,7 +78,7 @@ class Plain:
         self.total = {kind: sum(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.largest = {kind: max(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.jobs = {}
-        self.targets = {}
+        self.targets, self.served = {}, {}
 
     def share(self, held):
         return max((amount * SHARE_UNITS // self.total[kind] for kind, amount in held.items()), default=0)
@@ -91,9 +91,14 @@ class Plain:
                     held[kind] = held.get(kind, 0) + amount
         return self.share(held)
 
-    def ratio(self, leaf):
-        target = self.targets.get(leaf, SHARE_UNITS)
-        return (self.leaf_share(leaf) << 30) // target if target > 0 else 1 << 80
+    def claim(self, leaf):
+        """Within its target with one task more, or beyond it; held / target; when it was served last."""
+        target, share, served = self.targets.get(leaf, SHARE_UNITS), self.leaf_share(leaf), self.served.get(leaf, 0)
+        if target <= 0:
+            return 2, 0, served
+        spans = [span for job in self.jobs.values() if job.leaf == leaf for span in job.spans if span.count]
+        least = min(self.share(span.demand) * (span.gang or 1) for span in spans)
+        return int(share + least > target), (share << 30) // target, served
 
     def claims(self, hopeless, before_ms):
         """Whoever may be served next, best claim first. `before_ms`: who holds nothing and waits since then is aged."""
@@ -107,7 +112,7 @@ class Plain:
                 if not span.count:
                     continue
                 if self.discipline == "fair":
-                    rank = (self.ratio(job.leaf), job.leaf, *mine, job.order, position)
+                    rank = (*self.claim(job.leaf), job.leaf, *mine, job.order, position)
                 elif self.discipline == "fifo_job":
                     rank = (job.order, position)
                 else:
@@ -293,6 +298,12 @@ class Both:
         self.board.set_target(leaf, target)
         self.plain.targets[leaf] = target
 
+    def serve(self, which):
+        """A leaf is told to have been served, some of them in the same round."""
+        leaf, seq = ("a", "b", "c")[which % 3], which % 4
+        self.board.serve(leaf, seq)
+        self.plain.served[leaf] = seq
+
     def round(self):
         self.now_ms += 1
         placements = self.board.place(self.now_ms, AGEING_MS)
@@ -375,6 +386,7 @@ STEPS = (
     "over",
     "strike",
     "work",
+    "serve",
 )
 
 

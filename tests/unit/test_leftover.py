@@ -448,15 +448,36 @@ def test_who_is_entitled_to_nothing_gets_what_nobody_else_can_use():
     ]
 
 
+def test_a_queue_gets_the_whole_tasks_that_it_is_due_before_others_are_rounded_up():
+    """By the least part of what is due alone, five queues that hold nothing would get one each."""
+    few = [queue(f"g{i}") for i in range(3)]
+    jobs = [job(name, stage(tasks=9), queue=path) for name, path in (("x", "x"), ("y", "y"))]
+    jobs += [job(f"g{i}", stage(tasks=9), queue=f"g/g{i}") for i in range(3)]
+    story = cell(*jobs, nodes=[node(cpu=5_000)], queues=[queue("x"), queue("y", 3), queue("g", 1, *few)])
+
+    assert served(story.settle()) == {"x": 1, "y": 3, "g0": 1}
+
+
+def test_queues_that_are_due_less_than_a_task_take_turns():
+    jobs = [job(name, stage(tasks=9), queue=name) for name in "abc"]
+    story = cell(*jobs, nodes=[node(cpu=1_000)], queues=[queue(name) for name in "abc"])
+    for _ in range(7):
+        story.finish(*story.settle())
+        story.restore()  # Whose turn it is, is part of what a snapshot keeps.
+
+    assert [grant.job for grant in story.granted] == list("abcabca")
+
+
 # ---------------------------------------------------------------- what is held
 def test_what_a_dead_job_still_holds_counts_against_nobodys_share():
     queues = [queue("a"), queue("b")]
-    story = cell(job("dead", stage(tasks=3), queue="a"), queues=queues)
+    jobs = [job("dead", stage(tasks=3), queue="a"), job("live", queue="b")]
+    story = cell(*jobs, queues=queues, nodes=[node(cpu=5_000)])
     story.settle()
     story.cancel("dead")
     story.take(job("j", stage(tasks=9), queue="a"), job("k", stage(tasks=9), queue="b"))
     story.settle()
-    assert served(story.granted) == {"dead": 3, "j": 1}
+    assert served(story.granted) == {"dead": 3, "live": 1, "j": 1}
 
     story.fail(*[grant for grant in story.granted if grant.job == "dead"], reason="killed")
     assert served(story.settle()) == {"k": 2, "j": 1}
