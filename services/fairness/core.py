@@ -67,7 +67,8 @@ def fold(state: State, record: Record) -> None:
 
 def decide(state: State, opened: OpenRound) -> list[Shares]:
     """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
-    filled = levels_in(state)
+    ledger = ledger_of(state)
+    filled = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     shares = Shares([], full=full)
@@ -77,7 +78,6 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         shares.levels = [Level(q, target) for q, target in sorted(levels.items()) if state.told.get(q) != target]
     if full or levels != state.told:
         shares.gone = sorted(queue for queue in state.told if queue not in levels)
-    ledger = ledger_of(state)
     if ledger is not None:
         shares.queues = queue_shares(state, ledger, filled, full=full)
         shares.breaches = breaches(state, ledger, opened.time)

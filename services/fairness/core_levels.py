@@ -1,43 +1,57 @@
-"""The levels: what every queue comes to, from what all ask for. Filled anew only if a change can alter the outcome."""
+"""The levels: what every unit that is shared out comes to. Filled anew only if a change can alter the outcome."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 
-from schemas import Queue, Vector
-from schemas.queue_tree import below, upwards
-from services.fairness.core_state import State, direction_of, kinds_of
-from services.fairness.hdrf import fill
-from services.fairness.tree import ONE, ONE_BITS, Node, share_units
+from schemas.queue_tree import upwards
+from schemas.sharing import LISTS, sharing_of
+from services.fairness.core_churn import handed_out
+from services.fairness.core_state import State
+from services.fairness.core_tree import TOP, Planting
+from services.fairness.hdrf import Fill, fill
+from services.fairness.ledger import Ledger, Seat
+from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
-_ROOT = "/"  # No path of a queue is called so.
+Direction = tuple[int, ...]
+
+_BLUR = 1 << ONE_BITS - 34
+"""What clipping a demand at a maximum may round off a share."""
 
 
 @dataclass(slots=True)
 class Filled:
-    """The last filling. `levels`: of the leaves that ask; `nodes`: of the queues above them, in billionths of the cell.
+    """The last filling. `levels`: of the units that ask; `nodes`: of the queues above them, in billionths of the cell.
 
-    For each leaf what of its demand the filling depends on: its direction and whether it was satisfied. `moved`: leaves
-    whose demand has changed since. `all_fits`: nobody was held back.
+    For each unit what of its demand the filling depends on: its direction and whether it was satisfied. `capped`:
+    queues that asked for more than their maximum; `pledges`: what guarantees came from. `moved`: leaves whose demand
+    has changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
     """
 
     levels: dict[str, int]
     nodes: dict[str, int]
-    direction: dict[str, tuple[tuple[str, int], ...]]
+    direction: dict[str, Direction]
     satisfied: dict[str, bool]
+    capped: dict[str, bool] = field(default_factory=dict)
+    pledges: dict[str, tuple[Sequence[int], int]] = field(default_factory=dict)
     moved: dict[str, bool] = field(default_factory=dict)
     all_fits: bool = False
+    churned: bool = False
 
 
-def levels_in(state: State) -> Filled | None:
+def levels_in(state: State, ledger: Ledger | None) -> Filled | None:
     """The levels of the present demand; None where the cell is not shared out. The same object while none changed but
-    those of leaves that get all they ask for.
+    those of units that get all they ask for.
     """
-    if state.queues is None or not state.queues.children or state.policy.preset == "fifo":
+    if ledger is None or state.queues is None or state.policy.preset == "fifo":
+        return None
+    if (state.queues.policy or sharing_of(state.policy.preset)) in LISTS:
         return None
     filled: Filled | None = state.filled
-    if _all_fits(state):
-        filled = _satisfied(state, filled)
-    elif filled is None or filled.all_fits or any(_matters(state, filled, leaf) for leaf in filled.moved):
-        filled = _fill(state)
+    if not ledger.over and _all_fits(state):
+        filled = _satisfied(state, ledger, filled)
+    elif filled is None or filled.all_fits or filled.churned or _matters(ledger, filled, state):
+        filled = _fill(state, ledger)
     state.filled = filled
     filled.moved = {}
     return filled
@@ -49,88 +63,107 @@ def _all_fits(state: State) -> bool:
     return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
 
 
-def _satisfied(state: State, before: Filled | None) -> Filled:
-    """Nobody is held back, so every leaf's level is its own demand, and only leaves that moved have another level."""
+def _satisfied(state: State, ledger: Ledger, before: Filled | None) -> Filled:
+    """Nobody is held back, so every unit's level is its own demand, and only those that moved have another level."""
     if before is None or not before.all_fits:
-        levels = {leaf: _dominant(demand, state.capacity) for leaf, demand in state.demand.items() if demand}
-        return Filled(levels, {}, {}, {}, all_fits=True)
-    for leaf in before.moved:
-        demand = state.demand.get(leaf)
-        if demand:
-            before.levels[leaf] = _dominant(demand, state.capacity)
+        before = Filled({}, {}, {}, {}, all_fits=True)
+        before.moved = dict.fromkeys(state.demand, True)
+    for leaf in ledger.leaves_of(before.moved):
+        unit = ledger.group_of(leaf)
+        if unit.asks or leaf in state.demand:
+            before.levels[unit.name] = ledger.share_of(unit.demand)
         else:
-            before.levels.pop(leaf, None)
+            before.levels.pop(unit.name, None)
     return before
 
 
-def _matters(state: State, filled: Filled, leaf: str) -> bool:
-    """Whether the leaf's new demand can lead to another filling: it can unless the leaf asks in the same direction as
-    before, was held back by a full kind then, and still asks for more than it got."""
-    demand = state.demand.get(leaf)
-    if not demand or leaf not in filled.levels:
-        return bool(demand) or leaf in filled.levels
-    if filled.satisfied[leaf] or direction_of(demand) != filled.direction[leaf]:
+def _matters(ledger: Ledger, filled: Filled, state: State) -> bool:
+    """Whether demands that changed since can lead to another filling."""
+    moved = ledger.leaves_of(filled.moved)
+    return any(_limits_move(ledger, filled, leaf) or _moves(ledger, filled, leaf, state) for leaf in moved)
+
+
+def _limits_move(ledger: Ledger, filled: Filled, leaf: str) -> bool:
+    """Whether a limit above a leaf holds otherwise than before, or a maximum might."""
+    at: Seat | None = ledger.seats[leaf]
+    while at is not None:
+        if at.over or at.name in filled.capped:
+            return True
+        if any(at.claim) or at.name in filled.pledges:
+            if filled.pledges.get(at.name) != ledger.pledge_of(at):
+                return True
+        at = at.parent
+    return False
+
+
+def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
+    """Whether a leaf's demand can: it can unless its unit asks in the same direction as before, was held back by a full
+    kind then, and still asks for more than it got."""
+    unit = ledger.group_of(leaf)
+    if not unit.asks or unit.name not in filled.levels:
+        return leaf in state.demand or unit.name in filled.levels
+    if filled.satisfied[unit.name] or direction_of(unit.demand) != filled.direction[unit.name]:
         return True
-    return _dominant(demand, state.capacity) <= filled.levels[leaf] + 1
+    return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _dominant(demand: Vector, capacity: Vector) -> int:
-    """The share of a leaf that gets all it asks for, rounded as a filling rounds it."""
-    shares = [(amount << ONE_BITS) // capacity[r] for r, amount in demand.items() if capacity.get(r, 0) > 0]
-    return share_units(max(shares, default=0))
-
-
-def _fill(state: State) -> Filled:
-    kinds = kinds_of(state)
-    assert state.queues is not None
-    demand = {leaf: vector for leaf, vector in state.demand.items() if vector}
-    is_flat = state.policy.preset == "drf"
-    nodes = _leaf_nodes(state.queues, demand, kinds) if is_flat else None
-    root = Node(_ROOT, children=nodes) if nodes is not None else _tree(state.queues, "", demand, kinds)
-    if root is None or not root.children:
+def _fill(state: State, ledger: Ledger) -> Filled:
+    planting = Planting(state, ledger)
+    root = planting.root
+    if root is None:
         return Filled({}, {}, {}, {})
-    found = fill(root, [state.capacity[kind] for kind in kinds])
-    levels = {leaf: at.share_units for leaf, at in found.leaves.items()}
-    if is_flat:
-        shares = {leaf: at.share for leaf, at in found.leaves.items()}
-        inner = _inner(shares, {leaf: [demand[leaf].get(kind, 0) for kind in kinds] for leaf in shares}, state, kinds)
-    else:
-        inner = {path: at.share_units for path, at in found.nodes.items() if path != _ROOT}
-    satisfied = {leaf: at.satisfied for leaf, at in found.leaves.items()}
-    return Filled(levels, inner, {leaf: direction_of(demand[leaf]) for leaf in levels}, satisfied)
+    churned = [node for node in planting.churned if node is not root]
+    found = fill(root, planting.capacity) if len(churned) == len(planting.churned) else Fill({}, {}, [])
+    blur = _BLUR if planting.bits else 0
+    levels = {unit: _units(at.share + (blur if planting.is_clipped(unit) else 0)) for unit, at in found.leaves.items()}
+    got = {unit: _got(planting.units[unit], at.share, planting) for unit, at in found.leaves.items()}
+    nodes = {path: _units(at.share + blur) for path, at in found.nodes.items() if path != TOP}
+    for top in planting.churned:
+        cell = ledger.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], ledger)
+        held = handed_out(state, ledger, planting, top, cell)
+        got |= {unit: ledger.shares_of(vector) for unit, vector in held.items()}
+        levels |= {unit: ledger.share_of(vector) for unit, vector in held.items()}
+        for node in walk(top):
+            nodes.pop(node.name, None)
+    asking = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
+    nodes = {**_passed_over(got, nodes), **nodes}
+    filled = Filled({unit: level for unit, level in levels.items() if unit in asking}, nodes, {}, {})
+    filled.direction = {unit: direction_of(ledger.seats[unit].demand) for unit in filled.levels}
+    filled.satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
+    filled.capped = {name: True for name, seat in ledger.seats.items() if seat.over} if ledger.over else {}
+    filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}
+    filled.churned = bool(planting.churned)
+    return filled
 
 
-def _inner(shares: dict[str, int], demand: dict[str, list[int]], state: State, kinds: list[str]) -> dict[str, int]:
-    """What queues come to that the filling passed over: the sum of their leaves."""
+def _units(share: int) -> int:
+    return share_units(min(share, ONE))
+
+
+def _got(demand: Sequence[int], share: int, planting: Planting) -> list[int]:
+    """The share of each kind that a unit gets; `share` is its dominant one."""
+    parts = [(asked << ONE_BITS) // have for asked, have in zip(demand, planting.capacity, strict=True)]
+    most = max(parts)
+    return [part * share // most if most else 0 for part in parts]
+
+
+def _cell(shares: Sequence[Sequence[int]], ledger: Ledger) -> list[int]:
+    """What units get together, in base units."""
+    sums = [sum(column) for column in zip(*shares, strict=True)] or [0] * len(ledger.capacity)
+    return [min(have, have * share + (ONE >> 1) >> ONE_BITS) for have, share in zip(ledger.capacity, sums, strict=True)]
+
+
+def _passed_over(got: Mapping[str, Sequence[int]], known: Mapping[str, int]) -> dict[str, int]:
+    """What queues come to that no filling has told of: the sum of their units."""
     sums: dict[str, list[int]] = {}
-    for leaf, share in shares.items():
-        parts = [(asked << ONE_BITS) // state.capacity[kind] for asked, kind in zip(demand[leaf], kinds, strict=True)]
-        most = max(parts)
-        got = [part * share // most if most else 0 for part in parts]
-        for path in upwards(leaf.rpartition("/")[0]):
-            before = sums.get(path)
-            sums[path] = got if before is None else [a + b for a, b in zip(before, got, strict=True)]
-    return {path: share_units(min(ONE, max(vector))) for path, vector in sums.items() if path}
+    for unit, vector in got.items():
+        for path in upwards(unit.rpartition("/")[0]):
+            if path and path not in known:
+                sums[path] = [has + more for has, more in zip(sums.get(path, [0] * len(vector)), vector, strict=True)]
+    return {path: _units(max(vector)) for path, vector in sums.items()}
 
 
-def _tree(queue: Queue, path: str, demand: dict[str, Vector], kinds: list[str]) -> Node | None:
-    """The part of the tree that asks for something; None where nothing does."""
-    if not queue.children:
-        vector = demand.get(path)
-        return Node(path, queue.weight, demand=[vector.get(kind, 0) for kind in kinds]) if vector else None
-    nodes = [_tree(child, below(path, child.name), demand, kinds) for child in queue.children]
-    asking = [node for node in nodes if node is not None]
-    return Node(path or _ROOT, queue.weight, asking) if asking else None
-
-
-def _leaf_nodes(queue: Queue, demand: dict[str, Vector], kinds: list[str]) -> list[Node]:
-    """The leaves that ask for something, side by side, each with its own weight (flat DRF)."""
-    root = _tree(queue, "", demand, kinds)
-    flat: list[Node] = []
-    todo = [root] if root is not None else []
-    while todo:
-        node = todo.pop()
-        todo.extend(reversed(node.children))
-        if not node.children:
-            flat.append(node)
-    return flat
+def direction_of(demand: Sequence[int]) -> Direction:
+    """The same for demands that are multiples of each other."""
+    divisor = max(1, gcd(*demand))
+    return tuple([amount // divisor for amount in demand])

@@ -1,7 +1,6 @@
 """What fairness keeps of a cell: who asks for what, who holds what since when, what has been told."""
 
 from dataclasses import dataclass, field
-from math import gcd
 
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from schemas.gate import Gate
@@ -146,9 +145,3 @@ def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) ->
 def kinds_of(state: State) -> list[str]:
     """The kinds that the cell has something of, in the order of every vector here."""
     return sorted(kind for kind, amount in state.capacity.items() if amount > 0)
-
-
-def direction_of(demand: Vector) -> tuple[tuple[str, int], ...]:
-    """The same for demands that are multiples of each other."""
-    divisor = gcd(*demand.values())
-    return tuple((resource, demand[resource] // divisor) for resource in sorted(demand))

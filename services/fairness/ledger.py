@@ -19,6 +19,9 @@ from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
 TOLD_STEP = 1_000_000
 """A value that has moved by less than this (a permille of the cell, in billionths) is not told again."""
 
+FINE = 1 << 88
+"""More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
+
 Limits = Sequence[int | None]
 """Base units by kind, None where a kind is not named; empty where none is."""
 
@@ -118,7 +121,7 @@ class Ledger:
         seat = self.seats[leaf]
         more = [new - old for new, old in zip(demand, seat.demand, strict=True)]
         held = [new - old for new, old in zip(used, seat.used, strict=True)]
-        slack = (-(-self._units(waiting) // tasks) if tasks else 0) - seat.slack
+        slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - seat.slack
         waits = (tasks > 0) - seat.waiting
         at: Seat | None = seat
         while at is not None:
@@ -134,7 +137,7 @@ class Ledger:
     def share_out(self, fair: Mapping[str, int] | None) -> None:
         """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs all queues."""
         for name, seat in self.seats.items():
-            seat.fair = fair.get(name, 0) if fair is not None else self._units(seat.demand)
+            seat.fair = fair.get(name, 0) if fair is not None else self.share_of(seat.demand)
             if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news:
                 self._mark_up(seat)
         self.fits = fair is None
@@ -159,14 +162,40 @@ class Ledger:
     # ------------------------------------------------------------------ questions
     def told_of(self, seat: Seat) -> Told:
         """What there is to tell of a queue now."""
-        held = self._units(seat.used)
+        held = self.share_of(seat.used)
         kind = self._kind(seat.used) if held else -1
         if seat.listed:
             return Told(allocated=held, kind=kind)
-        guaranteed, wanted = share_units(seat.guaranteed), self._units(seat.demand)
+        guaranteed, wanted = share_units(seat.guaranteed), self.share_of(seat.demand)
         fair = wanted if self.fits else seat.fair
         lent, borrowed = max(0, guaranteed - max(held, wanted)), max(0, held - guaranteed)
         return Told(guaranteed, fair, held, lent, borrowed, kind)
+
+    def share_guarantee(self, names: Iterable[str], guaranteed: int) -> dict[str, int]:
+        """What each of these queues, side by side, has of what is guaranteed to all; as weights, maxima aside."""
+        seats = [self.seats[name] for name in names if self.seats[name].asks]
+        own = {seat.name: self._own(seat) for seat in seats if any(seat.claim)}
+        part, whole = self._rate(guaranteed, sum(seat.weight for seat in seats), own)
+        return {seat.name: max(own.get(seat.name, 0), part * seat.weight // whole if whole else 0) for seat in seats}
+
+    def pledges(self) -> dict[str, tuple[Sequence[int], int]]:
+        """All that guarantees come from, by queue: as long as it stays, they do."""
+        return {name: self.pledge_of(seat) for name, seat in self.seats.items() if any(seat.claim)}
+
+    def pledge_of(self, seat: Seat) -> tuple[Sequence[int], int]:
+        """What a guarantee comes from; the same for any demand in one direction that it does not cover."""
+        return tuple(seat.claim), self._named(seat)
+
+    def leaves_of(self, paths: Iterable[str]) -> list[str]:
+        """Those of the paths that are leaves of this tree."""
+        return [path for path in paths if path in self.seats and not self.seats[path].children]
+
+    def group_of(self, leaf: str) -> Seat:
+        """The queue that has the level for a leaf: itself, or the top of its list."""
+        seat = self.seats[leaf]
+        while seat.listed and seat.parent is not None:
+            seat = seat.parent
+        return seat
 
     def richest(self) -> str:
         """Of the queues with a level of their own the one that holds most beyond its guarantee; "" if none does.
@@ -176,24 +205,26 @@ class Ledger:
         best, found = 0, ""
         for name, seat in self.seats.items():
             if seat.is_group and seat.parent is not None:
-                beyond = self._units(seat.used) - share_units(seat.guaranteed)
+                beyond = self.share_of(seat.used) - share_units(seat.guaranteed)
                 if beyond > best or (beyond == best and found and name < found):
                     best, found = beyond, name
         return found
 
     # ------------------------------------------------------------------ amounts
-    def _shares(self, amounts: Iterable[int]) -> list[int]:
+    def shares_of(self, amounts: Iterable[int]) -> list[int]:
+        """Of each kind the part of the cell."""
         return [(amount << ONE_BITS) // have for amount, have in zip(amounts, self.capacity, strict=True)]
 
     def _share(self, amounts: Iterable[int]) -> int:
-        return max(self._shares(amounts), default=0)
+        return max(self.shares_of(amounts), default=0)
 
-    def _units(self, amounts: Iterable[int]) -> int:
+    def share_of(self, amounts: Iterable[int]) -> int:
+        """The dominant share, in billionths."""
         return share_units(self._share(amounts))
 
     def _kind(self, amounts: Iterable[int]) -> int:
         """Which kind the largest part of the cell is held of; of equals the first."""
-        shares = self._shares(amounts)
+        shares = self.shares_of(amounts)
         return shares.index(max(shares))
 
     def _limit(self, seat: Seat) -> None:
@@ -204,7 +235,9 @@ class Ledger:
             seat.over = over
         if seat.floor or any(seat.claims) or any(seat.claim):
             part, whole = factor_of(seat.demand, seat.floor) or (0, 1)
-            shares = [share * min(part, whole) // whole for share in self._shares(seat.demand)]
+            shares = self.shares_of(seat.demand)
+            if part < whole:
+                shares = [_settled(share * part // whole) for share in shares]
             claim = [max(pair) for pair in zip(shares, seat.claims, strict=True)]
             if seat.parent is not None:
                 above = seat.parent
@@ -217,14 +250,15 @@ class Ledger:
         """
         pledged = max([have for have, claim in zip(self.root.claims, seat.claim, strict=True) if claim])
         most = max(seat.claim)
-        if pledged > ONE:
+        if pledged > ONE + FINE:
             return min(ONE, most * ONE // pledged)
-        if factor := factor_of(seat.demand, seat.floor):
-            named = [
-                share for share, floor in zip(self._shares(seat.demand), seat.floor, strict=True) if floor is not None
-            ]
-            most = max(most, max(named) * factor[0] // factor[1])
-        return min(ONE, most)
+        return min(ONE, max(most, self._named(seat)))
+
+    def _named(self, seat: Seat) -> int:
+        """What a queue is promised of the kinds named, as far as it asks for them, if it asked for enough."""
+        part, whole = factor_of(seat.demand, seat.floor) or (0, 1)
+        shares = zip(self.shares_of(seat.demand), seat.floor, strict=False)
+        return max([_settled(share * part // whole) for share, floor in shares if floor is not None], default=0)
 
     def _most(self, seat: Seat) -> int:
         """What a queue may have at most, asking in the direction in which it asks."""
@@ -276,7 +310,7 @@ class Ledger:
         own: dict[str, int] = {}
         if any(seat.claims):
             own = {child.name: self._own(child) for child in seat.children if child.asks and any(child.claim)}
-        part, whole = self._rate(seat, own)
+        part, whole = self._rate(seat.guaranteed, seat.weights, own)
         todo = {child.name: child for child in stale}
         if whole:
             todo |= {name: self.seats[name] for name in seat.spans.take_outside(part, whole)}
@@ -293,12 +327,12 @@ class Ledger:
             return seat.guaranteed, seat.guaranteed
         return seat.spans.around(whole, ONE)
 
-    def _rate(self, seat: Seat, own: Mapping[str, int]) -> tuple[int, int]:
-        """A child's guarantee for its weight, as a fraction: what own guarantees leave, by the weights of the others.
+    def _rate(self, part: int, whole: int, own: Mapping[str, int]) -> tuple[int, int]:
+        """A guarantee for a weight, as a fraction, among queues of the weight `whole` that are guaranteed `part`: what
+        own guarantees leave, by the weights of the others.
 
         Who is guaranteed more than its weight would give it takes no part in that.
         """
-        part, whole = seat.guaranteed, seat.weights
         for name in sorted(own, key=lambda name: (-(own[name] << ONE_BITS) // self.seats[name].weight, name)):
             weight = self.seats[name].weight
             if own[name] * whole <= part * weight:
@@ -322,7 +356,7 @@ class Ledger:
             self.shaken[seat.name] = seat
         if seat.name in self.news:
             return seat.guaranteed, seat.guaranteed
-        kept = max(new.allocated, self._units(seat.demand))
+        kept = max(new.allocated, self.share_of(seat.demand))
         least = [told.guaranteed - TOLD_STEP + 1, new.allocated - told.borrowed - TOLD_STEP + 1]
         most = [told.guaranteed + TOLD_STEP - 1, kept + told.lent + TOLD_STEP - 1]
         if told.lent >= TOLD_STEP:
@@ -346,6 +380,11 @@ def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
         if asked and limit is not None and (not whole or limit * whole < part * asked):
             part, whole = limit, asked
     return (part, whole) if whole else None
+
+
+def _settled(share: int) -> int:
+    """A share without the rounding of how it was worked out."""
+    return (share + NEAR // 2) // NEAR * NEAR
 
 
 def _first_with(units: int) -> int:

@@ -174,8 +174,8 @@ def check_levels(cell, before):
 
 
 def is_limited(queues):
-    """Whether some queue has a policy or a maximum of its own."""
-    return queues is not None and any(each.policy or each.max for _, each in walk(queues))
+    """Whether some queue has a policy, a guarantee or a maximum of its own."""
+    return queues is not None and any(each.policy or each.guaranteed or each.max for _, each in walk(queues))
 
 
 def check_maxima(cell, grown):

@@ -44,13 +44,16 @@ moves = st.lists(
 )
 
 
+POLICIES = ("", "", "", "fifo", "hdrf", "drf", "collapsed", "srtf", "naive-hdrf", "capacity")
+
+
 @st.composite
-def shapes(draw, limits=LIMITS, policies=("", "", "", "fifo", "hdrf")):
+def shapes(draw, limits=LIMITS, maxima=LIMITS, policies=POLICIES):
     """A tree of up to three levels, some of its queues with guarantees and maxima."""
 
     def grow(name, depth):
         children = [grow(f"{name}{i}", depth - 1) for i in range(draw(st.integers(0, 3)))] if depth else []
-        guaranteed, most = draw(st.sampled_from(limits)), draw(st.sampled_from(limits))
+        guaranteed, most = draw(st.sampled_from(limits)), draw(st.sampled_from(maxima))
         policy = draw(st.sampled_from(policies)) if children else ""
         shape = queue(name, draw(st.sampled_from([1, 1, 2, 7, 0.5])), *children)
         return replace(shape, guaranteed=guaranteed, max=most, policy=policy)
@@ -66,7 +69,7 @@ def played(books, moves):
     return books
 
 
-@for_all(shapes(), st.sampled_from(["hdrf", "drf", "fifo"]), moves)
+@for_all(shapes(), st.sampled_from(["hdrf", "drf", "fifo", "collapsed", "naive-hdrf", "capacity"]), moves)
 def test_what_is_said_of_queues_is_what_follows_from_the_facts(shape, preset, moves):
     books = [Books(shape, preset, forgetful=forgetful) for forgetful in (False, True)]
     for each in books:

@@ -1,0 +1,210 @@
+"""The tree of queues as a filling takes it: who is shared out among whom, by what weights, how much of what they ask.
+
+Units are shared out: leaves, and lists of jobs, each with the sum of what the leaves below it ask for (schemas/
+sharing.py). Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children stand side by side; under `drf` all units
+below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy multiplied. A queue with
+another policy stands among them as one, with its own weight.
+
+Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children are
+guaranteed (ledger.py) stands for their weights. *Maxima*: a queue that asks for more than its maximum is first filled
+alone, in a cell that has no more than that of the kinds named; what its units get there is what they ask for in the
+filling of all. Those further down come first.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from schemas import Queue
+from schemas.queue_tree import below, upwards, walk
+from schemas.sharing import LISTS, sharing_of
+from services.fairness.core_state import State
+from services.fairness.hdrf import fill
+from services.fairness.ledger import Ledger, Seat, factor_of
+from services.fairness.tree import ONE, ONE_BITS, Node
+
+TOP = "/"  # No path of a queue is called so.
+
+HELD = ("naive-hdrf", "capacity")
+"""Policies that go by what is held at the moment, not by a filling of an empty cell."""
+
+FLAT = ("drf", "collapsed")
+
+_WEIGHT_BITS = 40
+"""A guarantee in the place of a weight: this much of it. Who is guaranteed nothing has the least weight of all."""
+
+_FINE_BITS = 64
+
+
+class Planting:
+    """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
+
+    `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`:
+    path -> demand. `churned`: tops of subtrees that go by what is held.
+    """
+
+    def __init__(self, state: State, ledger: Ledger) -> None:
+        assert state.queues is not None
+        self._tree = state.queues
+        self._policy = sharing_of(state.policy.preset)
+        self._ledger = ledger
+        self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
+        self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it is guaranteed.
+        self.bits = 0
+        self.units: dict[str, list[int]] = {}
+        self.churned: list[Node] = []
+        self.asking: dict[str, bool] = {}
+        for leaf in ledger.leaves_of([*state.demand, *(state.used if self._churns() else ())]):
+            for path in upwards(leaf):
+                if path in self.asking:
+                    break
+                self.asking[path] = True
+        if ledger.over:
+            self._clip()
+        self.root = self._grow()
+
+    @property
+    def capacity(self) -> list[int]:
+        """The cell's, in the measure of demands."""
+        return [have << self.bits for have in self._ledger.capacity]
+
+    def leaves_of(self, unit: str) -> Iterator[str]:
+        """The leaves of a unit that ask for something or hold something."""
+        return (leaf.name for leaf in _leaves(self._ledger.seats[unit]) if leaf.name in self.asking)
+
+    def is_clipped(self, unit: str) -> bool:
+        """Whether a maximum keeps it from asking for all."""
+        return any(leaf in self._parts for leaf in self.leaves_of(unit))
+
+    def _churns(self) -> bool:
+        return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
+
+    # ------------------------------------------------------------------ growing
+    def _grow(self) -> Node | None:
+        self.units, self.churned = {}, []
+        if "" not in self.asking:
+            return None
+        root = self._node(self._tree, "", self._policy, ONE)
+        root.name = TOP
+        # What goes by what is held within a subtree that does so anyway is none of its own.
+        tops = [node.name for node in self.churned]
+        self.churned = [
+            node
+            for node in self.churned
+            if node is root or not any(top == TOP or node.name.startswith(f"{top}/") for top in tops)
+        ]
+        return root
+
+    def _node(self, queue: Queue, path: str, above: str, guaranteed: int) -> Node:
+        policy = queue.policy or above
+        self._found[path] = queue, policy, guaranteed
+        if not queue.children or policy in LISTS:
+            self.units[path] = demand = self._demand(path)
+            return Node(path, queue.weight, demand=demand)
+        node = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
+        if policy == "collapsed":
+            node.children = list(self._collapsed(queue, path, Fraction(1), guaranteed))
+        elif policy == "drf":
+            node.children = self._side_by_side(path, list(self._flat(queue, path)), policy, guaranteed)
+        else:
+            children = [(child, below(path, child.name)) for child in queue.children]
+            node.children = self._side_by_side(path, children, policy, guaranteed)
+        if policy in HELD and (above not in HELD or not path):
+            self.churned.append(node)
+        return node
+
+    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, guaranteed: int) -> list[Node]:
+        asking = [(queue, name) for queue, name in queues if name in self.asking]
+        found = self._guaranteed(path, [name for _, name in asking], guaranteed)
+        nodes = [self._node(queue, name, policy, found.get(name, 0)) for queue, name in asking]
+        if found:
+            for node in nodes:
+                node.weight = _weight(found.get(node.name, 0))
+        return nodes
+
+    def _guaranteed(self, path: str, names: Sequence[str], guaranteed: int) -> dict[str, int]:
+        """What each of these is guaranteed; empty where weights alone say it."""
+        if not any(self._ledger.seats[path].claims):
+            return {}
+        return self._ledger.share_guarantee(names, guaranteed)
+
+    def _flat(self, queue: Queue, path: str) -> Iterator[tuple[Queue, str]]:
+        for child in queue.children:
+            name = below(path, child.name)
+            if child.children and child.policy in ("", "drf"):
+                self._found[name] = child, "drf", 0
+                yield from self._flat(child, name)
+            else:
+                yield child, name
+
+    def _collapsed(self, queue: Queue, path: str, part: Fraction, guaranteed: int) -> Iterator[Node]:
+        children = [(child, below(path, child.name)) for child in queue.children]
+        asking = [(child, name) for child, name in children if name in self.asking]
+        found = self._guaranteed(path, [name for _, name in asking], guaranteed)
+        weights = {name: _weight(share) for name, share in found.items()} or {
+            name: child.weight for child, name in asking if self._ledger.seats[name].asks
+        }
+        total = sum(weights.values())
+        for child, name in asking:
+            each = part * Fraction(max(1, weights.get(name, 0)), max(1, total))
+            if child.children and child.policy in ("", "collapsed"):
+                self._found[name] = child, "collapsed", found.get(name, 0)
+                yield from self._collapsed(child, name, each, found.get(name, 0))
+            else:
+                node = self._node(child, name, "collapsed", found.get(name, 0))
+                node.weight = each
+                yield node
+
+    def _demand(self, unit: str) -> list[int]:
+        if not self._parts:
+            return [asked << self.bits for asked in self._ledger.seats[unit].demand]
+        total = [0] * len(self._ledger.capacity)
+        for leaf in self.leaves_of(unit):
+            part = self._parts.get(leaf, 1 << self.bits)
+            total = [has + asked * part for has, asked in zip(total, self._ledger.seats[leaf].demand, strict=True)]
+        return total
+
+    # ------------------------------------------------------------------ maxima
+    def _clip(self) -> None:
+        """Takes off what maxima do not allow, from the leaves up."""
+        self.bits = max(8, _FINE_BITS - max(self._ledger.capacity, default=0).bit_length())
+        self._grow()
+        over = [seat for seat in self._ledger.seats.values() if seat.over]
+        for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
+            queue, policy, guaranteed = self._found.get(seat.name, (None, "", 0))
+            if queue is None or not queue.children or policy in LISTS:
+                self._clip_evenly(seat)
+            else:
+                node = self._node(queue, seat.name, policy, guaranteed)
+                if node.children:
+                    self._clip_below(seat, node)
+
+    def _clip_evenly(self, seat: Seat) -> None:
+        """A single unit, or a part of one: all that it asks for in the same proportion."""
+        most = [limit << self.bits if limit is not None else None for limit in seat.most]
+        part, whole = factor_of(self._demand(seat.name), most) or (1, 1)
+        if part < whole:
+            self._leave(seat.name, part, whole)
+
+    def _clip_below(self, seat: Seat, node: Node) -> None:
+        """The queue as a tree of its own, in a cell that has its maximum."""
+        limits = zip(self._ledger.capacity, seat.most, strict=True)
+        cell = [(have if most is None else min(have, most)) << self.bits for have, most in limits]
+        for unit, reached in fill(node, cell).leaves.items():
+            if not reached.satisfied:
+                shares = [asked * (ONE // have) for asked, have in zip(self.units[unit], cell, strict=True) if have]
+                self._leave(unit, reached.share, max([reached.share, 1, *shares]))
+
+    def _leave(self, unit: str, part: int, whole: int) -> None:
+        for leaf in self.leaves_of(unit):
+            self._parts[leaf] = self._parts.get(leaf, 1 << self.bits) * part // whole
+
+
+def _weight(guaranteed: int) -> int:
+    return max(1, guaranteed >> ONE_BITS - _WEIGHT_BITS)
+
+
+def _leaves(seat: Seat) -> Iterator[Seat]:
+    if not seat.children:
+        yield seat
+    for child in seat.children:
+        yield from _leaves(child)

@@ -1,0 +1,217 @@
+"""Levels under limits and under policies of subtrees: what has to hold whatever the tree and whoever asks."""
+
+from dataclasses import replace
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from schemas.quantities import SHARE_UNITS
+from schemas.sharing import LISTS, groups
+from tests.cells import queue, tree
+from tests.properties.fairness_books import Books, covered, walked
+from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, moves, played, shapes
+from tests.strategies import for_all
+
+NEARLY = 8
+"""Billionths that a sum of levels may be off."""
+
+ONE_KIND = ({"cpu": 1_000}, {"cpu": 4_000}, {"cpu": 300})
+
+asks = st.lists(st.tuples(st.integers(0, 9), st.sampled_from(DEMANDS), st.integers(1, 60)), min_size=1, max_size=9)
+asks_of_one_kind = st.lists(
+    st.tuples(st.integers(0, 9), st.sampled_from(ONE_KIND), st.integers(1, 60)), min_size=1, max_size=9
+)
+
+
+def asked(shape, given, preset="hdrf", capacity=CAPACITIES[0]):
+    books = Books(shape, preset)
+    books.set_capacity(capacity)
+    for each in given:
+        books.job(*each)
+    books.look()
+    return books
+
+
+def unit_demand(books):
+    """By queue that has a level, what is asked for there."""
+    found = {}
+    for leaf, group in groups(books.tree, books.preset).items():
+        for kind, amount in books.demand.get(leaf, {}).items():
+            vector = found.setdefault(group.path, {})
+            vector[kind] = vector.get(kind, 0) + amount
+    return found
+
+
+def got(books, path):
+    """The share of each kind that the levels below a queue come to, in billionths."""
+    total = {}
+    for unit, vector in unit_demand(books).items():
+        share = books.share(vector)
+        if share and (not path or f"{unit}/".startswith(f"{path}/")):
+            part = books.state.told.get(unit, 0) / share
+            for kind, amount in vector.items():
+                if books.capacity.get(kind):
+                    total[kind] = total.get(kind, 0) + part * amount / books.capacity[kind]
+    return total
+
+
+# ---------------------------------------------------------------- maxima
+@for_all(
+    shapes(policies=("", "", "", "hdrf", "drf", "collapsed", "naive-hdrf")),
+    st.sampled_from(["hdrf", "drf", "collapsed", "naive-hdrf", "capacity"]),
+    moves,
+    st.sampled_from(CAPACITIES),
+)
+def test_no_queue_is_to_have_more_than_its_maximum(shape, preset, moves, capacity):
+    books = Books(shape, preset)
+    books.set_capacity(capacity)
+    played(books, moves)
+    churns = "naive" in preset or preset == "capacity" or any("naive" in each.policy for _, each in walked(shape))
+    assume(not churns)  # What is held already may be more.
+
+    for path, each in walked(shape):
+        for kind, share in got(books, path).items():
+            if kind in each.max:
+                assert share <= each.max[kind] * SHARE_UNITS / books.capacity[kind] + NEARLY, (path, kind)
+            assert path or share <= SHARE_UNITS + NEARLY
+
+
+@for_all(shapes(limits=({},), maxima=({},)), st.sampled_from(["hdrf", "drf", "collapsed"]), moves)
+def test_a_maximum_that_nobody_reaches_changes_nothing(shape, preset, moves):
+    def wide(each):
+        return replace(each, children=[wide(child) for child in each.children], max={"cpu": 10**9, "memory": 10**9})
+
+    plain, limited = (played_in(each, preset, moves) for each in (shape, wide(shape)))
+    assert plain.told == limited.told
+
+
+def played_in(shape, preset, moves):
+    books = Books(shape, preset)
+    books.set_capacity(CAPACITIES[0])
+    return played(books, moves)
+
+
+@for_all(shapes(maxima=({}, {}, {"cpu": 3_000}, {"cpu": 9_000}), limits=({},), policies=("",)), asks_of_one_kind)
+def test_what_a_maximum_leaves_goes_to_those_who_ask(shape, given):
+    """Of a single kind: levels come to all that is asked for within maxima, or to the whole cell."""
+    books = asked(shape, given)
+
+    def within(path, each):
+        below = [within(f"{path}/{child.name}".lstrip("/"), child) for child in each.children]
+        own = sum(below) if below else books.demand.get(path, {}).get("cpu", 0)
+        return min(own, each.max.get("cpu", own))
+
+    wanted = min(within("", shape), CAPACITIES[0]["cpu"]) * SHARE_UNITS // CAPACITIES[0]["cpu"]
+    assert abs(sum(books.state.told.values()) - wanted) <= NEARLY
+
+
+# ---------------------------------------------------------------- guarantees
+def promised(books):
+    """Path -> the share that a queue's guarantee and those below it cover of what it asks for, less in proportion where
+    too much is promised.
+    """
+    claims = {}
+
+    def claim(path, each):
+        vector = books.below_of(books.demand, path)
+        here = covered(vector, books.named(each.guaranteed), most=1) or {}
+        total = {}
+        for child in each.children:
+            for kind, amount in claim(f"{path}/{child.name}".lstrip("/"), child).items():
+                total[kind] = total.get(kind, 0) + amount
+        claims[path] = {kind: max(here.get(kind, 0), total.get(kind, 0)) for kind in {**here, **total}}
+        return claims[path]
+
+    pledged = books.share(claim("", books.tree))
+    return {path: books.share(vector) / max(1, pledged) for path, vector in claims.items()}
+
+
+@for_all(
+    shapes(limits=({}, {}, {"cpu": 3_000}, {"cpu": 9_000}, {"cpu": 20_000}), maxima=({},), policies=("",)),
+    asks_of_one_kind,
+)
+def test_of_a_single_kind_every_queue_gets_what_it_is_guaranteed(shape, given):
+    books = asked(shape, given)
+    for path, share in promised(books).items():
+        assert got(books, path).get("cpu", 0) >= share * SHARE_UNITS - NEARLY, path
+
+
+@for_all(shapes(maxima=({},), policies=("",)), asks)
+def test_every_queue_gets_what_it_is_guaranteed_where_promises_do_not_cross(shape, given):
+    """Guarantees in different kinds can only be kept for sure where their dominant shares go together, too."""
+    books = asked(shape, given)
+    found = promised(books)
+    for path, each in walked(shape):
+        if each.children:
+            below = sum(found[f"{path}/{child.name}".lstrip("/")] for child in each.children)
+            assume(below <= (found[path] if path else 1))
+    for path, share in found.items():
+        assert max(got(books, path).values(), default=0) >= share * SHARE_UNITS - NEARLY, path
+
+
+# ---------------------------------------------------------------- policies of subtrees
+@for_all(
+    shapes(limits=({},), maxima=({},), policies=("",)),
+    asks_of_one_kind,
+    st.integers(0, 9),
+    st.sampled_from([*LISTS, "collapsed", "hdrf", "drf"]),
+)
+def test_another_policy_for_a_subtree_leaves_the_rest_as_it_was(shape, given, at, policy):
+    """Of a single kind; with more of them a subtree that serves others takes other kinds."""
+    inner = [path for path, each in walked(shape) if path and each.children]
+    assume(inner)
+    top = inner[at % len(inner)]
+
+    def changed(each, path):
+        children = [changed(child, f"{path}/{child.name}".lstrip("/")) for child in each.children]
+        return replace(each, children=children, policy=policy if path == top else each.policy)
+
+    before, after = asked(shape, given), asked(changed(shape, ""), given)
+    outside = {path for path in before.state.told if not path.startswith(f"{top}/")}
+    assert {path for path in after.state.told if path != top and not path.startswith(f"{top}/")} == outside
+    for path in outside:
+        assert abs(before.state.told[path] - after.state.told[path]) <= NEARLY
+    assert abs(got(before, top).get("cpu", 0) - got(after, top).get("cpu", 0)) <= NEARLY
+    if policy in LISTS:
+        assert not any(path.startswith(f"{top}/") for path in after.state.told)
+
+
+def test_queues_with_another_policy_stand_among_the_leaves_of_a_flat_tree_as_one():
+    shape = tree(queue("in", 5, queue("x"), replace(queue("l", 1, "y", "z"), policy="fifo")), queue("b"))
+    books = asked(shape, [(at, {"cpu": 1_000}, 60) for at in range(4)], "drf")
+
+    assert {path: level * 3 // SHARE_UNITS for path, level in books.state.told.items()} == {
+        "in/x": 0,
+        "in/l": 0,
+        "b": 0,
+    }
+    assert sum(books.state.told.values()) == 999_999_999
+
+
+# ---------------------------------------------------------------- shortcuts
+steps = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("job"), st.integers(0, 9), st.sampled_from(DEMANDS), st.integers(1, 3))] * 3,
+        st.tuples(st.just("job"), st.integers(0, 9), st.just({"cpu": 1_000, "memory": 1_600}), st.integers(1, 30)),
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        st.tuples(st.just("decide"), st.tuples(st.integers(0, 9), st.integers(1, 9))),
+    ),
+    min_size=5,
+    max_size=20,
+)
+
+
+@for_all(shapes(), st.sampled_from(["hdrf", "hdrf", "drf", "collapsed", "naive-hdrf"]), asks, steps)
+def test_in_a_full_cell_levels_are_those_of_a_filling_from_nothing_after_every_change(shape, preset, given, changes):
+    """What would not alter the outcome is not filled again: with caches dropped before every round it is the same."""
+    books = [asked(shape, given, preset), asked(shape, given, preset)]
+    for each in books:
+        each.forgetful = each is books[1]
+        for leaf in range(10):
+            each.job(leaf, {"cpu": 1_000, "memory": 1_600}, 9)  # Of both kinds as much of the cell, and too much.
+        for what, *values in changes:
+            getattr(each, what)(*values)
+            each.decide()
+
+    assert books[0].state.told == books[1].state.told
+    assert books[0].told == books[1].told
