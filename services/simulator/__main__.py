@@ -16,7 +16,16 @@ from services.simulator.run import Options, simulate
 
 HASH_SEEDS = ("1", "2")
 SEED_MAX = 2**32 - 1
-PRESETS: tuple[Preset, ...] = ("fifo", "drf", "hdrf", "slots", "largesse")
+PRESETS: tuple[Preset, ...] = (
+    "fifo",
+    "drf",
+    "hdrf",
+    "naive-hdrf",
+    "collapsed",
+    "capacity",
+    "slots",
+    "largesse",
+)
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from tests.cells import drop_caches
 
 ROOT = Path(__file__).parents[2]
 SEEDS = (1, 3)
-PRESETS = ("fifo", "drf", "hdrf", "slots", "largesse")
+PRESETS = ("fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse")
 OTHERS = ("python3.11", "python3.12", "python3.13")
 
 
