@@ -100,6 +100,19 @@ def test_a_kind_that_a_queue_may_have_nothing_of_leaves_its_other_tasks_alone():
     assert levels(story) == {"in/x": 500, "b": 500}
 
 
+def test_who_is_held_back_elsewhere_still_counts_below_a_maximum():
+    """x gets little CPU, whatever it asks for; but the more it asks for, the less memory of in's is left to y."""
+    story = cell(replace(queue("in", 1, "x", "y"), max={"memory": 4_000}), queue("b", 9))
+    y = job("y", stage(tasks=9, demand={"memory": 1_000}), queue="in/y")
+    story.take(wants("i", 3, "in/x", memory=500), y, wants("k", 50, "b"))
+    found = levels(story)
+    assert (found["in/y"], found["in/x"]) == (250, 68)
+
+    story.take(wants("more", 1, "in/x", memory=500))
+    found = levels(story)
+    assert (found["in/y"], found["in/x"]) == (200, 68)
+
+
 def test_another_direction_of_what_is_asked_for_is_another_filling():
     story = cell(queue("a"), queue("b"))
     story.take(wants("j", 50, "a", memory=900), wants("k", 50, "b", memory=900))
