@@ -51,6 +51,14 @@ def test_hdrf_starves_nobody_and_leaves_no_gpu_idle():
     assert found["n3/n3,1"] >= SERVERS * 4 // 3
 
 
+def test_naive_hierarchical_drf_starves_n1_1():
+    """All GPUs go to n1,2, which counts as n1's share, so that n1,1 gets nothing that anybody else can use."""
+    found, ours = figure_11("naive-hdrf"), figure_11("hdrf")
+    assert found["n1/n1,2"] == SERVERS
+    assert found["n1/n1,1"] <= ours["n1/n1,1"] // 10
+    assert found["n3/n3,1"] > 5 * ours["n3/n3,1"] // 4
+
+
 def test_a_scheduler_that_stops_at_whoever_does_not_fit_pins_n1_2_down():
     """To the dominant share of n1,1, though half of the GPUs are free and nobody else wants them."""
     found = figure_11("capacity, current")
