@@ -223,6 +223,7 @@ class Board:
             if bin_ is None:
                 bin_ = leaf.bins[bin_id] = Keyed()
                 leaf.sizes.set(bin_id, waiting.task.size)
+                self._resized(leaf)
                 waiting.task.bins[leaf.name, bin_id] = True
             bin_.set(job.order, self._key(leaf, job, waiting, position))
             self._offer(leaf, bin_id, bin_)
@@ -261,6 +262,7 @@ class Board:
         if top is None:
             leaf.draw.drop(bin_id)
             leaf.sizes.drop(bin_id)
+            self._resized(leaf)
             del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
         elif task.blocked and not leaf.strict:
             task.parked[leaf.name, bin_id] = True
@@ -271,7 +273,12 @@ class Board:
             return
         else:
             leaf.draw.set(bin_id, bin_.key[top])
-        if leaf.name in self._draw.key or len(leaf.draw):
+        if leaf.name not in self._draw.key and len(leaf.draw):
+            self._draw.set(leaf.name, self._claim(leaf))
+
+    def _resized(self, leaf: LeafSeat) -> None:
+        """Another task may be the smallest that waits in a leaf."""
+        if leaf.name in self._draw.key:
             self._draw.set(leaf.name, self._claim(leaf))
 
     def _claim(self, leaf: LeafSeat) -> int:
