@@ -194,10 +194,12 @@ def _is_beyond(job: LiveJob, ceiling: Vector) -> bool:
 
 
 def _shares_of(config: Config, told: Document) -> dict[str, dict[str, int | None]]:
-    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell."""
+    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell. Under
+    `slots`, None: what is asked here in sums of demand does not tell how many places that takes.
+    """
     if config.tree is None:
         return {}
-    levelled = with_shares(config.tree, config.policy.preset)
+    levelled = {} if config.policy.preset == "slots" else with_shares(config.tree, config.policy.preset)
     return {
         path: {name: told.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
         for path, _ in walk(config.tree)

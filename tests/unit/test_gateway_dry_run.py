@@ -108,6 +108,14 @@ def test_a_knob_that_shares_out_otherwise_is_foretold_too():
     assert {each["change"] for each in answer["queues"]} == {"moved"}
 
 
+def test_shares_of_places_are_not_foretold():
+    """Demand is told in sums, and those say nothing of how many tasks there are."""
+    answer = by_queue(tried(crowded(BEFORE), preset="slots"))
+
+    assert {each["before"]["fair"] is None for each in answer.values()} == {False}
+    assert {each["after"][share] for each in answer.values() for share in ("guaranteed", "fair", "lent")} == {None}
+
+
 def test_queues_come_and_go_and_say_what_they_were_and_would_be():
     cell = Watched(queues=tree("old", of("ads", weight=2.5)))
 
