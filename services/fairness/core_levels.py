@@ -23,14 +23,14 @@ _BLUR = 1 << ONE_BITS - 34
 class Filled:
     """The last filling. `levels`: of the units that ask; `nodes`: of the queues above them, in billionths of the cell.
 
-    For each unit what of its demand the filling depends on: its direction and whether it was satisfied. `capped`:
-    queues that asked for more than their maximum; `pledges`: what guarantees came from. `moved`: leaves whose demand
-    has changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
+    For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
+    `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from. `moved`: leaves whose
+    demand has changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
     """
 
     levels: dict[str, int]
     nodes: dict[str, int]
-    direction: dict[str, Direction]
+    asked: dict[str, Sequence[int]]
     satisfied: dict[str, bool]
     capped: dict[str, bool] = field(default_factory=dict)
     pledges: dict[str, tuple[Sequence[int], int]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     unit = ledger.group_of(leaf)
     if not unit.asks or unit.name not in filled.levels:
         return leaf in state.demand or unit.name in filled.levels
-    if filled.satisfied[unit.name] or direction_of(unit.demand) != filled.direction[unit.name]:
+    if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
         return True
     return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
@@ -114,9 +114,11 @@ def _fill(state: State, ledger: Ledger) -> Filled:
         return Filled({}, {}, {}, {})
     churned = [node for node in planting.churned if node is not root]
     found = fill(root, planting.capacity) if len(churned) == len(planting.churned) else Fill({}, {}, [])
-    blur = _BLUR if planting.bits else 0
-    levels = {unit: _units(at.share + (blur if planting.is_clipped(unit) else 0)) for unit, at in found.leaves.items()}
-    got = {unit: _got(planting.units[unit], at.share, planting) for unit, at in found.leaves.items()}
+    blur, got = _BLUR if planting.bits else 0, {}
+    clipped = {unit: blur for unit in found.leaves if planting.is_clipped(unit)} if blur else {}
+    levels = {unit: _units(at.share + clipped.get(unit, 0)) for unit, at in found.leaves.items()}
+    if planting.passes_over or churned:
+        got = {unit: _got(planting.units[unit], at.share, planting) for unit, at in found.leaves.items()}
     nodes = {path: _units(at.share + blur) for path, at in found.nodes.items() if path != TOP}
     for top in planting.churned:
         cell = ledger.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], ledger)
@@ -128,7 +130,7 @@ def _fill(state: State, ledger: Ledger) -> Filled:
     asking = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
     nodes = {**_passed_over(got, nodes), **nodes}
     filled = Filled({unit: level for unit, level in levels.items() if unit in asking}, nodes, {}, {})
-    filled.direction = {unit: direction_of(ledger.seats[unit].demand) for unit in filled.levels}
+    filled.asked = {unit: ledger.seats[unit].demand for unit in filled.levels}
     filled.satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled.capped = {name: True for name, seat in ledger.seats.items() if seat.over} if ledger.over else {}
     filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}

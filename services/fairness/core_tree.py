@@ -39,7 +39,7 @@ class Planting:
     """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
 
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`:
-    path -> demand. `churned`: tops of subtrees that go by what is held.
+    path -> demand. `churned`: tops of subtrees that go by what is held; `passes_over`: some queues are not in it.
     """
 
     def __init__(self, state: State, ledger: Ledger) -> None:
@@ -50,6 +50,7 @@ class Planting:
         self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it is guaranteed.
         self.bits = 0
+        self.passes_over = False
         self.units: dict[str, list[int]] = {}
         self.churned: list[Node] = []
         self.asking: dict[str, bool] = {}
@@ -131,7 +132,7 @@ class Planting:
         for child in queue.children:
             name = below(path, child.name)
             if child.children and child.policy in ("", "drf"):
-                self._found[name] = child, "drf", 0
+                self._found[name], self.passes_over = (child, "drf", 0), True
                 yield from self._flat(child, name)
             else:
                 yield child, name
@@ -147,7 +148,7 @@ class Planting:
         for child, name in asking:
             each = part * Fraction(max(1, weights.get(name, 0)), max(1, total))
             if child.children and child.policy in ("", "collapsed"):
-                self._found[name] = child, "collapsed", found.get(name, 0)
+                self._found[name], self.passes_over = (child, "collapsed", found.get(name, 0)), True
                 yield from self._collapsed(child, name, each, found.get(name, 0))
             else:
                 node = self._node(child, name, "collapsed", found.get(name, 0))
@@ -156,7 +157,8 @@ class Planting:
 
     def _demand(self, unit: str) -> list[int]:
         if not self._parts:
-            return [asked << self.bits for asked in self._ledger.seats[unit].demand]
+            asked = self._ledger.seats[unit].demand
+            return [amount << self.bits for amount in asked] if self.bits else asked
         total = [0] * len(self._ledger.capacity)
         for leaf in self.leaves_of(unit):
             part = self._parts.get(leaf, 1 << self.bits)

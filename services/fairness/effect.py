@@ -36,6 +36,9 @@ from services.fairness import core
 
 NODE, EPOCH = "cell", "1"
 
+PARTS = 100
+"""What a leaf waits for counts as so many tasks, for policies that hand out whole ones."""
+
 Amounts = dict[str, Whole]
 
 
@@ -104,7 +107,7 @@ def _shares(capacity: Vector, held: Mapping[str, Vector], side: Side, field: str
 def _decided(
     capacity: Vector, held: Mapping[str, Vector], demand: Mapping[str, Vector], policy: Policy, tree: Queue | None
 ) -> Shares:
-    """What the core says of a cell where each leaf has one job: a task that runs, and one that waits for the rest."""
+    """What the core says of a cell where each leaf has one job: a task that runs, and some that wait for the rest."""
     story = _Story()
     story.put(ConfigChanged(policy, _without_gates(tree) if tree is not None else None))
     story.put(NodeRegistered(NODE, EPOCH, _sorted(capacity)))
@@ -114,7 +117,12 @@ def _decided(
         # What is held for a job that has ended is none of what its leaf asks for.
         has = {kind: min(amount, asks.get(kind, 0)) for kind, amount in held.get(leaf, {}).items()}
         rest = {kind: amount - has.get(kind, 0) for kind, amount in asks.items()}
-        stages = [Stage(name, 1, _sorted(vector)) for name, vector in (("runs", has), ("waits", rest))]
+        part = {kind: amount // PARTS for kind, amount in rest.items()}
+        last = {kind: amount - PARTS * part[kind] for kind, amount in rest.items()}
+        stages = [
+            Stage(name, tasks, _sorted(vector))
+            for name, tasks, vector in (("runs", 1, has), ("waits", PARTS, part), ("last", 1, last))
+        ]
         stages = [stage for stage in stages if stage.demand]
         if stages:
             story.put(JobAdmitted(JobSpec(f"j{number}", leaf, stages), "small"))

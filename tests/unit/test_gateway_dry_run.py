@@ -166,7 +166,7 @@ steps = st.lists(
 )
 
 
-@for_all(steps, st.sampled_from(["hdrf", "drf", "capacity"]), st.sampled_from([None, 1, 3]))
+@for_all(steps, st.sampled_from(["hdrf", "drf", "collapsed"]), st.sampled_from([None, 1, 3]))
 def test_what_it_says_of_now_is_what_is_in_force(jobs, preset, most):
     shape = tree(of("a", weight=2), of("b", "x", of("y", weight=3), running_jobs_max=most))
     cell = Watched(cpu=6, queues=shape, preset=preset)
