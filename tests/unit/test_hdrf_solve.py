@@ -52,6 +52,11 @@ def test_the_answer_for_figure_4():
     }
 
 
+def test_the_example_of_the_readme():
+    found = solve(json.loads((ROOT / "examples" / "problems" / "two-groups.json").read_text()))
+    assert tasks(found) == {"n1.1": 5, "n2.1": 5, "n2.2": 10}
+
+
 def test_tasks_are_whole_unless_fluid_is_asked_for():
     tree = inner("r", *[leaf(name, cpu=1) for name in "abc"])
 
