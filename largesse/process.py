@@ -14,6 +14,7 @@ from largesse.health import AddressTaken, Pages, readiness, served
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings
 from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
+from largesse.usage import Usage, answered
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
@@ -31,15 +32,19 @@ class CutOff(Exception):
     """A service did not end in time. What it had not written, its next instance does again."""
 
 
-def serve(start: Start, pages: Callable[[Settings], Pages] | None = None) -> int:
+def serve(usage: Usage, start: Start, pages: Callable[[Settings], Pages] | None = None) -> int:
     """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
 
-    `pages`: what it answers over HTTP beside its health.
+    What stands on the command line is answered before anything is opened (usage.py). `pages`: what it answers over HTTP
+    beside its health.
     """
+    code = answered(usage, sys.argv[1:])
+    if code is not None:
+        return code
     try:
         settings = read_settings()
         configure(settings.log_format)
-        _calm_collector()
+        calm_collector()
         asyncio.run(_serve(start, settings, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(f"{error}\n")
@@ -50,12 +55,12 @@ def serve(start: Start, pages: Callable[[Settings], Pages] | None = None) -> int
     return DONE
 
 
-def serve_core(core: Core) -> int:
+def serve_core(usage: Usage, core: Core) -> int:
     """Runs a core as a process: the shards that are its own, or as a standby (sharing.py)."""
-    return serve(lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
+    return serve(usage, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
 
 
-def _calm_collector() -> None:
+def calm_collector() -> None:
     """What was imported stays for good, so no collection walks it: one over all of it takes 30 ms on a core of its own,
     and half a second where others want the core too.
     """

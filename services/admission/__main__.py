@@ -3,7 +3,13 @@
 import sys
 
 from largesse.process import serve
+from largesse.usage import Usage
 from services.admission.shell import run
 
+USAGE = Usage(
+    "admission",
+    "The sequencer: judges what comes in, keeps the cell's log, opens and closes rounds. A second instance stands by.",
+)
+
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(bus, settings, stop=stop)))
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, stop=stop)))

@@ -5,9 +5,14 @@ import sys
 from largesse.health import Pages
 from largesse.process import serve
 from largesse.settings import Settings
+from largesse.usage import Usage
 from services.agent.outputs import pages_of
-from services.agent.settings import read_node_settings
+from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
+
+USAGE = Usage(
+    "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports.", VARIABLES
+)
 
 
 def _pages(settings: Settings) -> Pages:
@@ -16,4 +21,4 @@ def _pages(settings: Settings) -> Pages:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages))
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages))

@@ -19,6 +19,17 @@ MemoryLimit = Literal["resident", "address_space", "none"]
 AtEnd = Literal["keep", "leave"]
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
+VARIABLES = {
+    "NODE": ("the host's name", "the node's name"),
+    "NODE_DATA": ("largesse-agent/NODE", "a folder of this agent alone"),
+    "NODE_OFFER": ("as measured", "capacity, labels and devices, as in a report: a JSON object"),
+    "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, commas between"),
+    "NODE_MEMORY_LIMIT": ("resident", "how tasks are kept to their memory: resident, address_space or none"),
+    "NODE_AT_END": ("keep", "when the agent ends: keep (tasks run on) or leave (they are run elsewhere)"),
+    "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
+}
+"""What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:

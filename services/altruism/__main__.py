@@ -3,7 +3,14 @@
 import sys
 
 from largesse.process import serve_core
+from largesse.usage import Usage
 from services.altruism import core
 
+USAGE = Usage(
+    "altruism",
+    "What each job asks for of its queue's share (topic asks). Shards are dealt out among the instances that run;"
+    " what is left over stands by.",
+)
+
 if __name__ == "__main__":
-    sys.exit(serve_core(core))
+    sys.exit(serve_core(USAGE, core))

@@ -3,7 +3,14 @@
 import sys
 
 from largesse.process import serve_core
+from largesse.usage import Usage
 from services.estimator import core
 
+USAGE = Usage(
+    "estimator",
+    "What running tasks will have given back soon (topic releases). So far it foresees nothing. A second instance"
+    " stands by.",
+)
+
 if __name__ == "__main__":
-    sys.exit(serve_core(core))
+    sys.exit(serve_core(USAGE, core))

@@ -3,7 +3,17 @@
 import sys
 
 from largesse.process import serve
-from services.gateway.shell import run
+from largesse.usage import Usage
+from services.gateway.shell import HTTP_DEFAULT, run
+
+USAGE = Usage(
+    "gateway",
+    "The HTTP API: follows the log, answers what is in the cell, and sends what is asked for to the topics.",
+    {
+        "HTTP": (HTTP_DEFAULT, "where it listens, HOST:PORT; it believes who a request says it is from"),
+        "USER": ("unknown", "the author of requests that name none"),
+    },
+)
 
 if __name__ == "__main__":
-    sys.exit(serve(lambda bus, settings, stop: run(bus, settings, stop=stop)))
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, stop=stop)))

@@ -3,7 +3,13 @@
 import sys
 
 from largesse.process import serve_core
+from largesse.usage import Usage
 from services.leftover import core
 
+USAGE = Usage(
+    "leftover",
+    "Which tasks start on which nodes (topic grants). A second instance stands by.",
+)
+
 if __name__ == "__main__":
-    sys.exit(serve_core(core))
+    sys.exit(serve_core(USAGE, core))

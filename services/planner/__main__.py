@@ -3,7 +3,13 @@
 import sys
 
 from largesse.process import serve_core
+from largesse.usage import Usage
 from services.planner import core
 
+USAGE = Usage(
+    "planner",
+    "When reserved work is to run (topic plans). So far it promises nothing. A second instance stands by.",
+)
+
 if __name__ == "__main__":
-    sys.exit(serve_core(core))
+    sys.exit(serve_core(USAGE, core))

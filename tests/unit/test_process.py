@@ -9,6 +9,7 @@ from tests.conftest import ROOT
 SERVED = """
 import gc
 from largesse.process import COLLECTED_AFTER, serve
+from largesse.usage import Usage
 
 async def start(bus, settings, stop):
     gc.callbacks.append(lambda phase, info: walked.append(len(gc.get_objects())) if phase == "start" else None)
@@ -16,7 +17,7 @@ async def start(bus, settings, stop):
     print(gc.get_threshold() == COLLECTED_AFTER, gc.get_freeze_count() > 5 * walked[0])
 
 walked = []
-raise SystemExit(serve(start))
+raise SystemExit(serve(Usage("toy", "A toy."), start))
 """
 
 

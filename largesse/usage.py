@@ -1,0 +1,104 @@
+"""What a service started by `python -m` says of itself: `--help`, and a refusal of every argument that it has not got.
+
+Services are set up by the environment alone, so a word on the command line is a slip, and is told before anything is
+opened or created.
+"""
+
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from largesse.settings import PREFIX, Settings
+
+WIDTH = 100
+HELP = ("-h", "--help")
+
+TOLD = {
+    "bus": "kafka://HOST:PORT, file:DIRECTORY or memory:",
+    "cell": "the cell's name",
+    "partition": "where the cell's log lies in every topic",
+    "shard": "the altruism shard that is served here; without it what the bus deals out",
+    "snapshot_rounds": "rounds between two snapshots",
+    "inputs_most": "messages taken from an input topic at once",
+    "gap_wait_ms": "for so long a decision that a closing names may stay away",
+    "wait_ms": "the longest sleep without looking up",
+    "metrics_host": "where health and counters are served",
+    "metrics_port": "at which port; 0: nowhere",
+    "log_format": "console or json",
+}
+"""What each knob of the plumbing is, in a line. `Settings` says more."""
+
+_ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",)}
+_NOT_OF = {
+    "cell": ("gateway", "agent"),
+    "snapshot_rounds": ("gateway", "agent"),
+    "gap_wait_ms": ("admission", "gateway", "agent"),
+    "wait_ms": ("agent",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A service. `variables`: those that only it reads, by name without `LARGESSE_`: default and what it is. `filters`:
+    words after which it answers one question on stdin instead, and what that is.
+    """
+
+    name: str
+    about: str
+    variables: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """For people."""
+        command = f"python -m services.{self.name}"
+        lines = [f"usage: {command} [--help]"]
+        lines += [f"       {command} {word} < problem.json" for word in self.filters]
+        lines += ["", *textwrap.wrap(self.about, WIDTH), ""]
+        if self.filters:
+            lines += [*_listed(list(self.filters.items())), ""]
+        return "\n".join([*lines, "Set up by the environment alone:", *_listed(self._rows())]) + "\n"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [(name, default, told) for name, (default, told) in self.variables.items()]
+        for knob in fields(Settings):
+            if self.name in _ONLY_OF.get(knob.name, (self.name,)) and self.name not in _NOT_OF.get(knob.name, ()):
+                default = "" if knob.default is None else str(knob.default)
+                rows.append((knob.name.upper(), default, TOLD[knob.name]))
+        return [(PREFIX + name, told + _default(default)) for name, default, told in rows]
+
+
+def answered(usage: Usage, arguments: Sequence[str]) -> int | None:
+    """Exit code where the arguments are a question or a slip, which is told then; None: there are none.
+
+    After the word of a filter `--help` is about that filter; the word alone is for the caller.
+    """
+    word, *rest = arguments or [""]
+    asked = usage.filters.get(word)
+    if not arguments or (asked is not None and not rest):
+        return None
+    command = f"python -m services.{usage.name}"
+    text = usage.text()
+    if asked is not None:
+        command, word = f"{command} {word}", rest[0]
+        text = f"usage: {command} [--help] < problem.json\n\n" + "\n".join(textwrap.wrap(asked, WIDTH)) + "\n"
+    if word in HELP:
+        sys.stdout.write(text)
+        return 0
+    sys.stderr.write(f"{command}: unknown argument {word!r}\n\n{text}")
+    return 2
+
+
+def _default(value: str) -> str:
+    """Stays in one piece: no line ends at a no-break space."""
+    return f"  [default: {value}]".replace(" ", "\xa0").replace("\xa0", " ", 1) if value else ""
+
+
+def _listed(rows: Sequence[tuple[str, str]]) -> list[str]:
+    gap = max(len(name) for name, _ in rows) + 2
+    lines = []
+    for name, told in rows:
+        wrapped = textwrap.wrap(told, WIDTH - gap - 2, break_on_hyphens=False)
+        first, *more = (line.replace("\xa0", " ").rstrip() for line in wrapped)
+        lines += [f"  {name:{gap}}{first}", *(" " * (gap + 2) + line.lstrip() for line in more)]
+    return lines
