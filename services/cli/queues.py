@@ -33,7 +33,7 @@ class _Column:
 def tree_text(tree: Document) -> str:
     """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
     queues = list(_walk(tree))
-    drawn, shortened = _fitted("queue", [_named(*each) for each in queues], _columns([queue for _, queue in queues]))
+    drawn, shortened = _fitted("queue", [name for name, _ in queues], _columns([queue for _, queue in queues]))
     text = rendered(drawn) + "\n" + _legend("shares in % of the cell", shortened)
     limits = [(queue["queue"] or "root", told) for _, queue in queues if (told := limits_text(queue))]
     if limits:
@@ -54,15 +54,12 @@ def limits_text(queue: Document) -> str:
     return "; ".join(told)
 
 
-def _walk(queue: Document, depth: int = 0) -> Iterator[tuple[int, Document]]:
-    yield depth, queue
+def _walk(queue: Document, depth: int = 0, above: str = "") -> Iterator[tuple[str, Document]]:
+    """Every queue with its name as the tree shows it; where there is no tree, a name may have several parts."""
+    name = queue["queue"].removeprefix(f"{above}/") if above else queue["queue"] or "root"
+    yield "  " * depth + (f"{name} {BROKEN}" if queue["breach"] is not None else name), queue
     for child in queue["children"]:
-        yield from _walk(child, depth + 1)
-
-
-def _named(depth: int, queue: Document) -> str:
-    name = queue["queue"].rpartition("/")[2] or "root"
-    return "  " * depth + (f"{name} {BROKEN}" if queue["breach"] is not None else name)
+        yield from _walk(child, depth + 1, queue["queue"])
 
 
 def _columns(queues: list[Document]) -> list[_Column]:

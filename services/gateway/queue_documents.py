@@ -1,12 +1,12 @@
 """What the gateway says of queues: the tree with its limits, its shares and its jobs. Shares are parts of 1."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas import Queue, Vector
 from schemas.edge_queues import weight_number
 from schemas.quantities import SHARE_UNITS
-from schemas.queue_tree import below, upwards, with_default
+from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
 from schemas.rounds import Breach, QueueShare
 from schemas.sharing import LISTS, groups, sharing_of
@@ -25,6 +25,10 @@ class _Sum:
     running: int = 0
     parked: int = 0
 
+    def is_any(self) -> bool:
+        """Whether somebody is there."""
+        return bool(self.waiting or self.running or any(self.used.values()))
+
     def take(self, other: "_Sum") -> None:
         added(self.used, other.used)
         self.waiting += other.waiting
@@ -34,10 +38,11 @@ class _Sum:
 
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
-    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: inside a list, which has them as a whole);
-    `allocated`, `borrowed`, `resource` and `used` as it is now; jobs that have not ended, of those that wait so many
-    `parked` before a gate; `breach` where a guarantee is broken.
+    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which shares with nobody, and
+    inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now; jobs that
+    have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee is broken.
 
+    Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
     `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
     """
     sums: dict[str, _Sum] = {}
@@ -53,10 +58,19 @@ def queue_document(state: State) -> Document:
     whole = _Sum()
     for leaf in sums.values():  # Also what is still held for queues that are gone.
         whole.take(leaf)
-    tree = with_default(state.queues) if state.queues is not None else Queue("root", children=[Queue("default")])
+    tree = _tree(state.queues, sums)
     cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, state.policy.preset))
     document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
     return document | _held(cell, "", whole)
+
+
+def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
+    """What is in force, or the names that jobs use where no queues are."""
+    if tree is not None and tree.children:
+        return with_default(tree)
+    names = {} if tree is not None else {QUEUE_DEFAULT: True}
+    names |= {path: True for path, leaf in sorted(sums.items()) if leaf.is_any()}
+    return replace(tree or Queue("root"), children=[Queue(name) for name in names])
 
 
 def capacity_of(state: State) -> Vector:
@@ -119,8 +133,9 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
 
 def _held(cell: _Cell, path: str, total: _Sum) -> Document:
     """What a queue has now, beside what fairness says it should have."""
-    # Of a queue that never had a permille of the cell, fairness has said nothing.
-    share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if path in cell.levelled else None
+    # Of a queue that never had a permille of the cell, fairness has said nothing. The root has no share of its own.
+    levelled = path != "" and path in cell.levelled
+    share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if levelled else None
     used = {resource: amount for resource, amount in sorted(total.used.items()) if amount}
     allocated, resource = _dominant(used, cell.capacity)
     borrowed = None if share is None else max(0, allocated - share.guaranteed)

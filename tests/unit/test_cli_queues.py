@@ -101,6 +101,17 @@ def test_shares_are_percentages_and_what_nobody_said_is_left_empty(shown):
     assert "shares in % of the cell; guar.: guaranteed; borr.: borrowed; park: parked\n" in shown(TREE, 80)
 
 
+def test_names_of_a_cell_without_a_tree_are_shown_whole(shown):
+    text = shown(queue("", queue("ads/prod"), queue("ads", queue("ads/test")), share=None), 100)
+
+    assert [line.partition("  30")[0].rstrip() for line in text.splitlines()[1:5]] == [
+        "root",
+        "  ads/prod",
+        "  ads",
+        "    test",
+    ]
+
+
 def test_jobs_before_a_gate_have_a_column_only_where_there_are_any(shown):
     assert heads(shown(queue("", queue("a")), 100))[-1] == "wait"
     assert heads(shown(queue("", queue("a"), parked=1), 100))[-1] == "parked"

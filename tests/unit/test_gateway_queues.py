@@ -115,12 +115,22 @@ def test_a_queue_of_which_fairness_said_nothing_has_less_than_it_would_tell_of()
     assert (found["resource"], found["jobs"]) == (None, {"waiting": 0, "running": 0, "parked": 0})
 
 
+def test_the_root_says_what_it_holds_and_has_no_share_of_its_own():
+    cell = Watched(cpu=4, queues=tree("a")).submit("j", stage(tasks=4), queue="a")
+    told(cell.view, Shares([], queues=[QueueShare("", 1, 2, 3, 4, 5, "cpu")]))
+
+    root = queues(cell)[""]
+
+    assert (root["allocated"], root["resource"], root["used"]) == (1.0, "cpu", {"cpu": 4_000})
+    assert [root[name] for name in ("guaranteed", "fair", "lent", "borrowed", "target")] == [None] * 5
+
+
 def test_inside_a_list_no_queue_has_a_share_of_its_own():
     state = told(view.start(), ConfigChanged(None, with_default(tree(of("a", "b", "c", policy="fifo"), "d"))))
 
     found = by_path(queue_document(state))
 
-    assert {path for path, each in found.items() if each["guaranteed"] is None} == {"a/b", "a/c"}
+    assert {path for path, each in found.items() if each["guaranteed"] is None} == {"", "a/b", "a/c"}
     assert [found["a/b"][name] for name in ("fair", "lent", "borrowed", "allocated")] == [None, None, None, 0]
 
 
@@ -296,3 +306,31 @@ def test_the_tree_of_a_cell_without_one_is_its_default_queue():
     assert [each["queue"] for each in queue_document(view.start())["children"]] == ["default"]
     only = told(view.start(), ConfigChanged(None, Queue("root")))
     assert queue_document(only)["children"] == []
+
+
+def test_without_a_tree_jobs_are_counted_under_the_name_they_gave_and_at_the_root():
+    cell = (
+        Watched(cpu=4)
+        .submit("a", stage(), queue="ads/prod")
+        .submit("b", stage(), queue="ads/prod")
+        .submit("c", stage())
+    )
+    cell.submit("wide", stage(cpu=3), queue="ads").start("a", "s")
+
+    found = queues(cell)
+
+    assert list(found) == ["", "default", "ads", "ads/prod"]
+    assert found["ads/prod"]["jobs"] == {"waiting": 1, "running": 1, "parked": 0}
+    assert found["ads/prod"]["used"] == {"cpu": 2_000}
+    assert found["ads"]["jobs"] == {"waiting": 1, "running": 0, "parked": 0}
+    assert found[""]["jobs"] == {"waiting": 3, "running": 1, "parked": 0}
+    assert [found["ads/prod"][name] for name in ("guaranteed", "fair", "lent", "borrowed")] == [None] * 4
+
+
+def test_a_name_that_no_job_uses_any_more_is_no_row_where_there_is_no_tree():
+    cell = Watched(queues=Queue("root")).submit("j", stage(), queue="x/y").start("j", "s")
+    assert list(queues(cell)) == ["", "x/y"]
+
+    cell.finish("j", "s")
+
+    assert list(queues(cell)) == [""]
