@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from services.cli.ending import Broken, Ending, Later, Refused, Wrong
+from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong
 
 URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
@@ -60,7 +60,8 @@ class Gateway:
         return self.ask("GET", path, params={k: v for k, v in params.items() if v is not None}).json()
 
     def events(self, job: str) -> Iterator[Any]:
-        """The job's document whenever it changes, until it ends. Raises as `ask` does."""
+        """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
+        before the job."""
         quiet = httpx.Timeout(TIMEOUT_S, read=60.0)
         try:
             with self._http.stream("GET", f"{job_path(job)}/events", timeout=quiet) as response:
@@ -69,15 +70,18 @@ class Gateway:
                     raise ending_of(response)
                 for line in response.iter_lines():
                     if line.startswith("data: "):
-                        yield json.loads(line.removeprefix("data: "))
+                        document = json.loads(line.removeprefix("data: "))
+                        yield document
+                        if document["ended_ms"] is not None:
+                            return
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
+        told = f"{self.url} has ended, and job {job} has not"
+        raise Unanswered(told, told)
 
-    def _unreachable(self, error: httpx.HTTPError) -> Broken:
-        told = str(error) or type(error).__name__
-        return Broken(
-            f"no answer from {self.url}: {told}\n(`largesse up` starts a cell; --url or LARGESSE_URL names one)"
-        )
+    def _unreachable(self, error: httpx.HTTPError) -> Unanswered:
+        brief = f"no answer from {self.url}: {str(error) or type(error).__name__}"
+        return Unanswered(f"{brief}\n(`largesse up` starts a cell; --url or LARGESSE_URL names one)", brief)
 
 
 def job_path(job: str) -> str:
@@ -94,6 +98,8 @@ def ending_of(response: httpx.Response) -> Ending:
         return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does")
     if problem.get("live"):
         return Later(detail, Refused.code if response.status_code == 404 else Broken.code)
+    if kind == "not_ready":
+        return Unanswered(detail, detail)
     if kind.startswith("refused:") or response.status_code in (404, 409):
         return Refused(detail)
     if kind in ("malformed", "too_large"):

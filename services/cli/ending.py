@@ -36,6 +36,14 @@ class Broken(Ending):
     """Something that should not happen, in words; a traceback is shown with LARGESSE_DEBUG only."""
 
 
+class Unanswered(Broken):
+    """The gateway does not answer, or is not ready yet; `brief` says so in one line."""
+
+    def __init__(self, told: str, brief: str) -> None:
+        super().__init__(told)
+        self.brief = brief
+
+
 class Later(Ending):
     """It is not to be had now, but may be as long as the job lives."""
 

@@ -8,7 +8,8 @@ import httpx
 
 from largesse.output import ATTEMPT, END
 from services.cli.client import STATE_HEADER, Gateway
-from services.cli.ending import Ending, Later, note, pipe
+from services.cli.ending import Ending, Later, Unanswered, note, pipe
+from services.cli.patience import Patience
 
 FOLLOW_S = 0.5
 """Between two looks at the output of a task that runs."""
@@ -25,22 +26,28 @@ def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
     """Goes on until the job ends. Raises as `ask` does.
 
     While the job lives, a task that has not started and a node that does not answer are waited for: the node comes
-    back, or the task runs elsewhere.
+    back, or the task runs elsewhere. A gateway that does not answer any more is waited for too, for a while.
     """
-    attempt, offset, told = params.get("attempt"), 0, ""
+    attempt, offset, told, patience = params.get("attempt"), 0, "", Patience()
     while True:
         try:
             response = gateway.ask("GET", path, params=params | {"offset": offset})
+            now = int(response.headers[ATTEMPT])
+            if attempt not in (None, now):
+                _print_rest(gateway, path, params | {"attempt": attempt, "offset": offset})
+        except Unanswered as why:
+            patience.wait(why)
+            continue
         except Later as why:
+            patience.answered()
             if told != str(why):
                 told = str(why)
                 note(f"{told} (still trying)")
             sleep(FOLLOW_S)
             continue
         told = ""
-        now = int(response.headers[ATTEMPT])
+        patience.answered()
         if attempt not in (None, now):
-            _print_rest(gateway, path, params | {"attempt": attempt, "offset": offset})
             note(f"attempt {now}:")
             attempt, offset = now, 0
             continue
@@ -52,8 +59,10 @@ def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
 
 
 def _print_rest(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
-    """What an attempt printed between the last look and its end, if its node still has it."""
+    """What an attempt printed between the last look and its end, if its node still has it. Raises Unanswered."""
     try:
         print_output(gateway.ask("GET", path, params=params))
+    except Unanswered:
+        raise
     except Ending as why:
         note(f"the end of attempt {params['attempt']} is not to be had: {why}")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
+from services.cli.patience import followed
 from services.cli.show import rendered, span, table
 
 BAR_COLUMNS = 12
@@ -20,8 +21,11 @@ Document = dict[str, Any]
 
 
 def watch(gateway: Gateway, job: str, *, quiet: bool = False) -> Document:
-    """Follows a job to its end and returns its last document. `quiet`: shows nothing. Raises Refused, Broken."""
-    seen = gateway.events(job)
+    """Follows a job to its end and returns its last document. `quiet`: shows nothing. Raises Refused, Broken.
+
+    A cell that is started again meanwhile is waited for.
+    """
+    seen = followed(gateway, job)
     if quiet:
         return _last(seen, job)
     if sys.stdout.isatty():
@@ -33,8 +37,8 @@ def _last(seen: Iterator[Document], job: str) -> Document:
     last: Document | None = None
     for document in seen:
         last = document
-    if last is None or last["ended_ms"] is None:
-        raise Broken(f"the gateway ended before job {job} did")
+    if last is None:
+        raise Broken(f"the gateway said nothing of job {job}")
     return last
 
 

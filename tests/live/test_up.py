@@ -88,6 +88,9 @@ def test_a_cancelled_job_is_killed(cell):
     assert (said.code, said.out) == (0, "long: cancelled\n")
     assert cell.ask("cancel", "long").code == 1
     assert cell.ask("watch", "long").code == 1
+    again = cell.ask("submit", "-", stdin=job("long", "sleep", "600"))
+    assert (again.code, again.out) == (0, "long\n")
+    assert again.err == "long is in the cell already, word for word: it was cancelled\n"
 
 
 def test_output_is_followed_to_the_end_of_the_job(cell):
@@ -257,18 +260,28 @@ def test_a_service_that_breaks_ends_the_cell_and_is_named(tmp_path):
         assert again.ask("watch", "a").code == 0
 
 
-def test_nobody_who_watches_keeps_the_cell_from_ending(tmp_path):
-    with up(tmp_path / "data", "--stop-tasks") as cell:
-        cell.ask("submit", "-", stdin=job("long", "sleep", "600"))
-        watching = subprocess.Popen(
-            [*COMMAND, "watch", "long", "--url", cell.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert watching.stdout is not None
-        watching.stdout.readline()
+def test_who_watches_does_not_keep_the_cell_from_ending_and_goes_on_with_the_next(tmp_path):
+    go_on = tmp_path / "go-on"
+    waits = shell(f"echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")
+    with up(tmp_path / "data") as cell:
+        cell.ask("submit", "-", stdin=job("long", *waits))
+        cell.until("long", lambda document: document["tasks"]["running"] == 1)
+        following = [
+            subprocess.Popen([*COMMAND, *words, "--url", cell.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for words in (["watch", "long"], ["logs", "long/run/0", "--follow"])
+        ]
+        first = [each.stdout.readline() for each in following if each.stdout is not None]
         code, _, err = cell.end()
 
         assert (code, err) == (0, "")
-        assert watching.wait() == 3
+        with up(tmp_path / "data", "--http", cell.url.rpartition(":")[2]):
+            go_on.touch()
+            told = [each.communicate(timeout=GUARD_S) for each in following]
+
+    assert [each.returncode for each in following] == [0, 0]
+    assert all(b"(still trying, for 60 s)\nthe gateway answers again\n" in err for _, err in told)
+    assert first[1] + told[1][0] == b"begun\ndone\n"
+    assert told[0][0].splitlines()[-1].partition(b" after ")[0].endswith(b"long: succeeded")
 
 
 def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path):

@@ -4,9 +4,9 @@ import httpx
 import pytest
 
 from largesse.output import ATTEMPT, END
-from services.cli import printing
+from services.cli import patience, printing
 from services.cli.client import STATE_HEADER, ending_of
-from services.cli.ending import Broken, Later, Refused
+from services.cli.ending import Broken, Later, Refused, Unanswered
 from services.cli.printing import follow_output
 
 
@@ -34,6 +34,7 @@ def said(text, end=None, *, attempt=1, state="live"):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     monkeypatch.setattr(printing, "FOLLOW_S", 0)
+    monkeypatch.setattr(patience, "sleep", lambda seconds: None)
 
 
 def told(capfdbinary, gateway, **params):
@@ -96,7 +97,36 @@ def test_what_is_not_to_be_had_now_is_waited_for_and_told_once(capfdbinary):
     )
 
 
-@pytest.mark.parametrize("ending", [Refused("no such job"), Broken("the gateway is gone")])
+SILENT = Unanswered("no answer\n(a hint)", "no answer")
+
+
+def test_a_gateway_that_is_started_again_is_waited_for_and_nothing_is_lost_or_said_twice(capfdbinary):
+    gateway = Played(
+        said("one"), SILENT, SILENT, Later("n1 does not answer", 3), said("two", 6), SILENT, said("", 6, state="ended")
+    )
+
+    out, err = told(capfdbinary, gateway)
+    assert out == "onetwo"
+    assert err.splitlines() == [
+        "no answer (still trying, for 60 s)",
+        "the gateway answers again",
+        "n1 does not answer (still trying)",
+        "no answer (still trying, for 60 s)",
+        "the gateway answers again",
+    ]
+    assert gateway.asked == [(None, 0), *[(None, 3)] * 4, *[(None, 6)] * 2]
+
+
+def test_the_end_of_an_attempt_is_asked_for_again_where_the_gateway_did_not_answer(capfdbinary):
+    second = said("two", attempt=2, state="ended")
+    gateway = Played(said("one"), second, SILENT, second, said(" end", 7), second)
+
+    out, _ = told(capfdbinary, gateway)
+    assert out == "one endtwo"
+    assert gateway.asked == [(None, 0), (None, 3), (1, 3), (None, 3), (1, 3), (None, 0)]
+
+
+@pytest.mark.parametrize("ending", [Refused("no such job"), Broken("the gateway is gone"), SILENT])
 def test_what_cannot_come_is_not_waited_for(ending):
     with pytest.raises(type(ending)):
         follow_output(Played(ending), "/logs", {})
@@ -109,6 +139,7 @@ def test_what_cannot_come_is_not_waited_for(ending):
         (404, "no_output", False, Refused, 1),
         (503, "node_unreachable", True, Later, 3),
         (503, "node_unreachable", False, Broken, 3),
+        (503, "not_ready", False, Unanswered, 3),
     ],
 )
 def test_whether_to_wait_is_said_by_whether_the_job_lives(status, kind, live, ending, code):
