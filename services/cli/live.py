@@ -14,12 +14,15 @@ from services.cli.quantities import quantity_text
 from services.cli.queues import effect_text, tree_text
 from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, watch
+from services.gateway.documents import HOW
 
 URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
 Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID")]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
+NOW = {state: f"it is {state}" for state in ("waiting", "running")} | HOW
+"""What became of a job, in words."""
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 
 get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
@@ -45,8 +48,9 @@ def submit(
 ) -> None:
     """Submit a job and print its id, once the log has it."""
     answer = Gateway(url).ask("POST", "/v1/jobs", **read_file(file, "jobs").request).json()
+    known = NOW.get(answer.get("job_state"), "nothing happens")
     told = {
-        "repeated": "is in the cell already, word for word: nothing happens",
+        "repeated": f"is in the cell already, word for word: {known}",
         "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",
     }.get(answer["state"])
     if told:

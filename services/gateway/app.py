@@ -170,7 +170,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready)
     async def submit(request: Request) -> Response:
         """Submits a job spec (JSON, or YAML by content type). 201: admitted, 200: a repeat of what the cell has, 202:
-        no answer of the log within 10 s; the id in all three. A problem of type `refused:...`: refused by the cell."""
+        no answer of the log within 10 s; the id in all three. A problem of type `refused:...`: refused by the cell.
+        `job_state` of a repeat, and where the name is taken: what that job is now, or null where that is forgotten."""
         document = await api.body(request)
         if isinstance(document, dict) and "cancel" in document:
             raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
@@ -181,7 +182,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         answer = await api.send("jobs", document, request)
         # The sequencer names a job that was not named after its place.
         place = f"jobs-{api.follower.partition}-{answer.offset}"
-        return _submitted(document.get("job") or place, answer, warnings_of(document))
+        name = document.get("job") or place
+        return _submitted(name, answer, warnings_of(document), documents.state_of(api.follower.state, name))
 
     @app.get("/v1/jobs", tags=["jobs"], dependencies=ready)
     async def jobs(
@@ -210,18 +212,24 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return _json(api.job(job), 200 if over else 202)
 
 
-def _submitted(name: str, answer: Answer, warnings: list[str]) -> Response:
+def _submitted(name: str, answer: Answer, warnings: list[str], before: str | None) -> Response:
+    """`before`: the state of the job that has the name."""
     body = answer.record.body if answer.record is not None else None
-    told = {"warnings": warnings}
+    told: documents.Document = {"warnings": warnings}
     match body:
         case JobAdmitted():
             state, status = "waiting", 201
         case InputRepeated():
             state, status = "repeated", 200
+            told["job_state"] = before
         case JobRejected():
+            detail = f"{body.field}: {body.detail}"
+            if body.reason == "name_taken":
+                told["job_state"] = before
+                detail += f"; that job has ended: {documents.HOW[before]}" if before in documents.HOW else ""
             status = {"name_taken": 409, "too_many_jobs": 503}.get(body.reason, 422)
             more = {"reason": body.reason, "job": name, **told}
-            raise Problem(status, f"refused:{body.reason}", f"{body.field}: {body.detail}", body.field, **more)
+            raise Problem(status, f"refused:{body.reason}", detail, body.field, **more)
         case _:
             state, status = "unanswered", 202
     where = f"/v1/jobs/{quote(name, safe='')}"

@@ -23,6 +23,23 @@ WHY: dict[WaitReason | str, str] = {
 }
 """Why tasks wait: the reason, and how it is told. What a queue has to do with it, `Queueing` says better."""
 
+HOW = {
+    "succeeded": "it succeeded",
+    "failed": "it failed",
+    "cancelled": "it was cancelled",
+    "rejected": "it was refused",
+}
+"""How a job has ended, in words."""
+
+
+def state_of(state: State, name: str) -> str | None:
+    """What a job is now; None where it is not in view."""
+    live = state.jobs.get(name)
+    if live is not None:
+        return _state_of(live)
+    ended = state.ended.get(name)
+    return None if ended is None else ended.outcome
+
 
 def job_document(state: State, name: str, *, whole: bool = True) -> Document | None:
     """One job, or None where it is not in view. `whole`: with its stages and the attempts that failed."""

@@ -94,9 +94,26 @@ def test_a_repeat_changes_nothing_and_another_job_of_the_name_is_a_conflict():
         return await cell.post(JOB), await cell.post(JOB | {"priority": 7})
 
     again, other = told(story)
-    assert (again.status_code, again.json()["state"]) == (200, "repeated")
+    assert (again.status_code, again.json()["state"], again.json()["job_state"]) == (200, "repeated", "waiting")
+    assert "ended" not in other.json()["detail"]
     assert (other.status_code, other.json()["type"]) == (409, "urn:largesse:refused:name_taken")
     assert other.json()["field"] == "job"
+
+
+def test_a_repeat_of_a_job_that_has_ended_says_how_and_so_does_its_name_when_it_is_taken():
+    async def story(cell):
+        await cell.post(JOB)
+        await cell.http.delete("/v1/jobs/j")
+        known = await cell.post(JOB), await cell.post(JOB | {"priority": 7})
+        cell.follower.state.ended.clear()
+        return *known, await cell.post(JOB), await cell.post(JOB | {"priority": 7})
+
+    again, other, forgotten, unknown = told(story)
+    assert (again.status_code, again.json()["state"], again.json()["job_state"]) == (200, "repeated", "cancelled")
+    assert (other.status_code, other.json()["job_state"]) == (409, "cancelled")
+    assert other.json()["detail"].endswith("; that job has ended: it was cancelled")
+    assert (forgotten.status_code, forgotten.json()["job_state"]) == (200, None)
+    assert "ended" not in unknown.json()["detail"]
 
 
 def test_a_job_without_a_name_gets_one():
