@@ -13,7 +13,7 @@ from services.cli.printing import follow_output, print_output
 from services.cli.quantities import quantity_text
 from services.cli.queues import effect_text, tree_text
 from services.cli.show import rendered, span, table
-from services.cli.watching import ENDED_WELL, job_text, watch
+from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
 from services.gateway.documents import HOW
 
 URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
@@ -121,17 +121,12 @@ def get_jobs(
     if json:
         out_json(found)
         return
-    rows = []
-    for job in found:
-        tasks = job["tasks"]
-        why = job["why"] or job["detail"]
-        rows.append((job["job"], job["state"], job["queue"], f"{tasks['succeeded']}/{tasks['total']}", why))
-    out(rendered(table(("job", "state", "queue", "done", "why"), rows, right="lllr")) if rows else "no jobs")
+    out(jobs_text(found))
 
 
 @get_app.command("job")
 def get_job(job: Job, url: Url = None, json: Json = False) -> None:
-    """One job with its stages, why tasks wait, and attempts that failed."""
+    """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
     document = Gateway(url).get(job_path(job))
     if json:
         out_json(document)

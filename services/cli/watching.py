@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from time import time
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,9 +13,12 @@ from rich.text import Text
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import rendered, span, table
+from services.cli.show import rendered, span, table, width
 
 BAR_COLUMNS = 12
+PLACES_SHOWN = 20
+JOBS_COLUMNS = 80
+"""A terminal with fewer does not show whose jobs they are."""
 ENDED_WELL = "succeeded"
 
 Document = dict[str, Any]
@@ -113,6 +117,11 @@ def job_text(document: Document) -> str:
     rows += [("detail", document["detail"])]
     text = rendered(table(("", ""), [row for row in rows if row[1] not in ("", None)]))
     text += "\n" + rendered(job_table(document))
+    places = [(stage["stage"], *place) for stage in document["stages"] for place in _places(stage)]
+    if places:
+        more = f"and on {len(places) - PLACES_SHOWN} more nodes\n" if len(places) > PLACES_SHOWN else ""
+        drawn = table(("stage", "on node", "running", "tasks"), places[:PLACES_SHOWN], right="llr")
+        text += "\n" + rendered(drawn) + more
     failures = document["failures"]
     if failures:
         told = [
@@ -121,6 +130,41 @@ def job_text(document: Document) -> str:
         ]
         text += "\n" + rendered(table(("failed task", "attempt", "node", "reason", "detail"), told, right="lr"))
     return text
+
+
+def _places(stage: Document) -> Iterator[tuple[str, int, str]]:
+    """Where tasks of a stage run: node, how many, and which where that is known."""
+    for node, tasks in stage["nodes"].items():
+        indexes = stage["indexes"]
+        yield node, tasks, "" if indexes is None else ranges_text(indexes.get(node, []))
+
+
+def ranges_text(indexes: list[int]) -> str:
+    """Rising numbers, those in a row as a range: `0-3, 7`."""
+    runs: list[list[int]] = []
+    for index in indexes:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1] = [runs[-1][0], index]
+        else:
+            runs.append([index])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def jobs_text(found: list[Document]) -> str:
+    """Jobs as a table; where the terminal is narrow without their users."""
+    if not found:
+        return "no jobs"
+    now_ms = time() * 1_000
+    wide = width() >= JOBS_COLUMNS
+    rows = []
+    for job in found:
+        tasks = job["tasks"]
+        age = span(max(0, now_ms - job["submitted_ms"]))
+        who = (job["user"] or job["author"],) if wide else ()
+        done = f"{tasks['succeeded']}/{tasks['total']}"
+        rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
+    heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
+    return rendered(table(heads, rows, right="llllrr" if wide else "lllrr"))
 
 
 def _time(moment_ms: int | None) -> str:

@@ -198,7 +198,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
     async def job(job: str) -> Response:
-        """One job with its stages, why tasks wait, and the attempts that failed."""
+        """One job with its stages, why tasks wait, on which nodes they run, and the attempts that failed."""
         return _json(api.job(job))
 
     @app.delete("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)

@@ -6,6 +6,7 @@ from typing import Any
 
 from schemas.edge_queues import tree_document
 from schemas.rounds import WaitReason
+from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing
 from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, class_of
 
@@ -22,6 +23,9 @@ WHY: dict[WaitReason | str, str] = {
     "next_round": "is looked at in the next round",
 }
 """Why tasks wait: the reason, and how it is told. What a queue has to do with it, `Queueing` says better."""
+
+INDEXES_TASKS_MAX = 100
+"""Of a stage with more tasks it is told how many are on a node, and not which."""
 
 HOW = {
     "succeeded": "it succeeded",
@@ -42,7 +46,8 @@ def state_of(state: State, name: str) -> str | None:
 
 
 def job_document(state: State, name: str, *, whole: bool = True) -> Document | None:
-    """One job, or None where it is not in view. `whole`: with its stages and the attempts that failed."""
+    """One job, or None where it is not in view. `whole`: with its stages, where their tasks run, and the attempts that
+    failed."""
     live = state.jobs.get(name)
     if live is not None:
         return _live(state, Queueing(state), live, whole)
@@ -83,7 +88,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
     tasks = sum(stage.tasks for stage in spec.stages)
     succeeded = tasks - sum(job.progress.left)
     running, starting = sum(job.running), sum(job.starting)
-    stages = [_stage(state, queueing, job, at) for at in range(len(spec.stages))]
+    stages = [_stage(state, queueing, job, at, whole) for at in range(len(spec.stages))]
     why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
     document: Document = {
         "job": spec.job,
@@ -112,7 +117,8 @@ def _counts(total: int, waiting: int, starting: int, running: int, succeeded: in
     return {**counts, "failed_attempts": failed}
 
 
-def _stage(state: State, queueing: Queueing, job: LiveJob, at: int) -> Document:
+def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool) -> Document:
+    """`nodes`: where tasks run or start, and how many; `indexes`: which, null where the stage has too many tasks."""
     stage = job.spec.stages[at]
     succeeded = stage.tasks - job.progress.left[at]
     running, starting = job.running[at], job.starting[at]
@@ -123,7 +129,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int) -> Document:
     else:
         at_work = "running" if running or starting else "waiting"
     why = _why(state, queueing, job, at, waiting) if waiting else []
-    return {
+    document = {
         "stage": stage.stage,
         "after": stage.after,
         "state": at_work,
@@ -131,6 +137,10 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int) -> Document:
         "tasks": counts,
         "why": why,
     }
+    if whole:
+        few = stage.tasks <= INDEXES_TASKS_MAX
+        document |= {"nodes": dict(job.nodes[at]), "indexes": indexes_of(state, job, at) if few else None}
+    return document
 
 
 def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) -> list[Document]:
@@ -187,6 +197,8 @@ def _ended(job: EndedJob, whole: bool) -> Document:
                 "state": "succeeded" if stage.succeeded == stage.tasks else "unfinished",
                 "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
                 "why": [],
+                "nodes": {},
+                "indexes": {},
             }
             for stage in job.stages
         ]

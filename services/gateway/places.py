@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.view_state import PLACES_KEPT_MAX, State
+from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,24 @@ def keep_places(state: State, name: str, places: list[list[str]]) -> None:
 def forget_places(state: State, name: str) -> None:
     """Nobody can ask for this ended job any more."""
     state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
+
+
+def move(nodes: dict[str, int], node: str, tasks: int) -> None:
+    """So many tasks more are on a node, or with a minus fewer; a node that has none is left out."""
+    nodes[node] = nodes.get(node, 0) + tasks
+    if not nodes[node]:
+        del nodes[node]
+
+
+def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
+    """Which tasks of a stage are on which node. Looks at every task of the stage."""
+    stage = job.spec.stages[at]
+    found: dict[str, list[int]] = {}
+    for index in range(stage.tasks):
+        hold = state.holds.get(f"{job.spec.job}/{stage.stage}/{index}")
+        if hold is not None:
+            found.setdefault(hold.node, []).append(index)
+    return found
 
 
 def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> Place | None:

@@ -46,7 +46,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from schemas.track import COUNTED, failures_of, is_broken, judge_failure
-from services.gateway.places import forget_places, keep_places
+from services.gateway.places import forget_places, keep_places, move
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 4
+LAYOUT = 5
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -102,6 +102,7 @@ def _admitted(state: State, record: Record) -> None:
         failed=[0] * of,
         retry_ms=[0] * of,
         places=[[""] * stage.tasks for stage in body.spec.stages],
+        nodes=[{} for _ in body.spec.stages],
     )
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
@@ -314,8 +315,10 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
     _add(state.used[hold.queue], hold.demand, -1)
     job = state.jobs.get(name)
     if job is not None:
+        at = job.graph.position[stage]
         counts = job.running if hold.started else job.starting
-        counts[job.graph.position[stage]] -= 1
+        counts[at] -= 1
+        move(job.nodes[at], hold.node, -1)
 
 
 def _add(used: Vector, demand: Vector, tasks: int) -> None:
@@ -343,6 +346,7 @@ def _closed(state: State, record: Record) -> None:
         _add(node.used, demand, grant.count)
         _add(state.used.setdefault(queue, {}), demand, grant.count)
         job.starting[at] += grant.count
+        move(job.nodes[at], grant.node, grant.count)
         job.asked[at] = max(0, job.asked[at] - grant.count)
 
 

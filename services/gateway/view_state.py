@@ -40,9 +40,9 @@ class FailedAttempt:
 @dataclass(slots=True)
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
-    asked for, failures that counted, the end of the last back-off, and by task index the node that it was granted last
-    ("": none). `order`: seq of its admission. `began`: seq of the record since which it may run; 0: it stands before
-    its queue's gate."""
+    asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
+    ("": none), and by node how many tasks are there now. `order`: seq of its admission. `began`: seq of the record
+    since which it may run; 0: it stands before its queue's gate."""
 
     spec: JobSpec
     graph: Graph
@@ -57,6 +57,7 @@ class LiveJob:
     failed: list[int]
     retry_ms: list[int]
     places: list[list[str]]
+    nodes: list[dict[str, int]]
     began: int = 0
     tries: Tries = field(default_factory=Tries)
     started_ms: int | None = None

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 
 from largesse.codec import decode
@@ -232,6 +234,37 @@ def test_it_is_known_where_each_task_ran_last_and_where_it_failed():
     assert place_of(cell.view, "j", "s", 2, None).node in ("n0", "n1")
 
 
+def where(cell, name, stage=0):
+    document = cell.job(name)["stages"][stage]
+    return document["nodes"], document["indexes"]
+
+
+def test_a_stage_says_on_which_nodes_its_tasks_are_now():
+    cell = Watched(nodes=2, cpu=2).submit("j", stage("s", tasks=5), stage("t", after=["s"]))
+    assert where(cell, "j") == ({"n0": 2, "n1": 2}, {"n0": [0, 1], "n1": [2, 3]})
+    assert where(cell, "j", 1) == ({}, {})
+
+    cell.start("j", "s", count=2, node="n0").take(TaskFinished([TaskEnd("j", "s", 0, 1, 1, "n0", "e1", [5])]))
+    assert where(cell, "j") == ({"n0": 1, "n1": 2}, {"n0": [1], "n1": [2, 3]})
+
+    cell.take(NodeLeft("n1", "e1"))
+    assert where(cell, "j") == ({"n0": 1}, {"n0": [1]})
+
+
+@pytest.mark.parametrize(("tasks", "told"), [(100, {"n0": list(range(100))}), (101, None)])
+def test_which_tasks_is_told_of_stages_with_few(tasks, told):
+    cell = Watched(cpu=101).submit("j", stage(tasks=tasks))
+
+    assert where(cell, "j") == ({"n0": tasks}, told)
+    assert "nodes" not in next(iter(job_documents(cell.view, limit=1)))
+
+
+def test_no_task_of_an_ended_job_is_anywhere():
+    cell = Watched().submit("j", stage()).start("j", "s").finish("j", "s")
+
+    assert where(cell, "j") == ({}, {})
+
+
 def test_where_tasks_of_ended_jobs_ran_is_known_for_so_many_of_them(monkeypatch):
     monkeypatch.setattr(places, "PLACES_KEPT_MAX", 3)
     cell = Watched(cpu=4, name_kept_ms=0)
@@ -303,6 +336,8 @@ def test_jobs_are_found_by_queue_user_and_state():
     cell.start("b", "s").finish("b", "s")
     assert found() == ["a", "b"]
     assert found(wanted="succeeded") == ["b"]
+    cell.submit("c", stage(), queue="ml")
+    assert found() == ["a", "c", "b"]  # Those that live come first.
 
 
 def test_the_config_document_is_what_the_edge_takes_back():
@@ -360,6 +395,10 @@ def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
                 told = each["tasks"]
                 assert told["total"] == sum(told[k] for k in ("waiting", "starting", "running", "succeeded"))
                 assert sum(why["tasks"] for why in each["why"]) == told["waiting"]
+                key = f"{name}/{each['stage']}/"
+                there = Counter(hold.node for at, hold in state.holds.items() if at.startswith(key))
+                assert each["nodes"] == there
+                assert sum(there.values()) == told["starting"] + told["running"]
 
     options = Options({"preset": preset}, listener=hear, before_round=compare)
     result = simulate(drawn_jobs(seed), drawn_cluster(seed), options)

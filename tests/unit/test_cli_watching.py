@@ -1,0 +1,78 @@
+"""How jobs look as text: one with its stages and nodes, and many as a table."""
+
+import re
+
+import pytest
+
+from services.cli import watching
+from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
+
+TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
+
+
+def stage(name="map", nodes=None, indexes=None):
+    return {"stage": name, "tasks": TASKS, "why": [], "nodes": nodes or {}, "indexes": indexes}
+
+
+def job(name="j", *stages, **more):
+    about = {"queue": "ads/prod", "class": "small", "priority": 0, "user": "ann", "author": "ops", "why": None}
+    times = {"submitted_ms": 1_000_000, "started_ms": None, "ended_ms": None}
+    work = {"state": "running", "tasks": TASKS, "detail": "", "stages": list(stages), "failures": []}
+    return {"job": name, **about, **times, **work, **more}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(watching, "time", lambda: 1_090)
+
+
+@pytest.mark.parametrize(
+    ("indexes", "told"),
+    [([], ""), ([3], "3"), ([0, 1], "0-1"), ([0, 1, 2, 3, 7, 9, 10], "0-3, 7, 9-10")],
+)
+def test_numbers_in_a_row_are_a_range(indexes, told):
+    assert ranges_text(indexes) == told
+
+
+def test_a_job_says_on_which_nodes_its_tasks_are_and_which():
+    text = job_text(job("j", stage(nodes={"n0": 3, "n1": 1}, indexes={"n0": [0, 1, 2], "n1": [5]}), stage("reduce")))
+
+    lines = [line.split() for line in text.splitlines()]
+    assert ["stage", "on", "node", "running", "tasks"] in lines
+    assert lines[-2:] == [["map", "n0", "3", "0-2"], ["map", "n1", "1", "5"]]
+
+
+def test_of_a_large_stage_only_counts_are_shown_and_of_so_many_nodes():
+    nodes = {f"n{i}": 2 for i in range(PLACES_SHOWN + 2)}
+
+    lines = job_text(job("j", stage(nodes=nodes))).splitlines()
+    assert lines[-1] == "and on 2 more nodes"
+    assert lines[-2].split() == ["map", f"n{PLACES_SHOWN - 1}", "2"]
+
+
+def test_a_job_that_runs_nowhere_says_nothing_of_nodes():
+    assert "on node" not in job_text(job("j", stage()))
+
+
+def test_jobs_have_an_age_and_a_user():
+    text = jobs_text([job("a", why="no room"), job("b", user="", submitted_ms=2_000_000)])
+
+    assert [re.split(r" {2,}", line) for line in text.splitlines()] == [
+        ["job", "state", "queue", "user", "age", "done", "why"],
+        ["a", "running", "ads/prod", "ann", "90.0 s", "1/6", "no room"],
+        ["b", "running", "ads/prod", "ops", "0 ms", "1/6"],
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 79, 80])
+def test_a_narrow_terminal_shows_no_users(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = jobs_text([job("word-count-of-everything", why="no node has room for it now")])
+
+    assert ("user" in text.splitlines()[0].split()) == (columns >= 80)
+    assert max(map(len, text.splitlines())) <= columns
+
+
+def test_no_jobs():
+    assert jobs_text([]) == "no jobs"
