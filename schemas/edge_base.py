@@ -198,6 +198,12 @@ def _amount(resource: str, value: int | str, round_up: bool) -> int:
     return parse_quantity(resource, value, round_up=round_up)
 
 
+@lru_cache(maxsize=AMOUNTS_CACHED)
+def is_below_unit(resource: str, text: str) -> bool:
+    """Whether a quantity that was read without fault is more than nothing and less than one base unit."""
+    return parse_quantity(resource, text, round_up=False) == 0 < parse_quantity(resource, text, round_up=True)
+
+
 def _no_quantity(resource: str, value: Any) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, (list, dict)):
         return f'has to be a quantity like "2" or 500, is {shown(value)}'

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, Name, shown, sorted_map, validated
 from schemas.edge_config import Knobs, config_warnings, knobs_of
-from schemas.edge_jobs import bare_warnings
+from schemas.edge_jobs import amount_warnings
 from schemas.edge_nodes import DevicesInput, offered
 from schemas.edge_queues import QueueInput, tree_of
 from schemas.nodes import Device
@@ -77,7 +77,7 @@ def cluster_warnings(document: dict[str, Any]) -> list[str]:
     nodes = [
         line
         for i, node in enumerate(document["nodes"])
-        for line in bare_warnings(f"nodes[{i}].capacity", node["capacity"])
+        for line in amount_warnings(f"nodes[{i}].capacity", node["capacity"])
     ]
     return nodes + config_warnings(document)
 

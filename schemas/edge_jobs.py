@@ -4,6 +4,7 @@ A stage says what a task lasts (simulated: `duration_ms` or `durations_ms`) or w
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -28,6 +29,7 @@ from schemas.edge_base import (
     asked_for,
     at_key,
     author_of,
+    is_below_unit,
     joined,
     shown,
     sorted_map,
@@ -53,6 +55,8 @@ QUEUE_DEPTH_MAX = 16
 CYCLE_SHOWN_MAX = 8
 WARNINGS_MAX = 20
 BARE_MIN = 10  # A bare cpu or gpu below it is most often meant in whole cores or devices.
+BARE_MEMORY_MIN = 16  # Bare memory below it, in MiB, is most often meant in GiB.
+MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
 TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
 """What an agent says to a task; a spec may not say otherwise."""
@@ -135,17 +139,34 @@ def job_warnings(document: Mapping[str, Any]) -> list[str]:
     warnings = []
     for i, stage in enumerate(document.get("stages", [])):
         for field in ("demand", "estimate_demand"):
-            warnings += bare_warnings(f"stages[{i}].{field}", stage.get(field) or {})
+            warnings += amount_warnings(f"stages[{i}].{field}", stage.get(field) or {})
     return warnings[:WARNINGS_MAX]
 
 
-def bare_warnings(field: str, amounts: Mapping[str, Any]) -> list[str]:
-    """Small bare numbers of cpu or gpu: base units are thousandths."""
+def amount_warnings(field: str, amounts: Mapping[str, Any]) -> list[str]:
+    """Quantities in another unit than most likely meant: a small bare number is thousandths or MiB, a text bytes."""
     return [
-        f'{field}.{r}: {amounts[r]} means {amounts[r]} thousandths; for {amounts[r]} whole ones write "{amounts[r]}"'
-        for r in ("cpu", "gpu")
-        if type(amounts.get(r)) is int and 0 < amounts[r] < BARE_MIN
+        f"{field}.{resource}: {told}"
+        for resource in ("cpu", "gpu", "memory", "disk")
+        if (told := _unit_trap(resource, amounts.get(resource)))
     ]
+
+
+def _unit_trap(resource: str, amount: Any) -> str | None:
+    if isinstance(amount, str):
+        if resource not in ("memory", "disk") or not is_below_unit(resource, amount):
+            return None
+        number = amount.rstrip("mkMGTPKi")
+        meant = number if 1 <= Fraction(number) < MIB_MEANT_MAX else "1"
+        units = "without a suffix it is bytes, and m is a thousandth"
+        return f'"{amount}" is less than 1 MiB ({units}); for {meant} MiB write "{meant}Mi"'
+    if type(amount) is not int or amount <= 0:
+        return None
+    if resource == "memory" and amount < BARE_MEMORY_MIN:
+        return f'{amount} means {amount} MiB; for {amount} GiB write "{amount}Gi", for {amount} MiB "{amount}Mi"'
+    if resource in ("cpu", "gpu") and amount < BARE_MIN:
+        return f'{amount} means {amount} thousandths; for {amount} whole ones write "{amount}"'
+    return None
 
 
 def _spec(job: JobSubmission) -> JobSpec:

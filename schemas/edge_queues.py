@@ -19,7 +19,7 @@ from schemas.edge_base import (
     shown,
     vector_of,
 )
-from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, bare_warnings
+from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, amount_warnings
 from schemas.quantities import MILLIONTHS, Vector, quantity_text
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue
@@ -125,7 +125,7 @@ def queue_warnings(field: str, queue: Mapping[str, Any]) -> list[str]:
     """What a tree that was read without fault says and yet most likely does not mean."""
     warnings = []
     for limit in ("guaranteed", "max"):
-        warnings += bare_warnings(f"{field}.{limit}", queue.get(limit) or {})
+        warnings += amount_warnings(f"{field}.{limit}", queue.get(limit) or {})
     for i, child in enumerate(queue.get("children") or []):
         warnings += queue_warnings(f"{field}.children[{i}]", child)
     return warnings

@@ -33,6 +33,9 @@ _UNIT = {  # Natural units of a string without suffix -> base units.
     "network": Fraction(1, 10**6),
     "disk_io": Fraction(1, 10**6),
 }
+_SUFFIXES = ("m", *(suffix for suffix in _DECIMAL if suffix), *_BINARY)
+_SPELT = {suffix.lower(): suffix for suffix in (*_DECIMAL, *_BINARY)}
+_NEARLY = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,2}?)(?:[bB]|[bB]ytes?)?\s*")
 QUANTITY_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)?")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
@@ -52,8 +55,9 @@ def parse_quantity(resource: str, value: int | str, *, round_up: bool) -> int:
 def _parse_text(resource: str, text: str) -> Fraction:
     match = QUANTITY_TEXT.fullmatch(text)
     if match is None:
-        told = 'write a number with an optional suffix, like "500m", "2" or "2Gi"'
-        raise ValueError(f'"{text[:40]}" is no quantity: {told}')
+        told = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
+        close = _meant(text)
+        raise ValueError(f'"{text[:40]}" is no quantity: {told}' + (f'; did you mean "{close}"?' if close else ""))
     number, suffix = Fraction(match[1]), match[2] or ""
     if suffix == "m":
         scaled = number / 1000
@@ -62,6 +66,13 @@ def _parse_text(resource: str, text: str) -> Fraction:
     else:
         scaled = number * _DECIMAL[suffix]
     return scaled * _UNIT.get(resource, Fraction(1))
+
+
+def _meant(text: str) -> str | None:
+    """The quantity that a text with a suffix of another custom most likely means: "1GB", "2gi", "3 MiB"."""
+    match = _NEARLY.fullmatch(text)
+    suffix = None if match is None else _SPELT.get(match[2].lower())
+    return None if match is None or suffix is None else match[1] + suffix
 
 
 def quantity_text(resource: str, amount: int) -> str:

@@ -366,7 +366,7 @@ def test_a_refusal_names_the_field_and_the_fix(document, told):
 
 def test_a_bare_cpu_below_ten_is_most_likely_meant_in_cores():
     document = job(
-        stage("a", demand={"cpu": 2, "memory": 4}), stage("b", demand={"cpu": "1"}, estimate_demand={"cpu": 9})
+        stage("a", demand={"cpu": 2, "memory": 16}), stage("b", demand={"cpu": "1"}, estimate_demand={"cpu": 9})
     )
 
     assert warnings_of(document) == [
@@ -376,7 +376,35 @@ def test_a_bare_cpu_below_ten_is_most_likely_meant_in_cores():
 
 
 def test_what_is_written_as_meant_warns_of_nothing():
-    assert warnings_of(job(stage(demand={"cpu": 10, "gpu": "1", "memory": 1}), stage("b", demand={"gpu": 0}))) == []
+    assert warnings_of(job(stage(demand={"cpu": 10, "gpu": "1", "memory": 16}), stage("b", demand={"gpu": 0}))) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "told"),
+    [
+        ("memory", "100", "is less than 1 MiB (without a suffix it is bytes, and m is a thousandth); for 100 MiB "),
+        ("disk", "100m", 'for 100 MiB write "100Mi"'),
+        ("memory", "0.5", 'for 1 MiB write "1Mi"'),
+        ("memory", "65535", 'for 65535 MiB write "65535Mi"'),
+        ("memory", "65536", 'for 1 MiB write "1Mi"'),
+        ("memory", "1048575", 'for 1 MiB write "1Mi"'),
+        ("memory", "1023Ki", 'for 1023 MiB write "1023Mi"'),
+        ("memory", "1048576", ""),
+        ("memory", "1Mi", ""),
+        ("memory", "0", ""),
+        ("network", "1k", ""),
+        ("memory", 4, '4 means 4 MiB; for 4 GiB write "4Gi", for 4 MiB "4Mi"'),
+        ("memory", 15, "15 means 15 MiB"),
+        ("memory", 16, ""),
+        ("memory", 0, ""),
+        ("disk", 4, ""),
+    ],
+)
+def test_memory_in_another_unit_than_most_likely_meant_is_warned_of(resource, amount, told):
+    warnings = warnings_of(job(stage(demand={"cpu": "1", resource: amount})))
+
+    assert len(warnings) == bool(told)
+    assert not told or (warnings[0].startswith(f"stages[0].demand.{resource}: ") and told in warnings[0])
 
 
 def test_a_cluster_file_is_warned_of_too():

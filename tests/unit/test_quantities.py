@@ -76,6 +76,37 @@ def test_what_is_no_quantity_is_refused_with_an_example(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1GB", "1G"),
+        ("100MiB", "100Mi"),
+        ("2kB", "2k"),
+        ("2K", "2k"),
+        ("2ki", "2Ki"),
+        ("1.5gb", "1.5G"),
+        ("1 Gi", "1Gi"),
+        ("7 ", "7"),
+        ("512b", "512"),
+        ("3tib", "3Ti"),
+        ("512 bytes", "512"),
+        ("2 cores", None),
+        ("1e3", None),
+        ("two", None),
+        ("", None),
+        ("-1GB", None),
+    ],
+)
+def test_a_suffix_of_another_custom_is_refused_with_the_one_that_is_taken(text, meant):
+    with pytest.raises(ValueError, match="suffixes: m, k, M, G, T, P, Ki, Mi, Gi, Ti, Pi") as refused:
+        parse_quantity("memory", text, round_up=True)
+
+    told = str(refused.value).partition("; did you mean ")[2]
+    assert told == (f'"{meant}"?' if meant else "")
+    if meant:
+        parse_quantity("memory", meant, round_up=True)
+
+
+@pytest.mark.parametrize(
     ("resource", "value"), [("cpu", -1), ("cpu", QUANTITY_MAX + 1), ("cpu", "9007199254741"), ("licence", "10P")]
 )
 def test_a_quantity_beyond_the_limits_is_refused(resource, value):
