@@ -81,7 +81,9 @@ def log_messages(place: Place) -> Iterator[Message]:
 
 
 def messages(place: Place) -> Iterator[Message]:
-    """The messages of the log and, before each that ends a round, those that may answer it. Raises as log_messages."""
+    """The messages of the log and, before each that ends a round, those that may answer it; at the end what is left of
+    decisions. Raises as log_messages.
+    """
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
@@ -94,6 +96,8 @@ def messages(place: Place) -> Iterator[Message]:
                     for topic in topics:
                         yield from topic.up_to(ended)
                 yield message
+            for topic in topics:
+                yield from topic.rest()
         finally:
             runner.run(bus.close())
 
@@ -133,7 +137,10 @@ class _Topic:
 
     def rest(self) -> Iterator[Message]:
         """All messages that are left."""
-        return self._messages
+        if self._next is not None:
+            yield self._next
+            self._next = None
+        yield from self._messages
 
     def up_to(self, seq: int) -> Iterator[Message]:
         """Decisions that answer openings before `seq`. Those after the first later one come later too: an opening is

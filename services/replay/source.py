@@ -16,12 +16,15 @@ from largesse.file_bus import read_journal
 from largesse.file_journal import HEAD_NAME
 from largesse.ids import content_hash, decision_id
 from largesse.open_bus import BusUrlWrong
-from largesse.order import Accepted, LogOrder, advance
+from largesse.order import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG
 from services.replay import kafka_source
 from services.replay.kafka_source import SCHEME, CellUnknown
+
+Hear = Callable[[str, bytes], None]
+"""Is told name and content of every decision document, also of one that came second or too late, which nobody reads."""
 
 _OPENING = b'"content":{"type":"RoundOpened"'
 
@@ -42,13 +45,23 @@ class Step:
         return self.decisions.get(decision_id(named.topic, named.shard, named.of, opening))
 
 
+def deaf(_name: str, _content: bytes) -> None:
+    """Hears nothing."""
+
+
 @dataclass(slots=True)
 class Source:
-    """A recorded log. `steps` reads it from its start, as often as it is asked."""
+    """A recorded log. `read` gives its steps from its start, as often as it is asked, and tells of every document of
+    the decision topics: of those before a record of the log before its step, of those after the last one at the end.
+    """
 
     name: str
-    steps: Callable[[], Iterator[Step]]
+    read: Callable[[Hear], Iterator[Step]]
     shards_max: Callable[[], int]
+
+    def steps(self, hear: Hear = deaf) -> Iterator[Step]:
+        """The log from its start."""
+        return self.read(hear)
 
 
 def open_source(location: Path | str, partition: int = 0) -> Source:
@@ -61,14 +74,14 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             raise NoLog(f"{path}: there is no journal in this folder")
         return Source(
             str(path),
-            lambda: steps_of(read_journal(path), partition),
+            lambda hear: steps_of(read_journal(path), partition, hear),
             lambda: _most_shards(read_journal(path), partition),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
     if not is_export(path):
         raise NoLog(f"{path}: is neither a data folder nor an exported log")
-    return Source(str(path), lambda: _exported(path), lambda: _exported_shards(path))
+    return Source(str(path), lambda hear: _exported(path, hear), lambda: _exported_shards(path))
 
 
 def write_export(source: Source, path: Path | str) -> int:
@@ -100,9 +113,10 @@ def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
             yield topic, content
 
 
-def steps_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Step]:
+def steps_of(messages: Iterable[Message], partition: int = 0, hear: Hear = deaf) -> Iterator[Step]:
     """The steps that messages of several topics come to, each topic in its order, decisions before their closing."""
     order = LogOrder()
+    documents = _Documents(hear)
     shelves: dict[tuple[str, int], Shelf] = {}
     opened = forgotten = 0
     for message in messages:
@@ -122,6 +136,30 @@ def steps_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Step]:
         elif _is_decision(message, partition):
             shelf = shelves.setdefault((message.topic, message.partition), Shelf(0))
             shelf.take(message, forgotten)
+            documents.take(message)
+
+
+class _Documents:
+    """All decision documents as they were written, each put together from what one instance wrote of it."""
+
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self._parts: dict[tuple[str, int, str, str], dict[int, str]] = {}
+
+    def take(self, message: Message) -> None:
+        piece = read_piece(message.value)
+        if piece is None:
+            content = unwrap(message.value)[1]
+            self._hear(heading(content)[1], content)
+            return
+        key = (message.topic, message.partition, piece.id, piece.header.token)
+        parts = self._parts.setdefault(key, {})
+        if piece.header.part in parts:
+            parts.clear()  # It begins anew.
+        parts[piece.header.part] = piece.text
+        if len(parts) == piece.header.of:
+            del self._parts[key]
+            self._hear(piece.id, "".join(text for _, text in sorted(parts.items())).encode())
 
 
 def _is_decision(message: Message, partition: int) -> bool:
@@ -144,7 +182,7 @@ def _on_kafka(url: str) -> Source:
     partition = place.partition
     return Source(
         url,
-        lambda: steps_of(kafka_source.messages(place), partition),
+        lambda hear: steps_of(kafka_source.messages(place), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
     )
 
@@ -159,11 +197,13 @@ def _most_shards(messages: Iterable[Message], partition: int) -> int:
 
 
 # ---------------------------------------------------------------- an exported file
-def _exported(path: Path) -> Iterator[Step]:
+def _exported(path: Path, hear: Hear) -> Iterator[Step]:
     decisions: dict[str, bytes] = {}
     for item in read_export(path):
         if item.topic != LOG:
-            decisions[heading(item.content)[1]] = item.content
+            name = heading(item.content)[1]
+            decisions[name] = item.content
+            hear(name, item.content)
             continue
         record = decode(item.content)
         yield Step(Accepted(record, item.header, item.content, item.line), decisions)

@@ -1,9 +1,10 @@
 """Decides a recorded log again and names the first difference: in an answer, a closing, or what was due.
 
 Folds   the whole log through every core.
-Compares every round of this code's own rules: answers byte by byte with what won (its hash stands in the closing), the
-closing, what the sequencer appends of its own accord, and what it made of inputs whose content the log has. Rounds of
-other rules are fed their recorded winners and named.
+Compares every round of this code's own rules: answers byte by byte with what won (its hash stands in the closing), and
+with every other document of the decision topics that answers the same opening; the closing, what the sequencer appends
+of its own accord, and what it made of inputs whose content the log has. Rounds of other rules are fed their recorded
+winners and named. Answers to openings that are not in the log were answers to nothing, and are passed over.
 """
 
 import json
@@ -38,6 +39,8 @@ from schemas import (
 )
 from services.admission.core_judge import judge, lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due
+from services.replay.differences import Difference, Diverged, first_difference, shown
+from services.replay.documents import Documents
 from services.replay.refold import Answers, CoreRaised, Refold
 from services.replay.source import Source, Step
 
@@ -45,19 +48,6 @@ FORECASTS_KEPT = 1_000
 """Rounds for which what forecasters said is remembered, until the log has it."""
 
 _JUDGED_WHOLE = (JobCancelled, NodeRegistered, NodeReported, NodeDrained, TaskStarted, TaskFinished, TaskFailed)
-
-
-@dataclass(slots=True)
-class Difference:
-    """Where a replay and the recording part. `path`: the first JSON path that differs, with both sides."""
-
-    seq: int
-    round: int
-    topic: str
-    what: str
-    path: str = ""
-    recorded: str = ""
-    decided: str = ""
 
 
 @dataclass(slots=True)
@@ -105,25 +95,21 @@ class Verdict:
         return f"{self.source}: diverged: {where}{path}\n  {compared} before{fed}"
 
 
-class _Diverged(Exception):
-    def __init__(self, difference: Difference) -> None:
-        self.difference = difference
-
-
 def verify(source: Source, until: int | None = None) -> Verdict:
     """Goes through the log up to seq `until`. Raises what reading the source raises (damage, gaps)."""
     check = _Check(Refold(source.shards_max()), Verdict(source.name))
-    for step in source.steps():
-        if until is not None and step.accepted.record.seq > until:
-            break
-        try:
-            check.take(step)
-        except _Diverged as diverged:
-            check.verdict.difference = diverged.difference
-        except CoreRaised as raised:
-            check.verdict.difference = _at(step.accepted.record, "core", str(raised))
-        if check.verdict.difference is not None:
-            break
+    try:
+        for step in source.steps(check.documents.hear):
+            if until is not None and step.accepted.record.seq > until:
+                break
+            check.documents.check(check.last.seq)
+            try:
+                check.take(step)
+            except CoreRaised as raised:
+                raise Diverged(_at(step.accepted.record, "core", str(raised))) from raised
+        check.documents.check(check.last.seq)
+    except Diverged as diverged:
+        check.verdict.difference = diverged.difference
     check.verdict.records = check.cores.records
     check.verdict.prefix = check.cores.prefix.hex()
     return check.verdict
@@ -135,6 +121,7 @@ class _Check:
     def __init__(self, cores: Refold, verdict: Verdict) -> None:
         self.cores = cores
         self.verdict = verdict
+        self.documents = Documents()
         self.rules: int | None = None
         self.opening: Record | None = None
         self.answers: Answers | None = None
@@ -142,7 +129,7 @@ class _Check:
         self.last = Record("", 0, "", 0, 0, 0, "", "", None)
 
     def take(self, step: Step) -> None:
-        """Checks and folds one record. Raises _Diverged, CoreRaised, DecisionGap."""
+        """Checks and folds one record. Raises Diverged, CoreRaised, DecisionGap."""
         record = step.accepted.record
         self._check_envelope(record)
         if isinstance(record.body, RoundOpened):
@@ -151,6 +138,8 @@ class _Check:
             self._check_own_accord(step)
             self._check_judged(step)
             self._check_forecast(record)
+        if isinstance(record.body, RoundClosed | RoundAbandoned):
+            self.documents.ended(step.decisions)
         if isinstance(record.body, RoundClosed):
             self._close(step)
         self.cores.fold(step.accepted)
@@ -172,9 +161,9 @@ class _Check:
         expected = {"seq": last.seq + 1, "cell": last.cell or record.cell, "round": number, "id": id_}
         for name, value in expected.items():
             if getattr(record, name) != value:
-                raise _Diverged(_at(record, "cluster.log", "the envelope", name, getattr(record, name), value))
+                raise Diverged(_at(record, "cluster.log", "the envelope", name, getattr(record, name), value))
         if record.time < last.time:
-            raise _Diverged(_at(record, "cluster.log", f"log time goes back from {last.time}", "time", record.time, ""))
+            raise Diverged(_at(record, "cluster.log", f"log time goes back from {last.time}", "time", record.time, ""))
 
     # ---------------------------------------------------------------- the sequencer's records
     def _check_own_accord(self, step: Step) -> None:
@@ -202,7 +191,7 @@ class _Check:
         if not isinstance(body, Releases | Plans):
             return
         if not accepts_forecast(self.cores.admission, body):
-            raise _Diverged(_at(record, "cluster.log", "it was stale: another of its kind came after what it saw"))
+            raise Diverged(_at(record, "cluster.log", "it was stale: another of its kind came after what it saw"))
         said = self.forecasts.pop(record.cause, None)
         if said is not None:
             self._compare(record, record.cause.partition("/")[0], _plain(body), said)
@@ -210,7 +199,7 @@ class _Check:
     def _compare_log(self, step: Step, body: Any, cause: str) -> None:
         record = step.accepted.record
         if body is None or isinstance(body, InputRefused):
-            raise _Diverged(_at(record, "cluster.log", "nothing of the kind was due"))
+            raise Diverged(_at(record, "cluster.log", "nothing of the kind was due"))
         expected = record_of(
             body,
             cell=record.cell,
@@ -226,7 +215,7 @@ class _Check:
     def _compare(self, record: Record, topic: str, recorded: Any, decided: Any) -> None:
         found = first_difference(recorded, decided)
         if found is not None:
-            raise _Diverged(_at(record, topic, "the documents differ", *found))
+            raise Diverged(_at(record, topic, "the documents differ", *found))
 
     # ---------------------------------------------------------------- rounds
     def _open(self, opening: Record) -> None:
@@ -235,6 +224,7 @@ class _Check:
             self._feed_span(opening)
             return
         self.answers = self.cores.decide(opening)
+        self.documents.opened(self.answers)
         for each in self.answers.forecasts:
             self.forecasts[each.record.id] = _plain(each.record.body)
             if len(self.forecasts) > FORECASTS_KEPT:
@@ -250,7 +240,7 @@ class _Check:
     def _close(self, step: Step) -> None:
         closing = step.accepted.record
         if self.opening is None or closing.cause != self.opening.id:
-            raise _Diverged(_at(closing, "cluster.log", "it closes a round that is not open"))
+            raise Diverged(_at(closing, "cluster.log", "it closes a round that is not open"))
         if self.answers is None:
             self.cores.feed(_recorded_winners(step, closing))
             return
@@ -275,7 +265,7 @@ class _Check:
         if recorded is not None:
             self._compare(closing, topic, json.loads(recorded), json.loads(content))
         told = named.hash if named is not None else "no such answer"
-        raise _Diverged(_at(closing, topic, "the answers differ", "hash", told, content_hash(content)))
+        raise Diverged(_at(closing, topic, "the answers differ", "hash", told, content_hash(content)))
 
 
 def _recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:
@@ -288,29 +278,10 @@ def _recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]
     return winners
 
 
-def first_difference(recorded: Any, decided: Any, path: str = "$") -> tuple[str, Any, Any] | None:
-    """The first JSON path at which two documents differ, with both sides; None where they are equal."""
-    if isinstance(recorded, dict) and isinstance(decided, dict):
-        for key in [*recorded, *(key for key in decided if key not in recorded)]:
-            if key not in recorded or key not in decided:
-                return f"{path}.{key}", recorded.get(key, "(missing)"), decided.get(key, "(missing)")
-            if found := first_difference(recorded[key], decided[key], f"{path}.{key}"):
-                return found
-        return None
-    if isinstance(recorded, list) and isinstance(decided, list):
-        for i, (left, right) in enumerate(zip(recorded, decided, strict=False)):
-            if found := first_difference(left, right, f"{path}[{i}]"):
-                return found
-        if len(recorded) != len(decided):
-            return f"{path}.length", len(recorded), len(decided)
-        return None
-    return None if recorded == decided and type(recorded) is type(decided) else (path, recorded, decided)
-
-
 def _plain(body: Any) -> Any:
     return asdict(body)
 
 
 def _at(record: Record, topic: str, what: str, path: str = "", recorded: Any = "", decided: Any = "") -> Difference:
-    shown = [text if isinstance(text, str) else json.dumps(text) for text in (recorded, decided)]
-    return Difference(record.seq, record.round, topic, f"{record.type} {record.id}: {what}", path, *shown)
+    told = f"{record.type} {record.id}: {what}"
+    return Difference(record.seq, record.round, topic, told, path, shown(recorded), shown(decided))

@@ -62,12 +62,25 @@ def log_of(history, tree_name):
     return [encode(record) for record in play.cell.records], answers
 
 
-def verdict_of(contents, answers):
-    def steps():
-        for number, content in enumerate(contents):
+def verdict_of(contents, answers, documents=()):
+    """`documents`: what decision topics hold besides, each with the number of the record that it was read before."""
+
+    def read(hear):
+        at = {}
+        for number, document in documents:
+            at.setdefault(number, []).append(document)
+        for number, content in [*enumerate(contents), (len(contents), None)]:
+            for document in at.get(number, ()):
+                hear(json.loads(document)["id"], document)
+            if content is None:
+                return
             yield Step(Accepted(decode(content), Header(""), content, number), answers)
 
-    return verify(Source("the log", steps, lambda: SHARDS))
+    return verify(Source("the log", read, lambda: SHARDS))
+
+
+def bytes_of(document):
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def leaves(document):
@@ -103,11 +116,44 @@ def test_whatever_is_changed_is_found(history, tree_name, data):
     document = json.loads(contents[at])
     holder, key = data.draw(st.sampled_from(list(leaves(document["body"]))))
     holder[key] = altered(holder[key])
-    contents[at] = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    contents[at] = bytes_of(document)
     verdict = verdict_of(contents, answers)
 
     assert verdict.difference is not None
     assert verdict.difference.seq > at
+
+
+@for_all(histories(), tree_names, st.data())
+def test_an_answer_may_be_written_again_whenever_and_answers_to_nothing_may_be_anything(history, tree_name, data):
+    contents, answers = log_of(history, tree_name)
+    anywhere = st.integers(0, len(contents))
+    again = [(data.draw(anywhere), data.draw(st.sampled_from(list(answers.values())))) for _ in range(5)]
+    document = json.loads(again[0][1])
+    document["id"] += "0"  # The prefix of another opening.
+    document["body"] = {}
+    verdict = verdict_of(contents, answers, [*again, (data.draw(anywhere), bytes_of(document))])
+
+    assert verdict.is_same, verdict.text()
+
+
+@for_all(histories(), tree_names, st.data())
+def test_whatever_is_changed_in_an_answer_is_found_wherever_it_stands(history, tree_name, data):
+    """In the answer that was read or in one that came second, before its opening, in its round, or too late."""
+    contents, answers = log_of(history, tree_name)
+    id_ = data.draw(st.sampled_from(sorted(answers)))
+    document = json.loads(answers[id_])
+    holder, key = data.draw(st.sampled_from([leaf for leaf in leaves(document) if leaf != (document, "id")]))
+    holder[key] = altered(holder[key])
+    topic, place, opening = id_.split("/", 2)
+    seq = int(opening.split("/")[1])
+    if data.draw(st.booleans()):
+        verdict = verdict_of(contents, answers, [(data.draw(st.integers(0, len(contents))), bytes_of(document))])
+    else:
+        verdict = verdict_of(contents, {**answers, id_: bytes_of(document)})
+
+    assert verdict.difference is not None
+    assert (verdict.difference.seq, verdict.difference.path != "") == (seq, True)
+    assert verdict.difference.topic == f"{topic} of shard {place.replace('-', ' of ')}"
 
 
 @for_all(histories(), tree_names, st.data())

@@ -237,7 +237,7 @@ class Sequencers(RuleBasedStateMachine):
         refused = [each.record.seq for each in records if deadletter.refusal_of(each)]
         assert sorted(dict.fromkeys(self.run(self._letters()))) == refused, "every refusal has a letter"
         messages = self.run(self._messages())
-        verdict = verify(Source("the log", lambda: steps_of(messages), lambda: 1))
+        verdict = verify(Source("the log", lambda hear: steps_of(messages, hear=hear), lambda: 1))
         assert verdict.difference is None, verdict.text()
 
 

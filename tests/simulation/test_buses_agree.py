@@ -257,7 +257,7 @@ def test_what_services_did_side_by_side_is_answered_alike_one_by_one(opening, tm
 
     recording = asyncio.run(tell())
     assert heard(recording, memory, tmp_path, 2).compared >= 4 * len(recording.bodies(RoundClosed))
-    found = verify(Source("side by side", lambda: steps_of(recording.messages()), lambda: 2))
+    found = verify(Source("side by side", lambda hear: steps_of(recording.messages(), hear=hear), lambda: 2))
     assert found.is_same, found.text()
 
 
@@ -273,7 +273,7 @@ def test_another_answer_is_seen(recording, shards, tmp_path):
 
 # ---------------------------------------------------------------- decided by replay
 def test_replay_decides_the_same(recording, shards):
-    found = verify(Source("memory", lambda: steps_of(recording.messages()), lambda: shards))
+    found = verify(Source("memory", lambda hear: steps_of(recording.messages(), hear=hear), lambda: shards))
 
     assert found.is_same, found.text()
     assert found.rounds_compared == len(recording.bodies(RoundClosed))

@@ -6,18 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.codec import decode, encode
+from largesse import order
+from largesse.bus import Message, Outgoing
+from largesse.codec import decode, encode, wrap
 from largesse.core import RULES
 from largesse.decisions import DecisionGap
 from largesse.export import ExportDamaged, ExportWriter, read_export
 from largesse.file_bus import FileBus
 from largesse.ids import content_hash
+from largesse.log_writer import claim_message
+from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
-from schemas import DecisionHash, NodeRegistered, RoundAbandoned
+from schemas import DecisionHash, Header, NodeRegistered, RoundAbandoned
 from schemas.edge import ConfigPatch, read_cluster, read_workload_line
-from schemas.topics import LOG
+from schemas.topics import DECISIONS, LOG
 from services.admission import core_rounds
-from services.replay.source import NoLog, open_source, write_export
+from services.replay import documents, kafka_source
+from services.replay.source import NoLog, Source, open_source, steps_of, write_export
 from services.replay.verify import verify
 from services.simulator import engine
 from services.simulator.engine import Cell
@@ -162,6 +167,13 @@ def more_tasks(body):
     return True
 
 
+def other_node(body):
+    if not body.grants:
+        return False
+    body.grants[0].node = "n-9"
+    return True
+
+
 def other_class(body):
     body.job_class = "small" if body.job_class == "large" else "large"
 
@@ -200,6 +212,125 @@ def test_a_changed_answer_is_found_with_its_path(recorded, tmp_path):
     assert verdict.difference.topic == "grants of shard 0 of 1"
     assert verdict.difference.path == "$.body.grants[0].count"
     assert verdict.text().count("\n") == 4
+
+
+def test_a_changed_answer_is_found_though_the_closing_is_as_it_was(recorded, tmp_path):
+    items, grants = changed(items_of(recorded), "Grants", other_node, skip=5)
+    verdict = rewritten(tmp_path / "log", items)
+
+    found = verdict.difference
+    assert found is not None
+    assert (found.seq, found.round, found.topic) == (grants.seq, grants.round, "grants of shard 0 of 1")
+    assert (found.path, found.recorded) == ("$.body.grants[0].node", "n-9")
+    assert found.decided.startswith("n-")
+    assert grants.id in verdict.text()
+
+
+@pytest.mark.parametrize("topic", DECISIONS)
+def test_a_change_in_any_decision_topic_is_found(recorded, tmp_path, topic):
+    """Of a space only: honest answers are alike byte for byte."""
+    items = items_of(recorded)
+    at = next(i for i, item in enumerate(items) if item[0] == topic)
+    items[at] = (topic, None, items[at][2].replace(b'"body":', b'"body": ', 1))
+    verdict = rewritten(tmp_path / "log", items)
+
+    assert verdict.difference is not None
+    assert (verdict.difference.topic, verdict.difference.path) == (f"{topic} of shard 0 of 1", "hash")
+
+
+def renamed(content, topic, shard):
+    """An answer under the name of another one to the same opening."""
+    id_ = decode(content).id
+    return content.replace(id_.encode(), f"{topic}/{shard}/{id_.split('/', 2)[2]}".encode(), 1)
+
+
+def test_an_answer_that_nobody_was_to_give_is_found(recorded, tmp_path):
+    items = items_of(recorded)
+    at = next(i for i, item in enumerate(items) if item[0] == "asks")
+    items.insert(at, ("asks", None, renamed(items[at][2], "asks", "1-2")))
+    verdict = rewritten(tmp_path / "log", items)
+
+    assert verdict.difference is not None
+    assert verdict.difference.topic == "asks of shard 1 of 2"
+    assert "nothing of the kind was to be decided" in verdict.difference.what
+
+
+def late(items, change):
+    """The items with the first grants again at the end, changed."""
+    grants = next(item for item in items if item[0] == "grants")
+    return [*items, ("grants", None, change(grants[2]))]
+
+
+def test_an_answer_that_came_too_late_is_compared_for_as_many_rounds_as_are_kept(recorded, tmp_path, monkeypatch):
+    items = items_of(recorded)
+    rounds = sum(b'"type":"RoundClosed"' in item[2][:40] for item in items)
+    changed_late = late(items, lambda content: content.replace(b'"count":1', b'"count":2', 1))
+    assert changed_late[-1][2] != late(items, bytes)[-1][2]
+    same = rewritten(tmp_path / "same", late(items, bytes))
+    found = rewritten(tmp_path / "log", changed_late).difference
+    monkeypatch.setattr(documents, "ROUNDS_KEPT", rounds)
+    just = rewritten(tmp_path / "log", changed_late)
+    monkeypatch.setattr(documents, "ROUNDS_KEPT", rounds - 1)
+    beyond = rewritten(tmp_path / "log", changed_late)
+
+    assert same.is_same, same.text()
+    assert found is not None
+    assert (found.round, found.path, found.recorded) == (1, "hash", content_hash(changed_late[-1][2]))
+    assert (just.is_same, beyond.is_same) == (False, True)
+
+
+@pytest.mark.parametrize("part", [0, 1, 3])
+def test_a_change_in_a_part_of_a_large_answer_is_found_though_another_one_was_read(tmp_path, monkeypatch, part):
+    """Two instances write the same answer in parts, one beside the other; one part of the second one is changed."""
+    monkeypatch.setattr(order, "RECORD_BYTES_MAX", 400)
+    messages = parts_of(tmp_path / "log")
+    same = verify(Source("parts", lambda hear: steps_of(messages, hear=hear), lambda: 1))
+    at = [i for i, each in enumerate(messages) if b'"two"' in each.value[:40] and b'"piece":' in each.value][part]
+    value = messages[at].value
+    messages[at] = replace(messages[at], value=value.replace(b'"text":"', b'"text":" ', 1))
+    verdict = verify(Source("parts", lambda hear: steps_of(messages, hear=hear), lambda: 1))
+
+    assert same.is_same, same.text()
+    assert verdict.difference is not None
+    assert verdict.difference.topic == f"{messages[at].topic} of shard 0 of 1"
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_an_answer_that_lies_behind_the_end_of_the_log_on_kafka_is_compared(tmp_path, monkeypatch, is_changed):
+    messages = parts_of(tmp_path / "log")
+    last = next(each for each in reversed(messages) if each.topic == "grants")
+    value = last.value.replace(b'"body":', b'"body": ', 1) if is_changed else last.value
+    bus = MemoryBus()
+    batch = [Outgoing(each.topic, each.partition, each.value) for each in [*messages, replace(last, value=value)]]
+    asyncio.run(bus.writer().send(batch))
+    monkeypatch.setattr(kafka_source, "open_bus", lambda url, client_id: bus)
+    place = kafka_source.Place("kafka://somewhere:9092", "default", 0)
+    verdict = verify(Source("kafka", lambda hear: steps_of(kafka_source.messages(place), hear=hear), lambda: 1))
+
+    assert verdict.is_same != is_changed, verdict.text()
+    assert verdict.rounds_compared > 0
+
+
+def parts_of(path):
+    """A simulated log as messages of the bus; each decision from two instances, in parts where it is long."""
+    simulated(path)
+    messages = []
+
+    def put(topic, value):
+        messages.append(Message(topic, 0, len(messages), value))
+
+    for item in read_export(path):
+        if not messages:
+            put(LOG, claim_message("default", 0, item.header.token, order.LogOrder(), 0).value)
+        if item.topic == LOG:
+            put(LOG, wrap(item.header, item.content))
+            continue
+        record = decode(item.content)
+        one, two = (order.split(Header(name), item.content, id_=record.id, seq=record.seq) for name in ("one", "two"))
+        for pair in zip(one, two, strict=True):
+            for value in pair:
+                put(item.topic, value)
+    return messages
 
 
 def test_a_changed_answer_is_found_by_its_hash_where_the_answers_are_not_there(recorded, tmp_path):
