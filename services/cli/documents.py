@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from largesse.strict import INPUT_BYTES_MAX
-from schemas.edge import Malformed, read_input, warnings_of
+from largesse.strict import INPUT_BYTES_MAX, loads
+from schemas.edge import Cluster, Malformed, read_cluster, read_input, warnings_of
 from services.cli.ending import Wrong, note
-from services.gateway.bodies import read_body
+from services.gateway.bodies import read_body, read_yaml
+from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
+
+CLUSTER_YAML_MAX = 8 << 20
+"""Bytes of a cluster file in YAML, which takes longer to read than JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +39,7 @@ def read_file(path: str, topic: str) -> Written:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1) if path == "-" else _read(path)
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
-    # YAML takes JSON too, but JSON's own reader has the better words for what is wrong with it.
-    kind = "json" if path.endswith(".json") or data.lstrip()[:1] == b"{" else "yaml"
+    kind = _kind_of(path, data)
     try:
         document = read_body(data, kind)
         if isinstance(document, dict) and "cancel" in document:
@@ -47,6 +50,30 @@ def read_file(path: str, topic: str) -> Written:
     for warning in warnings_of(document):
         note(f"{shown}: {warning}")
     return Written(data, f"application/{kind}", document)
+
+
+def read_cluster_of(path: str) -> tuple[Cluster, dict[str, Any]]:
+    """A cluster file and its document, gzipped or not (`-`: standard input); its warnings go to stderr.
+
+    Raises Wrong, which names file and field, and OSError.
+    """
+    try:
+        data = read_bytes(path)
+        yaml = _kind_of(path, data) == "yaml"
+        document = read_yaml(data, size_max=CLUSTER_YAML_MAX) if yaml else loads(data, size_max=LINE_BYTES_MAX)
+        cluster = read_cluster(document)
+    except Malformed as fault:
+        raise Wrong(f"{path}: {fault}") from None
+    except Damaged as fault:
+        raise Wrong(str(fault)) from None
+    for warning in warnings_of(document):
+        note(f"{path}: {warning}")
+    return cluster, document
+
+
+def _kind_of(path: str, data: bytes) -> str:
+    """YAML takes JSON too, but JSON's own reader has the better words for what is wrong with it."""
+    return "json" if path.endswith(".json") or data.lstrip()[:1] == b"{" else "yaml"
 
 
 def _read(path: str) -> bytes:

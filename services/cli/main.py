@@ -28,7 +28,7 @@ def _option(*names: str, told: str, metavar: str | None = None) -> Any:
 
 Json = Annotated[bool, _option("--json", told="print one JSON document and nothing else")]
 Workload = Annotated[str, _option("--workload", told="jobs, one a line; - is standard input", metavar="FILE")]
-ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy", metavar="FILE")]
+ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
 Preset = Annotated[str | None, _option("--preset", told="the policy; else the cluster file's", metavar="NAME")]
 Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
 Settings = Annotated[list[str] | None, _option("--set", told="a knob of the policy; repeatable", metavar="KEY=VALUE")]
@@ -95,7 +95,7 @@ def up(
         int | None, _option("--nodes", told="divide this machine into N nodes  [default: 1]", metavar="N")
     ] = None,
     cluster: Annotated[
-        str | None, _option("--cluster", told="nodes, queues and policy from a file", metavar="FILE")
+        str | None, _option("--cluster", told="nodes, queues and policy from a YAML or JSON file", metavar="FILE")
     ] = None,
     http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
     stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks with the cell")] = False,

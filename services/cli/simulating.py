@@ -13,12 +13,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from largesse.export import ExportWriter
 from schemas import JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
+from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, note
 from services.cli.show import percent, rendered, span, table
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.workload_file import read_cluster_file, read_workload
+from services.simulator.workloads.workload_file import read_workload
 
 Jobs = list[tuple[int, JobSpec]]
 
@@ -43,7 +44,7 @@ def inputs_of(asked: Asked) -> tuple[Jobs, Cluster]:
     if asked.workload == asked.cluster == "-":
         raise Wrong("--cluster: standard input is the workload already")
     try:
-        cluster = read_cluster_file(asked.cluster, note)
+        cluster, _ = read_cluster_of(asked.cluster)
         return list(read_workload(asked.workload, note)), cluster
     except Damaged as fault:
         raise Wrong(str(fault)) from None

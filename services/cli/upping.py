@@ -13,12 +13,12 @@ from largesse.telemetry import configure
 from schemas.edge import Cluster
 from services.agent.capacity import measured
 from services.agent.settings import NodeSettings
-from services.cli.ending import Wrong, note, out
+from services.cli.documents import read_cluster_of
+from services.cli.ending import Wrong, out
 from services.cli.hosting import Host, Plan, opened
 from services.cli.quantities import vector_text
+from services.gateway.problems import dumped
 from services.gateway.serve import PortTaken
-from services.simulator.workloads.files import Damaged, read_bytes
-from services.simulator.workloads.workload_file import read_cluster_file
 
 AGENTS_MAX = 64
 """Agents in one process: each follows the whole log."""
@@ -82,14 +82,13 @@ def _check_agents(option: str, count: int) -> None:
 def _cluster_of(path: str) -> tuple[Cluster, dict[str, Any]]:
     """The file's nodes, and what it says of queues and policy as a message of the config topic."""
     try:
-        cluster = read_cluster_file(path, note)
-        document = json.loads(read_bytes(path))
-    except Damaged as fault:
-        raise Wrong(str(fault)) from None
+        cluster, document = read_cluster_of(path)
     except OSError as error:
         raise Wrong(f"--cluster: {error.filename}: {error.strerror}") from None
     said = {"set": document.get("policy") or None, "queues": document.get("queues")}
-    return cluster, {form: content for form, content in said.items() if content is not None}
+    config = {form: content for form, content in said.items() if content is not None}
+    # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
+    return cluster, json.loads(dumped(config, default=float))
 
 
 async def _up(plan: Plan) -> None:

@@ -25,10 +25,10 @@ def read_body(data: bytes, content_type: str) -> Any:
     return loads(data)
 
 
-def read_yaml(data: bytes) -> Any:
+def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
     """The document of a YAML text. Raises Malformed: `field` is empty where only a line can be named."""
-    if len(data) > INPUT_BYTES_MAX:
-        raise Malformed("", f"is too large: at most {INPUT_BYTES_MAX} bytes, has {len(data)}")
+    if len(data) > size_max:
+        raise Malformed("", f"is too large: at most {size_max} bytes, has {len(data)}")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -40,7 +40,7 @@ def read_yaml(data: bytes) -> Any:
         where = f" at line {mark.line + 1} column {mark.column + 1}" if mark is not None else ""
         raise Malformed("", f"is no YAML: {getattr(error, 'problem', None) or error}{where}") from None
     # JSON's escapes take room that the text did not.
-    return loads(worded.encode(), size_max=8 * INPUT_BYTES_MAX)
+    return loads(worded.encode(), size_max=8 * size_max)
 
 
 class _Wording:

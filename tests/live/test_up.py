@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from schemas.edge import read_input, warnings_of
 from services.cli.client import user
@@ -284,14 +285,16 @@ def test_who_watches_does_not_keep_the_cell_from_ending_and_goes_on_with_the_nex
     assert told[0][0].splitlines()[-1].partition(b" after ")[0].endswith(b"long: succeeded")
 
 
-def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path):
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.yaml"])
+def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path, name):
     cluster = {
         "nodes": [{"name": "n", "count": 2, "capacity": {"cpu": "1", "memory": "1Gi"}, "labels": {"zone": "a"}}],
         "queues": {"name": "root", "children": [{"name": "ads", "weight": 1.5}]},
         "policy": {"preset": "drf", "altruism_shards": 3},
     }
-    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
-    with up(tmp_path / "data", "--cluster", tmp_path / "cluster.json") as cell:
+    (tmp_path / name).write_text(json.dumps(cluster) if name.endswith(".json") else yaml.safe_dump(cluster))
+    with up(tmp_path / "data", "--cluster", tmp_path / name) as cell:
+        assert cell.ask("get", "queues", "--json").json["children"][0]["weight"] == 1.5
         nodes = cell.ask("get", "nodes", "--json").json
         assert [(node["node"], node["capacity"]["cpu"], node["labels"]) for node in nodes] == [
             ("n-0", 1000, {"zone": "a"}),

@@ -1,9 +1,13 @@
+import gzip
 import json
 import subprocess
 import sys
 
 import pytest
 
+from services.cli import documents
+from services.cli.documents import read_cluster_of
+from services.cli.ending import Wrong
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
 
 SMALL = ("--workload", WORKLOAD, "--cluster", CLUSTER)
@@ -89,7 +93,7 @@ def test_an_invalid_line_ends_with_its_place_and_field(line, told):
         pytest.param(["--seed", "-1"], "seed: has to be from 0", id="a seed below 0"),
         pytest.param(["--schedule", "no/such/folder/x"], "--schedule: no/such/folder/x", id="an output"),
         pytest.param(["--workload", "no-such-file"], "no-such-file: No such file", id="a file"),
-        pytest.param(["--cluster", WORKLOAD], f"{WORKLOAD}: is no JSON", id="another file's format"),
+        pytest.param(["--cluster", WORKLOAD], f"{WORKLOAD}: is no JSON: Extra data", id="another file's format"),
         pytest.param(["--cluster", "-", "--workload", "-"], "--cluster: standard input", id="one input for two"),
         pytest.param(["--jsno"], "--jsno", id="an option"),
     ],
@@ -100,6 +104,77 @@ def test_wrong_usage_names_the_option(words, told):
     assert (said.code, said.out) == (2, "")
     assert told in said.err
     assert "Traceback" not in said.err
+
+
+CLUSTER_YAML = """
+nodes:
+  - {name: n, count: 3, capacity: {cpu: "4", memory: 8Gi}}
+queues:
+  name: root
+  children: [{name: ads, weight: 2.5}, {name: ml, weight: 1}]
+policy: {preset: drf}
+"""
+CLUSTER_JSON = {
+    "nodes": [{"name": "n", "count": 3, "capacity": {"cpu": "4", "memory": "8Gi"}}],
+    "queues": {"name": "root", "children": [{"name": "ads", "weight": 2.5}, {"name": "ml", "weight": 1}]},
+    "policy": {"preset": "drf"},
+}
+
+
+@pytest.mark.parametrize("name", ["c.yaml", "c.yml", "cluster", "c.yaml.gz"])
+def test_a_cluster_in_yaml_is_the_same_as_in_json(tmp_path, name):
+    text = CLUSTER_YAML.encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    (tmp_path / "c.json").write_text(json.dumps(CLUSTER_JSON))
+    ours, theirs = (read_cluster_of(str(tmp_path / each)) for each in (name, "c.json"))
+
+    assert ours == theirs
+
+
+def test_simulate_and_compare_take_a_cluster_in_yaml(tmp_path):
+    (tmp_path / "c.yaml").write_text(CLUSTER_YAML)
+    one = largesse("simulate", "--workload", "-", "--cluster", tmp_path / "c.yaml", "--json", stdin=a_job())
+    more = largesse(
+        *("compare", "--presets", "drf,fifo", "--workload", "-", "--cluster", tmp_path / "c.yaml", "--json"),
+        stdin=a_job(),
+    )
+
+    assert (one.json["preset"], one.json["tasks"]) == ("drf", 2)
+    assert more.json["presets"]["drf"]["digest"] == one.json["digest"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        pytest.param("count: 3", "count: 3, count: 4", "nodes[0].count: is given twice", id="a key twice"),
+        pytest.param('cpu: "4"', "cpu: 0.5", "nodes[0].capacity.cpu: a quantity with a fraction", id="a float"),
+        pytest.param("count: 3", "count: 3.0", "nodes[0].count: has to be a whole number", id="a float for a number"),
+        pytest.param("{name: n,", "&a {name: n,", "line 3: anchors are not taken", id="an anchor"),
+        pytest.param("preset: drf", "preset: dfr", "policy.preset: has to be one of", id="a knob"),
+        pytest.param("children", "childern", 'queues.childern: unknown field; did you mean "children"?', id="a slip"),
+        pytest.param("policy:", "---\npolicy:", "a second document begins", id="two documents"),
+        pytest.param("policy: {", "policy: [{", "is no YAML", id="half a document"),
+    ],
+)
+def test_a_cluster_in_yaml_is_read_as_strictly(tmp_path, old, new, told):
+    (tmp_path / "c.yaml").write_text(CLUSTER_YAML.replace(old, new))
+
+    with pytest.raises(Wrong) as refused:
+        read_cluster_of(str(tmp_path / "c.yaml"))
+
+    assert str(refused.value).startswith(f"{tmp_path}/c.yaml: ")
+    assert told in str(refused.value)
+
+
+def test_a_cluster_in_yaml_has_a_limit(tmp_path, monkeypatch):
+    size = len(CLUSTER_YAML)
+    (tmp_path / "c.yaml").write_text(CLUSTER_YAML)
+    monkeypatch.setattr(documents, "CLUSTER_YAML_MAX", size)
+    read_cluster_of(str(tmp_path / "c.yaml"))
+
+    monkeypatch.setattr(documents, "CLUSTER_YAML_MAX", size - 1)
+    with pytest.raises(Wrong, match=f"is too large: at most {size - 1} bytes, has {size}"):
+        read_cluster_of(str(tmp_path / "c.yaml"))
 
 
 def test_small_bare_numbers_are_warned_of_on_stderr():
