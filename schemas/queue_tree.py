@@ -43,14 +43,15 @@ def with_default(tree: Queue) -> Queue:
     return replace(tree, children=[*tree.children, Queue(QUEUE_DEFAULT)])
 
 
-def stranded(tree: Queue, jobs: Mapping[str, int]) -> str | None:
-    """Why a tree cannot be put in force while `jobs` live, so many by queue; None: it can.
+def stranded(tree: Queue, jobs: Mapping[str, int], before: Queue | None) -> str | None:
+    """Why a tree cannot take the place of the one `before` while `jobs` live, so many by queue; None: it can.
 
-    Names the first queue that the tree has not got, or has as an inner one, and how many more there are.
+    Names the first queue that the tree has not got, or has as an inner one, and how many more there are. A tree that is
+    only its root takes any job, but those that were admitted to a leaf would lose that leaf's limits.
     """
     queues = dict(walk(tree))
-    if not queues[""].children:
-        return None  # The root is the only leaf, and takes any job.
+    if not tree.children and (before is None or not before.children):
+        return None
     lost = [path for path, count in jobs.items() if count and (path not in queues or queues[path].children)]
     if not lost:
         return None

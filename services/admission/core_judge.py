@@ -369,7 +369,9 @@ def _config(state: State, patch: ConfigPatch, author: str) -> Any:
         queues = None
     if policy is None and queues is None:
         return None
-    if queues is not None and (why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()))):
+    if queues is not None and (
+        why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
+    ):
         return _refused("config", why, "queues", author)
     return ConfigChanged(policy, queues, author)
 

@@ -56,7 +56,9 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     changes: dict[str, Any] = dict(patch.values)
     policy = replace(state.policy, **changes)
     tree = state.queues if patch.queues is None else with_default(patch.queues)
-    if tree is not None and (why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()))):
+    if tree is not None and (
+        why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
+    ):
         raise Problem(409, "refused:input", why, "queues", reason=why)
     knobs = {
         name: {"before": getattr(state.policy, name), "after": value}

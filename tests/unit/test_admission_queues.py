@@ -178,7 +178,12 @@ BEFORE = tree(of("org", "x", "y"), "b")
         pytest.param(tree(of("org", "x", "y"), "b", "new"), None, id="a queue more"),
         pytest.param(tree("b", queue("org", 9, "y", "x")), None, id="other weights and another order"),
         pytest.param(tree(of("org", "x", "y")), None, id="a leaf without jobs less"),
-        pytest.param(of("root"), None, id="only the root, where any queue will do"),
+        pytest.param(
+            of("root"),
+            'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them, and the same in 1 '
+            "other queue",
+            id="only the root",
+        ),
         pytest.param(
             tree(of("org", "y"), "b"),
             'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them',
@@ -213,6 +218,28 @@ def test_a_tree_may_not_strand_live_jobs(after, told):
     else:
         assert isinstance(answer, InputRefused)
         assert (answer.topic, answer.field, answer.reason, answer.author) == ("config", "queues", told, AUTHOR)
+
+
+@pytest.mark.parametrize("first", [None, of("root")], ids=["no tree", "only its root"])
+def test_jobs_that_no_leaf_was_named_for_do_not_keep_the_root_from_its_limits(first):
+    story = cell(*([config(first)] if first is not None else []), job("j", queue="any/where"))
+
+    assert isinstance(story.take(config(of("root", submitters=["ann"]))), ConfigChanged)
+    assert "j" in story.admission.jobs
+    assert isinstance(story.take(config(tree("b"))), InputRefused)
+
+
+def test_only_the_root_is_left_once_no_leaf_has_jobs():
+    story = cell(config(tree(of("a", submitters=["ann"]))), by("ann"))
+    assert isinstance(story.take(config(of("root"))), InputRefused)
+    assert story.take(by("eve")).reason == "not_allowed"
+
+    story.settle()
+    story.finish(*story.granted)
+    story.settle()
+
+    assert isinstance(story.take(config(of("root"))), ConfigChanged)
+    assert isinstance(story.take(by("eve")), JobAdmitted)
 
 
 def test_a_queue_is_taken_away_once_its_jobs_are_over():

@@ -243,6 +243,7 @@ def test_a_dry_run_changes_nothing():
     ("document", "status"),
     [
         pytest.param({"queues": {"name": "root", "children": [{"name": "ml"}]}}, 409, id="jobs would be stranded"),
+        pytest.param({"queues": {"name": "root"}}, 409, id="and no less where only the root is left"),
         pytest.param({"queues": {"name": "root", "children": [{"name": "a", "wieght": 1}]}}, 422, id="a slip"),
         pytest.param({"set": {"preset": "best"}}, 422, id="no preset"),
         pytest.param({}, 422, id="nothing"),
