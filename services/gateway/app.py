@@ -12,13 +12,15 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
-from schemas.edge_base import author_of
+from schemas.edge_base import at_key, author_of
+from schemas.spelling import nearest
 from services.gateway import documents
 from services.gateway import dry_run as dry
 from services.gateway.bodies import read_body
@@ -79,6 +81,19 @@ class Api:
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
             raise Problem(403, "origin", f"requests from pages of {origin} are not taken")
 
+    def check_parameters(self, request: Request) -> None:
+        """A parameter that a route does not know is a slip, and no wish to be passed over. Raises Problem."""
+        route = request.scope.get("route")
+        if not isinstance(route, APIRoute) or not route.path.startswith("/v1/"):
+            return
+        known = sorted(parameter.alias for parameter in route.dependant.query_params)
+        for name in request.query_params:
+            if name not in known:
+                close = nearest(name, known)
+                told = f'did you mean "{close}"? ' if close else ""
+                told += f"known here: {', '.join(known)}" if known else "none is known here"
+                raise malformed(Malformed(at_key(name), f"unknown parameter; {told}"), 400)
+
     def is_ready(self) -> None:
         """Raises Problem until the view has caught up with the log."""
         if not self.follower.ready:
@@ -124,7 +139,7 @@ def make_app(
         summary="An altruistic, fair and deadline-aware scheduler for shared clusters",
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
-        dependencies=[Depends(api.guard)],
+        dependencies=[Depends(api.guard), Depends(api.check_parameters)],
     )
     install(app)
     _add_health(app, api)

@@ -219,6 +219,38 @@ def test_parameters_are_named_too():
     assert (answer.status_code, answer.json()["field"]) == (422, "limit")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "field", "detail"),
+    [
+        ("GET", "/v1/jobs?foo=1", "foo", "unknown parameter; known here: limit, queue, state, user"),
+        ("GET", "/v1/jobs?limit=1&sate=x", "sate", 'did you mean "state"? known here: limit, queue, state, user'),
+        ("GET", "/v1/queues?foo", "foo", "none is known here"),
+        ("GET", "/v1/queues?foo=", "foo", "unknown parameter; none is known here"),
+        ("GET", "/v1/jobs/j?state=x", "state", "none is known here"),
+        ("POST", "/v1/jobs?dry_run=true", "dry_run", "none is known here"),
+        ("PUT", "/v1/config?dryrun=true", "dryrun", 'did you mean "dry_run"?'),
+        ("GET", "/v1/tasks/j/s/0/logs?steam=stderr", "steam", 'did you mean "stream"? known here: attempt, offset, '),
+        ("GET", "/v1/jobs?a%20b%0A=1", '["a b?"]', "unknown parameter"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_named_with_those_that_are(method, path, field, detail):
+    answer = told_by(method, path)
+    problem = answer.json()
+
+    assert (answer.status_code, problem["type"]) == (400, "urn:largesse:malformed")
+    assert problem["field"] == field
+    assert detail in problem["detail"]
+
+
+def told_by(method, path):
+    return told(lambda cell: cell.http.request(method, path))
+
+
+@pytest.mark.parametrize("path", ["/livez?x=1", "/metrics?x=1", "/v1/jobs", "/v1/jobs?state=running&limit=5"])
+def test_known_parameters_are_taken_and_who_asks_for_health_may_add_any(path):
+    assert told_by("GET", path).status_code == 200
+
+
 def test_a_drained_node_is_resumed():
     async def story(cell):
         drained = await cell.http.post("/v1/nodes/n1/drain")
