@@ -18,6 +18,8 @@ FIELD_MAX = 200  # Characters of a field path in an error.
 REASON_MAX = 500
 KEY_SHOWN_MAX = 40  # Characters of a user's own key or value that an error repeats.
 
+UNKNOWN_NAMED_MAX = 8  # Unknown fields that one error names beside the first.
+
 NAME_MAX = 253
 LABELS_MAX = 64
 LABEL_VALUE_MAX = 253
@@ -134,15 +136,18 @@ def _quoted(text: str) -> str:
 def validated(model: type[M], document: Any) -> M:
     """The document as a model. Raises Malformed for the first fault.
 
-    An unknown field comes before all others: what is missing is then most often only misspelt.
+    Unknown fields come before all others, and all in one: what is missing is then most often only misspelt.
     """
     try:
         return model.model_validate(document)
     except ValidationError as error:
         faults = error.errors(include_url=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
+    if len(unknown) > 1:
+        unknown = _in_order(unknown, document)
     fault = (unknown or faults)[0]
-    raise Malformed(_field_of(fault, document), _reason_of(fault, model, document))
+    reason = _reason_of(fault, model, document)
+    raise Malformed(_field_of(fault, document), reason + _unknown_too(unknown[1:], model, document))
 
 
 def vector_of(amounts: Mapping[str, Any], *, round_up: bool) -> Vector:
@@ -227,15 +232,60 @@ def _field_of(fault: Any, document: Any) -> str:
     return path
 
 
+def _in_order(faults: list[Any], document: Any) -> list[Any]:
+    """Faults in the order in which their fields stand in the document."""
+    places: dict[int, dict[str, int]] = {}  # Of an object's keys, by the object.
+
+    def place(fault: Any) -> list[int]:
+        at, found = document, []
+        for step in fault["loc"]:
+            if isinstance(step, int) and isinstance(at, list) and step < len(at):
+                found.append(step)
+                at = at[step]
+            elif isinstance(step, str) and isinstance(at, dict) and step in at:
+                keys = places.get(id(at))
+                if keys is None:
+                    keys = places[id(at)] = {key: position for position, key in enumerate(at)}
+                found.append(keys[step])
+                at = at[step]
+        return found
+
+    return sorted(faults, key=place)
+
+
+def _unknown_too(faults: list[Any], model: type[Input], document: Any) -> str:
+    """The unknown fields after the first, as the message about that one goes on."""
+    if not faults:
+        return ""
+    named = []
+    for fault in faults[:UNKNOWN_NAMED_MAX]:
+        close = nearest(str(fault["loc"][-1]), _fields_at(model, fault["loc"][:-1]))
+        named.append(_field_of(fault, document)[:FIELD_MAX] + (f' (did you mean "{close}"?)' if close else ""))
+    more = f" and {len(faults) - len(named)} more" if len(faults) > len(named) else ""
+    return f"; unknown too: {', '.join(named)}{more}"
+
+
 def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     if kind == "extra_forbidden":
         return _unknown(str(fault["loc"][-1]), _fields_at(model, fault["loc"][:-1]))
     if kind == "string_pattern_mismatch":
         return f"{_PATTERN_WORDS.get(context['pattern'], 'has to match ' + context['pattern'])}, is {shown(value)}"
+    if kind == "list_type" and isinstance(value, str):
+        return f"{_REASONS[kind](context, value)}: write {_listed(str(fault['loc'][-1]), value)}"
     if kind in _REASONS:
         return _REASONS[kind](context, value)
     return str(fault["msg"])
+
+
+def _listed(field: str, text: str) -> str:
+    """A text as the list that it should have been: of a command line its words, where no shell has to find them."""
+    short = 0 < len(text.strip()) <= len(text) <= KEY_SHOWN_MAX and text.isprintable() and '"' not in text
+    if field != "command":
+        return f"[{_quoted(text)}]" if short else 'a list of texts, like ["a", "b"]'
+    if short and re.fullmatch(r"[\w./:=,@%+ -]*\w[\w./:=,@%+ -]*", text):
+        return f"[{', '.join(_quoted(word) for word in text.split())}]"
+    return f'["sh", "-c", {_quoted(text if short else "...")}]'
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from largesse.strict import loads
 from schemas.edge import Malformed, read_input, read_workload_line, warnings_of
-from schemas.edge_base import AUTHOR_MAX, DURATION_MS_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX
+from schemas.edge_base import AUTHOR_MAX, DURATION_MS_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX, UNKNOWN_NAMED_MAX
 from schemas.edge_jobs import (
     COMMAND_MAX,
     COMMAND_WORD_MAX,
@@ -377,6 +377,65 @@ def test_a_bare_cpu_below_ten_is_most_likely_meant_in_cores():
 
 def test_what_is_written_as_meant_warns_of_nothing():
     assert warnings_of(job(stage(demand={"cpu": 10, "gpu": "1", "memory": 16}), stage("b", demand={"gpu": 0}))) == []
+
+
+def refused(document):
+    with pytest.raises(Malformed) as fault:
+        read_input("jobs", document, "")
+    return fault.value
+
+
+def test_all_unknown_fields_are_named_at_once_the_first_of_the_document_first():
+    document = {"colour": 1, "stages": [stage("a", taks=2), stage("b", comand=["x"], tint=1)], "quue": "x"}
+
+    fault = refused(document)
+
+    assert fault.field == "colour"
+    assert fault.reason.startswith("unknown field; known here: job, priority, queue, ")
+    assert fault.reason.endswith(
+        '; unknown too: stages[0].taks (did you mean "tasks"?), stages[1].comand (did you mean "command"?), '
+        'stages[1].tint, quue (did you mean "queue"?)'
+    )
+
+
+@pytest.mark.parametrize(("others", "end"), [(UNKNOWN_NAMED_MAX, ", x8"), (UNKNOWN_NAMED_MAX + 2, ", x8 and 2 more")])
+def test_of_many_unknown_fields_some_are_named(others, end):
+    fault = refused({f"x{i}": 1 for i in range(others + 1)})
+
+    assert fault.field == "x0"
+    assert fault.reason.endswith(end)
+
+
+def test_very_many_unknown_fields_take_no_time():
+    assert refused({f"x{i}": 1 for i in range(50_000)}).reason.endswith("and 49991 more")
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        ("echo hi", '["echo", "hi"]'),
+        ("/bin/true", '["/bin/true"]'),
+        ("./run.sh  --n=3 a,b", '["./run.sh", "--n=3", "a,b"]'),
+        ("echo hi | wc", '["sh", "-c", "echo hi | wc"]'),
+        ("echo $HOME", '["sh", "-c", "echo $HOME"]'),
+        ("echo 'a b'", """["sh", "-c", "echo 'a b'"]"""),
+        ('echo "a b"', '["sh", "-c", "..."]'),
+        ("x" * 41, '["sh", "-c", "..."]'),
+        ("", '["sh", "-c", "..."]'),
+    ],
+)
+def test_a_command_line_that_is_a_text_is_shown_as_a_list(command, form):
+    fault = refused(job(stage(command=command)))
+
+    assert fault.field == "stages[0].command"
+    assert fault.reason.startswith("has to be a list, is ")
+    assert fault.reason.endswith(f": write {form}")
+
+
+def test_another_text_that_should_be_a_list_is_shown_as_one_too():
+    assert (
+        str(refused(job(stage("a"), stage("b", after="a")))) == 'stages[1].after: has to be a list, is "a": write ["a"]'
+    )
 
 
 @pytest.mark.parametrize(
