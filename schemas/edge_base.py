@@ -234,18 +234,18 @@ def _field_of(fault: Any, document: Any) -> str:
 
 def _in_order(faults: list[Any], document: Any) -> list[Any]:
     """Faults in the order in which their fields stand in the document."""
-    places: dict[int, dict[str, int]] = {}  # Of an object's keys, by the object.
+    places: dict[Any, dict[str, int]] = {}  # Of an object's keys, by the steps to it.
 
     def place(fault: Any) -> list[int]:
         at, found = document, []
-        for step in fault["loc"]:
+        for i, step in enumerate(fault["loc"]):
             if isinstance(step, int) and isinstance(at, list) and step < len(at):
                 found.append(step)
                 at = at[step]
             elif isinstance(step, str) and isinstance(at, dict) and step in at:
-                keys = places.get(id(at))
+                keys = places.get(fault["loc"][:i])
                 if keys is None:
-                    keys = places[id(at)] = {key: position for position, key in enumerate(at)}
+                    keys = places[fault["loc"][:i]] = {key: position for position, key in enumerate(at)}
                 found.append(keys[step])
                 at = at[step]
         return found
