@@ -12,14 +12,24 @@ from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, print_output
 from services.cli.quantities import quantity_text
 from services.cli.queues import effect_text, tree_text
-from services.cli.show import rendered, span, table
+from services.cli.show import counted, rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
 from services.gateway.documents import HOW
 
 URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
-Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID")]
+
+
+def _job_id(text: str) -> str:
+    """An id as it may be. Raises Wrong for a task's."""
+    if "/" in text:
+        job = text.partition("/")[0]
+        raise Wrong(f"ID: {text!r} is no job's id: leave the stage and the task out" + (f": {job}" if job else ""))
+    return text
+
+
+Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=_job_id)]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
 NOW = {state: f"it is {state}" for state in ("waiting", "running")} | HOW
 """What became of a job, in words."""
@@ -184,7 +194,7 @@ def _drain(name: str, what: str, url: str | None, json: bool) -> None:
     if json:
         out_json(document)
     else:
-        out(f"{name}: {document['state']}, {document['running']} tasks on it")
+        out(f"{name}: {document['state']}, {counted(document['running'], 'task')} on it")
 
 
 @node_app.command("drain")

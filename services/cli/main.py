@@ -10,6 +10,7 @@ import typer
 from services.cli import live
 from services.cli.ending import Ending, Wrong, note, out, out_json
 from services.cli.importing import import_app
+from services.cli.show import counted
 
 app = typer.Typer(
     add_completion=False,
@@ -22,8 +23,25 @@ app.add_typer(import_app, name="import")
 live.add_to(app)
 
 
-def _option(*names: str, told: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, help=told, metavar=metavar)
+def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = False) -> Any:
+    return typer.Option(*names, help=told, metavar=metavar, hidden=hidden)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from services.simulator.run import VERSION
+
+        out(f"largesse {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="print name and version", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Takes what stands before the command."""
 
 
 Json = Annotated[bool, _option("--json", told="print one JSON document and nothing else")]
@@ -127,16 +145,17 @@ def replay(
     log: LogPath,
     verify: Annotated[bool, _option("--verify", told="decide it again and compare; exit code 1 if it differs")] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
-    what_if: Annotated[bool, _option("--what-if", told="decide it under another policy (not in this version)")] = False,
-    preset: Preset = None,
-    settings: Settings = None,
+    what_if: Annotated[bool, _option("--what-if", told="not in this version", hidden=True)] = False,
+    preset: Annotated[str | None, _option("--preset", told="not in this version", hidden=True)] = None,
+    settings: Annotated[list[str] | None, _option("--set", told="not in this version", hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Read a recorded log again: what it leads to, and whether it is decided as it stands."""
     from services.cli import replaying
 
     if what_if or preset is not None or settings:
-        raise Wrong("--what-if: a log cannot be decided under another policy in this version")
+        option = "--what-if" if what_if else "--preset" if preset is not None else "--set"
+        raise Wrong(f"{option}: a log cannot be decided under another policy in this version")
     (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
 
 
@@ -144,16 +163,17 @@ def replay(
 def export(
     log: LogPath,
     target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
+    force: Annotated[bool, _option("--force", told="write over a file that is there")] = False,
     json: Json = False,
 ) -> None:
     """Write a log as one portable file."""
     from services.cli import replaying
 
-    records = replaying.export(log, target)
+    records = replaying.export(log, target, force=force)
     if json:
         out_json({"log": log, "records": records, "export": target})
     else:
-        out(f"{records} records in {target}")
+        out(f"{counted(records, 'record')} in {target}")
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
             first_ms = record.time if first_ms is None else first_ms
             if type(record.body) in view.FOLDS:
                 view.fold(state, record)
+    _check_until(until, state.seq)
     jobs, nodes = counts(state)
     document = {**standing_document(state), "jobs": jobs, "nodes": nodes}
     if json:
@@ -45,6 +46,8 @@ def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
     """Decides the log again. Raises Refused where it differs, or nothing could be compared; Wrong."""
     with _reading():
         verdict = verify(_source(log), until)
+    if verdict.difference is None:
+        _check_until(until, verdict.records)
     if json:
         out_json(verdict.document())
     else:
@@ -53,9 +56,17 @@ def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
         raise Refused("the log was not decided again as it stands" if verdict.difference else "no round was compared")
 
 
-def export(log: str, target: str) -> int:
-    """Writes the log as one file; returns its records. Raises Wrong."""
+def _check_until(until: int | None, last: int) -> None:
+    """The log has to have the record up to which it is asked for. Raises Wrong."""
+    if until is not None and until > last:
+        raise Wrong(f"--until: the log ends at record {last}")
+
+
+def export(log: str, target: str, *, force: bool = False) -> int:
+    """Writes the log as one file; returns its records. Raises Wrong, also for a file that is there without `force`."""
     source = _source(log)
+    if Path(target).is_file() and not force:
+        raise Wrong(f"{target}: is there already; --force writes over it")
     with _reading():
         try:
             return write_export(source, target)

@@ -15,7 +15,7 @@ from schemas import JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, note
-from services.cli.show import percent, rendered, span, table
+from services.cli.show import counted, percent, rendered, span, table
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 from services.simulator.workloads.files import Damaged
@@ -148,7 +148,8 @@ def summary(result: dict[str, Any]) -> str:
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
     ]
-    head = f"{result['preset']}: {result['jobs']:,} jobs, {result['tasks']:,} tasks, seed {result['seed']}\n\n"
+    work = f"{counted(result['jobs'], 'job')}, {counted(result['tasks'], 'task')}"
+    head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
     return head + rendered(table(("", ""), rows)) + _rejections(result["rejected"])
 
 
@@ -157,7 +158,7 @@ def _rejections(rejected: list[dict[str, str]]) -> str:
         return ""
     rows = [(job["job"], job["reason"]) for job in rejected[:REJECTED_SHOWN_MAX]]
     more = len(rejected) - len(rows)
-    text = f"\n{len(rejected):,} jobs refused:\n" + rendered(table(("", ""), rows))
+    text = f"\n{counted(len(rejected), 'job')} refused:\n" + rendered(table(("", ""), rows))
     return text + (f"and {more:,} more, all in --json\n" if more else "")
 
 
@@ -167,7 +168,7 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
 
     first = next(iter(results.values()))
     drawn = comparison_table(results)
-    head = f"{first['jobs']:,} jobs, {first['tasks']:,} tasks, seed {first['seed']}\n\n"
+    head = f"{counted(first['jobs'], 'job')}, {counted(first['tasks'], 'task')}, seed {first['seed']}\n\n"
     return head + rendered(table(("", *drawn.columns[1:]), drawn.rows, right="l" + "r" * len(results)))
 
 

@@ -17,6 +17,7 @@ from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, out
 from services.cli.hosting import Host, Plan, opened
 from services.cli.quantities import vector_text
+from services.cli.show import counted
 from services.gateway.problems import dumped
 from services.gateway.serve import PortTaken
 
@@ -113,7 +114,12 @@ async def _up(plan: Plan) -> None:
     await host.run(lambda: _greet(plan, host))
     running = sum(node.holds for node in host.follower.state.nodes.values())
     waits = running and plan.nodes[0].keep_running
-    out(f"ended; {running} tasks run on and wait for the next start" if waits else "ended")
+    out(f"ended; {_left_running(running)}" if waits else "ended")
+
+
+def _left_running(tasks: int) -> str:
+    goes_on = "runs on and waits" if tasks == 1 else "run on and wait"
+    return f"{counted(tasks, 'task')} {goes_on} for the next start"
 
 
 def _greet(plan: Plan, host: Host) -> None:
@@ -124,6 +130,6 @@ def _greet(plan: Plan, host: Host) -> None:
     )
     left = "go on, and the next `largesse up` here takes them over" if first.keep_running else "are ended"
     out(f"cell `default` at {host.url}")
-    out(f"{len(plan.nodes)} node{'s' if len(plan.nodes) > 1 else ''}: {what}")
+    out(f"{counted(len(plan.nodes), 'node')}: {what}")
     out(f"data in {plan.data}")
     out(f"Ctrl-C ends it; tasks that run then {left}")

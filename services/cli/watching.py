@@ -13,7 +13,7 @@ from rich.text import Text
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import rendered, span, table, width
+from services.cli.show import counted, rendered, span, table, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = 20
@@ -97,7 +97,7 @@ def _lines(document: Document) -> Iterator[str]:
             tasks = stage["tasks"]
             done, running = tasks["succeeded"], tasks["running"]
             if done or running:
-                failed = f", {tasks['failed_attempts']} attempts failed" if tasks["failed_attempts"] else ""
+                failed = f", {counted(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
                 yield f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
         if document["why"]:
             yield f"{job}: {document['why']}"
@@ -119,7 +119,8 @@ def job_text(document: Document) -> str:
     text += "\n" + rendered(job_table(document))
     places = [(stage["stage"], *place) for stage in document["stages"] for place in _places(stage)]
     if places:
-        more = f"and on {len(places) - PLACES_SHOWN} more nodes\n" if len(places) > PLACES_SHOWN else ""
+        left = len(places) - PLACES_SHOWN
+        more = f"and on {counted(left, 'more node')}\n" if left > 0 else ""
         drawn = table(("stage", "on node", "running", "tasks"), places[:PLACES_SHOWN], right="llr")
         text += "\n" + rendered(drawn) + more
     failures = document["failures"]

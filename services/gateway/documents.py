@@ -18,7 +18,7 @@ WHY: dict[WaitReason | str, str] = {
     "back_off": "failed, and is tried again in {seconds} s",
     "no_room": "no node has room for it now",
     "no_node": "no node that is up could take it",
-    "gang_no_room": "there is no room for all {tasks} tasks of the gang at once",
+    "gang_no_room": "there is no room for all tasks of the gang ({tasks}) at once",
     "behind_head": "waits behind an earlier job, which does not fit yet",
     "next_round": "is looked at in the next round",
 }

@@ -1,0 +1,77 @@
+"""Small things that a newcomer meets first: the version, a task where a job is asked for, options, files in the way."""
+
+import tomllib
+
+import pytest
+
+from services.cli.show import counted
+from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def test_the_version_is_that_of_the_distribution():
+    number = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    said = largesse("--version")
+
+    assert (said.code, said.out, said.err) == (0, f"largesse {number}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs"), (1_001, "1,001 jobs")]
+)
+def test_one_is_no_plural(count, told):
+    assert counted(count, "job") == told
+
+
+@pytest.mark.parametrize("words", [["watch"], ["get", "job"], ["cancel"]])
+def test_a_task_where_a_job_is_asked_for_is_told_apart(words):
+    said = largesse(*words, "word-count/map/0", "--url", NOWHERE)
+
+    assert (said.code, said.out) == (2, "")
+    assert said.err == (
+        "largesse: ID: 'word-count/map/0' is no job's id: leave the stage and the task out: word-count\n"
+    )
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.gz"
+    assert largesse("simulate", "--workload", WORKLOAD, "--cluster", CLUSTER, "--log", path).code == 0
+    return path
+
+
+def test_what_is_not_built_is_not_in_the_help_and_says_so_by_its_name(log):
+    told = largesse("replay", "--help", columns=100).out
+
+    assert "--verify" in told
+    assert not any(option in told for option in ("--what-if", "--preset", "--set"))
+    for words in (["--what-if"], ["--preset", "drf"], ["--set", "seed=1"]):
+        said = largesse("replay", log, *words)
+        assert said.code == 2
+        assert f"{words[0]}: a log cannot be decided under another policy in this version" in said.err
+
+
+@pytest.mark.parametrize("verify", [[], ["--verify"]])
+def test_beyond_its_end_a_log_says_where_that_is(log, verify):
+    last = largesse("replay", log, "--json").json["seq"]
+
+    assert largesse("replay", log, *verify, "--until", last).code == 0
+    said = largesse("replay", log, *verify, "--until", last + 1)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"largesse: --until: the log ends at record {last}\n"
+
+
+def test_an_export_writes_over_nothing_unless_it_is_forced(log, tmp_path):
+    target = tmp_path / "out"
+    assert largesse("export", log, target).code == 0
+    whole = target.read_bytes()
+    target.write_text("precious")
+
+    said = largesse("export", log, target)
+    assert (said.code, said.out, target.read_text()) == (2, "", "precious")
+    assert said.err == f"largesse: {target}: is there already; --force writes over it\n"
+
+    assert largesse("export", log, target, "--force").code == 0
+    assert target.read_bytes() == whole
+    assert largesse("export", log, "/dev/null").code == 0
