@@ -228,7 +228,7 @@ def test_tasks_outlive_the_cell_and_the_next_one_takes_them_over(tmp_path, numbe
         code, out, err = first.end(number)
 
         assert (code, err) == (0 if number != signal.SIGKILL else -number, "")
-        assert ("1 tasks run on" in out) == (code == 0)
+        assert ("1 task runs on" in out) == (code == 0)
 
         with up(tmp_path / "data") as second:
             go_on.touch()
