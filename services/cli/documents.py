@@ -1,5 +1,6 @@
 """Files that people write for a cell, in YAML or JSON: read and checked here, before anything is sent."""
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from largesse.strict import INPUT_BYTES_MAX, loads
 from schemas.edge import Cluster, Malformed, read_cluster, read_input, warnings_of
 from services.cli.ending import Wrong, note
 from services.gateway.bodies import read_body, read_yaml
+from services.gateway.problems import dumped
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
 CLUSTER_YAML_MAX = 8 << 20
@@ -34,12 +36,54 @@ def read_file(path: str, topic: str) -> Written:
 
     Raises Wrong, which names file and field.
     """
-    shown = "standard input" if path == "-" else path
     try:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1) if path == "-" else _read(path)
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
-    kind = _kind_of(path, data)
+    return _checked(path, data, topic)
+
+
+def read_config_file(path: str) -> Written:
+    """A message of the config topic, or what a cluster file says of queues and policy; warnings go to stderr.
+
+    Nodes are no part of a config: those that run go on, and the file's are not started, which is told. Raises Wrong.
+    """
+    try:
+        data = read_bytes(path)
+        document = read_body(data, _kind_of(path, data))
+        if not isinstance(document, dict) or "nodes" not in document:
+            return _checked(path, data, "config")
+        read_cluster(document)
+    except Malformed as fault:
+        raise Wrong(f"{_shown(path)}: {fault}") from None
+    except Damaged as fault:
+        raise Wrong(str(fault)) from None
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+    message = config_of(document)
+    if not message:
+        raise Wrong(f"{_shown(path)}: a cluster file that says nothing of queues or policy: there is nothing to apply")
+    for warning in warnings_of(message):
+        note(f"{_shown(path)}: {warning}")
+    note(f"{_shown(path)}: nodes: are left as they are; `largesse up --cluster` starts a file's nodes")
+    return Written(dumped(message), "application/json", message)
+
+
+def config_of(document: dict[str, Any]) -> dict[str, Any]:
+    """What the document of a cluster file says of queues and policy, as a message of the config topic; {}: nothing."""
+    said = {"set": document.get("policy") or None, "queues": document.get("queues")}
+    message = {form: content for form, content in said.items() if content is not None}
+    # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
+    plain: dict[str, Any] = json.loads(dumped(message, default=float))
+    return plain
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _checked(path: str, data: bytes, topic: str) -> Written:
+    shown, kind = _shown(path), _kind_of(path, data)
     try:
         document = read_body(data, kind)
         if isinstance(document, dict) and "cancel" in document:

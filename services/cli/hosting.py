@@ -6,7 +6,7 @@ their own: unless told otherwise they outlive this one, and the next one takes t
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -16,7 +16,8 @@ from largesse.bus import BusError
 from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
 from largesse.settings import read_settings
-from schemas import InputRefused
+from schemas import InputRefused, Policy, Queue
+from schemas.queue_tree import with_default
 from services.admission import shell as admission
 from services.agent import shell as agent
 from services.agent.folders import encoded
@@ -48,15 +49,34 @@ END_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """What a cluster file says of queues and policy: `values` and `queues` as read, `message` for the config topic."""
+
+    file: str
+    message: dict[str, Any]
+    values: dict[str, int | str]
+    queues: Queue | None
+
+    def differing(self, policy: Policy, queues: Queue | None) -> list[str]:
+        """The knobs, and `queues`, of which something else is in force."""
+        found = [name for name, value in self.values.items() if getattr(policy, name) != value]
+        if self.queues is not None and with_default(self.queues) != queues:
+            found.append("queues")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be run. `nodes`: agents; their data folders lie below `data`. `config`: a message of that topic."""
+    """What is to be run. `nodes`: agents; their data folders lie below `data`. `given` counts where the cell has had no
+    config yet.
+    """
 
     data: Path
     nodes: list[NodeSettings]
     port: int
     host: str = "127.0.0.1"
     author: str = "unknown"
-    config: dict[str, Any] = field(default_factory=dict)
+    given: Given | None = None
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
@@ -151,8 +171,9 @@ class Host:
                 return
             await self.follower.changed(1)
         plan = self._plan
-        if plan.config:
-            answer = await self.follower.send("config", plan.config, plan.author, CONFIG_WAIT_S)
+        if plan.given is not None and plan.given.message:
+            initial = {**plan.given.message, "initial": True}
+            answer = await self.follower.send("config", initial, plan.author, CONFIG_WAIT_S)
             refused = answer.record.body if answer.record is not None else None
             if isinstance(refused, InputRefused):
                 raise Wrong(f"--cluster: {refused.field}: {refused.reason}")

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import typer
 
 from services.cli.client import Gateway, job_path
-from services.cli.documents import read_file
+from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, print_output
 from services.cli.quantities import quantity_text
@@ -217,14 +217,16 @@ def show_config(url: Url = None) -> None:
 
 @config_app.command("apply")
 def apply_config(
-    file: Annotated[str, typer.Argument(help='"set" (knobs), "queues" (the whole tree), or both', metavar="FILE")],
+    file: Annotated[
+        str, typer.Argument(help='"set" (knobs), "queues" (the whole tree), or both; or a cluster file', metavar="FILE")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing; show whose share would move")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Put knobs or a queue tree in force, from YAML or JSON."""
     params = {"dry_run": "true"} if dry_run else {}
-    written = read_file(file, "config")
+    written = read_config_file(file)
     answer = Gateway(url).ask("PUT", "/v1/config", params=params, **written.request).json()
     if json:
         out_json(answer)

@@ -1,11 +1,10 @@
 """`largesse up`: a cell on this machine, until Ctrl-C."""
 
 import asyncio
-import json
+import shlex
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.settings import SettingWrong
@@ -13,18 +12,21 @@ from largesse.telemetry import configure
 from schemas.edge import Cluster
 from services.agent.capacity import measured
 from services.agent.settings import NodeSettings
-from services.cli.documents import read_cluster_of
+from services.cli.client import URL_DEFAULT
+from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Wrong, out
-from services.cli.hosting import Host, Plan, opened
+from services.cli.hosting import Given, Host, Plan, opened
 from services.cli.quantities import vector_text
-from services.cli.show import counted
-from services.gateway.problems import dumped
+from services.cli.show import counted, span
 from services.gateway.serve import PortTaken
 
 AGENTS_MAX = 64
 """Agents in one process: each follows the whole log."""
 
 PORT = 8642
+
+NODES_TOLD_MAX = 10
+"""Nodes of earlier starts that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def plan_of(asked: Asked) -> Plan:
         return Plan(data, nodes, asked.port, author=asked.author)
     if asked.nodes is not None:
         raise Wrong("--nodes: the cluster file says which nodes there are: leave one of them out")
-    cluster, config = _cluster_of(asked.cluster)
+    cluster, given = _cluster_of(asked.cluster)
     _check_agents("--cluster", len(cluster.nodes))
     nodes = [
         NodeSettings(
@@ -72,7 +74,7 @@ def plan_of(asked: Asked) -> Plan:
         )
         for node in cluster.nodes
     ]
-    return Plan(data, nodes, asked.port, author=asked.author, config=config)
+    return Plan(data, nodes, asked.port, author=asked.author, given=given)
 
 
 def _check_agents(option: str, count: int) -> None:
@@ -80,16 +82,13 @@ def _check_agents(option: str, count: int) -> None:
         raise Wrong(f"{option}: has to be from 1 to {AGENTS_MAX} nodes in one process, is {count}")
 
 
-def _cluster_of(path: str) -> tuple[Cluster, dict[str, Any]]:
-    """The file's nodes, and what it says of queues and policy as a message of the config topic."""
+def _cluster_of(path: str) -> tuple[Cluster, Given]:
+    """The file's nodes, and what it says of queues and policy."""
     try:
         cluster, document = read_cluster_of(path)
     except OSError as error:
         raise Wrong(f"--cluster: {error.filename}: {error.strerror}") from None
-    said = {"set": document.get("policy") or None, "queues": document.get("queues")}
-    config = {form: content for form, content in said.items() if content is not None}
-    # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-    return cluster, json.loads(dumped(config, default=float))
+    return cluster, Given(path, config_of(document), cluster.values, cluster.queues)
 
 
 async def _up(plan: Plan) -> None:
@@ -131,5 +130,39 @@ def _greet(plan: Plan, host: Host) -> None:
     left = "go on, and the next `largesse up` here takes them over" if first.keep_running else "are ended"
     out(f"cell `default` at {host.url}")
     out(f"{counted(len(plan.nodes), 'node')}: {what}")
+    for line in (_other_config(plan, host), _other_nodes(plan, host)):
+        if line:
+            out(line)
     out(f"data in {plan.data}")
     out(f"Ctrl-C ends it; tasks that run then {left}")
+
+
+def _other_config(plan: Plan, host: Host) -> str:
+    """Says where something else is in force than the cluster file says; else empty."""
+    state, given = host.follower.state, plan.given
+    others = given.differing(state.policy, state.queues) if given is not None else []
+    if given is None or not others:
+        return ""
+    where = "" if host.url == URL_DEFAULT else f" --url {host.url}"
+    return (
+        f"in force is not what {given.file} says of {', '.join(others)}:"
+        f" `largesse config apply {shlex.quote(given.file)}{where}` puts that in force"
+    )
+
+
+def _other_nodes(plan: Plan, host: Host) -> str:
+    """Says which nodes of earlier starts are not started, and what becomes of the tasks there; else empty."""
+    state = host.follower.state
+    started = {node.name: True for node in plan.nodes}
+    missing = [name for name in state.nodes if name not in started]
+    if not missing:
+        return ""
+    held = sum(state.nodes[name].holds for name in missing)
+    names = ", ".join(missing[:NODES_TOLD_MAX])
+    if len(missing) > NODES_TOLD_MAX:
+        names += f" and {len(missing) - NODES_TOLD_MAX} more"
+    after = span(state.policy.node_lease_ms)
+    lost = f"; the {held} tasks there count as lost after {after}, and are tried again" if held else ""
+    if held == 1:
+        lost = f"; the task there counts as lost after {after}, and is tried again"
+    return f"not started: {names}, of an earlier start{lost}"

@@ -305,6 +305,72 @@ def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path, name):
         assert cell.ask("watch", "default").code == 0
 
 
+CLUSTER = {
+    "nodes": [{"name": "n", "capacity": {"cpu": "1", "memory": "1Gi"}}],
+    "queues": {"name": "root", "children": [{"name": "ads", "weight": 1.5}]},
+    "policy": {"preset": "drf", "theta_permille": 90},
+}
+
+
+def test_a_cluster_file_says_queues_and_policy_at_the_first_start_only(tmp_path):
+    file = tmp_path / "a cluster.json"
+    file.write_text(json.dumps(CLUSTER))
+    with up(tmp_path / "data", "--cluster", file) as first:
+        shown = first.ask("config", "show").json
+        assert (shown["set"]["preset"], shown["set"]["theta_permille"]) == ("drf", 90)
+        first.ask("config", "apply", "-", stdin='{"set": {"theta_permille": 70, "seed": 3}}')
+        assert not any("in force" in line for line in first.greets())
+
+    with up(tmp_path / "data", "--cluster", file) as second:
+        assert second.ask("config", "show").json["set"] == {**shown["set"], "theta_permille": 70, "seed": 3}
+        applied = second.ask("config", "apply", file)
+        assert (applied.code, applied.out) == (0, "in force\n")
+        assert "nodes: are left as they are" in applied.err
+        assert second.ask("config", "show").json["set"] == {**shown["set"], "seed": 3}
+        assert second.ask("config", "apply", file).out == "in force already: nothing changed\n"
+        assert second.ask("config", "apply", file, "--dry-run").out == "in force already: nothing would change\n"
+        second.ask("config", "apply", "-", stdin='{"queues": {"name": "root", "children": [{"name": "ml"}]}}')
+        (line,) = [line for line in second.greets() if "in force" in line]
+        assert line == (
+            f"in force is not what {file} says of theta_permille:"
+            f" `largesse config apply '{file}' --url {second.url}` puts that in force"
+        )
+
+    with up(tmp_path / "data", "--cluster", file) as third:
+        assert any("says of queues: `largesse config apply" in line for line in third.greets())
+
+
+def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
+    with up(tmp_path / "data", "--nodes", 2) as first:
+        first.ask("node", "drain", "node-0")
+        first.ask("submit", "-", stdin=job("long", "sleep", "600", tasks=2))
+        first.until("long", lambda document: document["tasks"]["running"] == 2)
+        assert not any("not started" in line for line in first.greets())
+        first.end()
+
+    with up(tmp_path / "data", "--nodes", 1) as second:
+        told = "; the 2 tasks there count as lost after 10.0 s, and are tried again"
+        assert "not started: node-1, of an earlier start" + told in second.greets()
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        pytest.param({"nodes": CLUSTER["nodes"]}, "says nothing of queues or policy", id="nodes only"),
+        pytest.param({**CLUSTER, "policy": {"presett": "drf"}}, "policy.presett: unknown knob", id="a slip"),
+        pytest.param({**CLUSTER, "nodes": []}, "nodes: ", id="no cluster file"),
+        pytest.param({"queues": CLUSTER["queues"], "policy": {}}, "policy: ", id="neither this nor that"),
+    ],
+)
+def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_path, document, told):
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    said = largesse("config", "apply", tmp_path / "c.json", "--url", "http://127.0.0.1:9")
+
+    assert (said.code, said.out) == (2, "")
+    assert f"{tmp_path}/c.json: " in said.err
+    assert told in said.err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

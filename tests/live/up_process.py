@@ -24,6 +24,14 @@ class Up:
         self.greeting = _first_line(process)
         self.url = self.greeting.rpartition(" at ")[2].strip()
 
+    def greets(self) -> list[str]:
+        """The lines of the greeting after the first. To be asked once."""
+        assert self.process.stdout is not None
+        lines = [self.process.stdout.readline()]
+        while lines[-1] and not lines[-1].startswith("Ctrl-C"):
+            lines.append(self.process.stdout.readline())
+        return [line.rstrip("\n") for line in lines]
+
     def ask(self, *words: object, **given: Any) -> Said:
         """One command to its end."""
         return largesse(*words, LARGESSE_URL=self.url, **given)
