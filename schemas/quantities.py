@@ -90,6 +90,23 @@ def quantity_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def rounded_text(resource: str, amount: int) -> str:
+    """An amount in base units for people to read: as `quantity_text`, but bytes in their largest unit, `"7.5Gi"`, with
+    two digits behind the point at most. Rounds down, so that what there is never looks like more.
+    """
+    if _UNIT.get(resource) == Fraction(1, MIB):
+        for suffix, mib in (("Ti", 1 << 20), ("Gi", 1 << 10)):
+            if amount >= mib:
+                whole, hundredths = divmod(amount * 100 // mib, 100)
+                return f"{whole}.{hundredths:02}".rstrip("0").rstrip(".") + suffix
+    return quantity_text(resource, amount)
+
+
+def vector_text(vector: Vector) -> str:
+    """All of it in its order, rounded: `"cpu 2, memory 7.5Gi"`."""
+    return ", ".join(f"{resource} {rounded_text(resource, amount)}" for resource, amount in vector.items())
+
+
 def fits_in(demand: Vector, room: Vector) -> bool:
     """Whether `room` holds at least `demand` in every resource that it asks for."""
     return all(amount <= room.get(resource, 0) for resource, amount in demand.items())

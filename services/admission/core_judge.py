@@ -36,7 +36,7 @@ from schemas.edge import ConfigPatch
 from schemas.edge_nodes import NodeLeft
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
-from schemas.quantities import fits_in, on_devices, quantity_text
+from schemas.quantities import fits_in, on_devices, quantity_text, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
 from schemas.spelling import nearest
 from services.admission.classes import class_of
@@ -198,23 +198,19 @@ def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:
 
 def _too_large(state: State, stage: Stage) -> str:
     fitting = {name: node for name, node in state.nodes.items() if _has_labels(node, stage.labels)}
-    wanted = _text(stage.demand)
+    # Exact beside rounded down: never alike where one is more than the other.
+    wanted = ", ".join(f"{resource} {quantity_text(resource, amount)}" for resource, amount in stage.demand.items())
     if not fitting:
         return f"no node has the labels {_text_labels(stage.labels)}"
     name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
-    return (
-        f"one task asks for {wanted}; the largest node that could take it, {name}, has {_text(fitting[name].capacity)}"
-    )
+    has = vector_text(fitting[name].capacity)
+    return f"one task asks for {wanted}; the largest node that could take it, {name}, has {has}"
 
 
 def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
     """How many of the asked resources a node covers, then how much of the scarcest, in millionths."""
     parts = [min(1_000_000, capacity.get(r, 0) * 1_000_000 // amount) for r, amount in sorted(demand.items()) if amount]
     return sum(part == 1_000_000 for part in parts), min(parts, default=0)
-
-
-def _text(vector: Vector) -> str:
-    return ", ".join(f"{resource} {amount}" for resource, amount in sorted(vector.items()))
 
 
 def _text_labels(labels: dict[str, str]) -> str:

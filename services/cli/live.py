@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 import typer
 
+from schemas.quantities import rounded_text
 from services.cli.client import Gateway, job_path
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, print_output
-from services.cli.quantities import quantity_text
 from services.cli.queues import effect_text, tree_text
 from services.cli.show import counted, rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
@@ -164,11 +164,11 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
     rows = []
     for node in found:
         free = ", ".join(
-            f"{kind} {quantity_text(kind, node['free'][kind])} of {quantity_text(kind, amount)}"
+            f"{kind} {rounded_text(kind, node['free'][kind])} of {rounded_text(kind, amount)}"
             for kind, amount in node["capacity"].items()
         )
         if kept := node["kept"]:
-            room = ", ".join(f"{kind} {quantity_text(kind, amount)}" for kind, amount in kept["demand"].items())
+            room = ", ".join(f"{kind} {rounded_text(kind, amount)}" for kind, amount in kept["demand"].items())
             free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
         rows.append((node["node"], node["state"], node["running"], free))
     out(rendered(table(("node", "state", "tasks", "free"), rows, right="llr")) if rows else "no nodes")

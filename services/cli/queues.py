@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from services.cli.quantities import vector_text
+from schemas.quantities import vector_text
 from services.cli.show import rendered, table, width
 
 Document = dict[str, Any]

@@ -216,14 +216,14 @@ TOO_LARGE = [
         {"cpu": 9_000, "memory": 1_024},
         {},
         "stages[0].demand",
-        "one task asks for cpu 9000, memory 1024; the largest node that could take it, big, has cpu 8000, memory 4096",
+        "one task asks for cpu 9, memory 1Gi; the largest node that could take it, big, has cpu 8, memory 4Gi",
         id="the node that comes nearest is named",
     ),
     pytest.param(
         {"cpu": 5_000, "memory": 8_192},
         {},
         "stages[0].demand",
-        "n1, has cpu 4000, memory 16384",
+        "n1, has cpu 4, memory 16Gi",
         id="not all of it on one node",
     ),
     pytest.param(
@@ -242,6 +242,16 @@ def test_what_no_node_can_hold_is_rejected_with_the_largest_node(demand, labels,
 
     assert (rejected.reason, rejected.field) == ("exceeds_capacity", field)
     assert said in rejected.detail
+
+
+def test_what_a_refusal_says_is_asked_for_is_never_what_it_says_there_is():
+    story = SlowCell()
+    story.take(node("n1", cpu=1_000, memory=2_047))
+
+    said = story.take(job("j", stage(demand={"cpu": 1_000, "memory": 2_048}))).detail
+
+    assert said.startswith("one task asks for cpu 1, memory 2Gi;")
+    assert said.endswith("n1, has cpu 1, memory 1.99Gi")
 
 
 def test_a_gang_wider_than_all_nodes_together_is_rejected():

@@ -13,6 +13,8 @@ from schemas.quantities import (
     on_devices,
     parse_quantity,
     quantity_text,
+    rounded_text,
+    vector_text,
 )
 from tests.strategies import for_all
 
@@ -228,3 +230,35 @@ def test_an_amount_that_is_written_reads_back_as_the_same(resource, amount):
 )
 def test_an_amount_as_people_write_it(resource, amount, text):
     assert quantity_text(resource, amount) == text
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("memory", 7_680, "7.5Gi"),
+        ("memory", 1_025, "1Gi"),
+        ("memory", 2_047, "1.99Gi"),
+        ("disk", 129_009, "125.98Gi"),
+        ("memory", 1_126, "1.09Gi"),
+        ("memory", (1 << 20) - 1, "1023.99Gi"),
+        ("memory", 3 << 19, "1.5Ti"),
+        ("memory", 1_023, "1023Mi"),
+        ("memory", 0, "0Mi"),
+        ("cpu", 2_500, "2500m"),
+        ("network", 10_500, "10500M"),
+        ("licence", 7, "7"),
+    ],
+)
+def test_an_amount_is_rounded_down_for_people_to_read(resource, amount, text):
+    assert rounded_text(resource, amount) == text
+
+
+@for_all(st.sampled_from(["cpu", "gpu", "memory", "disk", "network", "licence"]), st.integers(0, QUANTITY_MAX))
+def test_what_is_rounded_is_never_more_and_off_by_less_than_a_hundredth(resource, amount):
+    read = parse_quantity(resource, rounded_text(resource, amount), round_up=False)
+
+    assert amount - max(amount // 100, 1) <= read <= amount
+
+
+def test_a_vector_is_told_in_its_order():
+    assert vector_text({"memory": 7_680, "cpu": 2_000}) == "memory 7.5Gi, cpu 2"
