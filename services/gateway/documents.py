@@ -156,7 +156,10 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     if asked and (told := queueing.at_max(job.spec.queue, stage)):
         reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
-        reasons.append(_reason(state.waits.get(class_of(stage), "next_round"), asked))
+        found = _reason(state.waits.get(class_of(stage), "next_round"), asked)
+        if found["reason"] == "no_node" and (told := queueing.drained(stage)):
+            found["text"] = told
+        reasons.append(found)
     if waiting > asked:
         left_ms = job.retry_ms[at] - state.time
         if left_ms > 0:

@@ -1,4 +1,5 @@
-"""What a job's waiting has to do with its queue, and with those above it: a gate that is shut, a maximum reached.
+"""What a job's waiting has to do with its queue, and with those above it: a gate that is shut, a maximum reached; and
+with nodes that drain.
 
 Made for one request: what it works out about the whole cell, it works out once, and only where there are limits.
 """
@@ -7,9 +8,12 @@ from bisect import bisect_left
 
 from schemas import Stage, Vector
 from schemas.gate import full_queue
-from schemas.quantities import quantity_text
+from schemas.quantities import fits_in, on_devices, quantity_text
 from schemas.queue_tree import upwards
-from services.gateway.view_state import LiveJob, State
+from services.gateway.view_state import LiveJob, NodeRow, State, class_of
+
+NODES_TOLD_MAX = 3
+"""Nodes that drain which a reason names."""
 
 
 class Queueing:
@@ -19,6 +23,8 @@ class Queueing:
         self._state = state
         self._lines: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
+        self._draining: dict[str, NodeRow] | None = None
+        self._drained: dict[str, str | None] = {}
 
     def before_gate(self, job: LiveJob) -> str:
         """Which queue has no place for a job that may not run yet, and how many go before it, in words."""
@@ -47,6 +53,20 @@ class Queueing:
                 return f"{limit} and holds {quantity_text(resource, held)}"
         return None
 
+    def drained(self, stage: Stage) -> str | None:
+        """Which nodes could take a task of a stage, did they not drain, in words; None: none of them."""
+        if self._draining is None:
+            self._draining = {name: node for name, node in self._state.nodes.items() if node.draining and not node.lost}
+        kind = class_of(stage)
+        if kind not in self._drained:
+            able = [name for name, node in self._draining.items() if _could_take(node, stage)]
+            names = ", ".join(able[:NODES_TOLD_MAX])
+            if len(able) > NODES_TOLD_MAX:
+                names += f" and {len(able) - NODES_TOLD_MAX} more"
+            told = f"{names} could take it, but {'drain' if len(able) > 1 else 'drains'}"
+            self._drained[kind] = told if able else None
+        return self._drained[kind]
+
     def _line(self, full: str) -> list[tuple[int, int]]:
         """Who stands before one gate, by rank: in whichever leaf below it, the first to go comes first."""
         line = self._lines.get(full)
@@ -65,6 +85,15 @@ class Queueing:
                     if path in self._held:
                         added(self._held[path], used)
         return self._held[queue]
+
+
+def _could_take(node: NodeRow, stage: Stage) -> bool:
+    """Whether a task would have room there, were the node empty."""
+    if any(node.labels.get(key) != value for key, value in stage.labels.items()):
+        return False
+    gpu = stage.demand.get("gpu", 0)
+    fits = fits_in(stage.demand, node.capacity)
+    return fits and (not gpu or on_devices(gpu, [device.milli for device in node.devices]) is not None)
 
 
 def named(queue: str) -> str:
