@@ -34,9 +34,11 @@ def move(nodes: dict[str, int], node: str, tasks: int) -> None:
 
 
 def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
-    """Which tasks of a stage are on which node. Looks at every task of the stage."""
+    """Which tasks of a stage are on which node. Looks at every task of a stage that has any."""
     stage = job.spec.stages[at]
     found: dict[str, list[int]] = {}
+    if not job.nodes[at]:
+        return found
     for index in range(stage.tasks):
         hold = state.holds.get(f"{job.spec.job}/{stage.stage}/{index}")
         if hold is not None:
