@@ -61,8 +61,8 @@ def serve_core(usage: Usage, core: Core) -> int:
 
 
 def calm_collector() -> None:
-    """What was imported stays for good, so no collection walks it: one over all of it takes 30 ms on a core of its own,
-    and half a second where others want the core too.
+    """For a process that is about to serve. What was imported stays for good, so no collection walks it: one over all
+    of it takes 30 ms on a core of its own, and half a second where others want the core too.
     """
     gc.collect()
     gc.freeze()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from largesse.file_bus import DirectoryHeld, JournalDamaged
+from largesse.process import calm_collector
 from largesse.settings import SettingWrong
 from largesse.telemetry import configure
 from schemas.edge import Cluster
@@ -45,7 +46,9 @@ class Asked:
 def up(asked: Asked) -> None:
     """Runs the cell. Raises Wrong, Broken."""
     configure("console", level="info" if asked.verbose else "warning")
-    asyncio.run(_up(plan_of(asked)))
+    plan = plan_of(asked)
+    calm_collector()
+    asyncio.run(_up(plan))
 
 
 def plan_of(asked: Asked) -> Plan:

@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
 
 SERVED = """
-import gc
+import gc, sys
 from largesse.process import COLLECTED_AFTER, serve
 from largesse.usage import Usage
 
@@ -17,13 +19,29 @@ async def start(bus, settings, stop):
     print(gc.get_threshold() == COLLECTED_AFTER, gc.get_freeze_count() > 5 * walked[0])
 
 walked = []
+sys.argv[1:] = []
 raise SystemExit(serve(Usage("toy", "A toy."), start))
 """
 
+UP = """
+import gc, sys
+from largesse.process import COLLECTED_AFTER
+from services.cli import upping
 
-def test_the_collector_leaves_what_was_imported_alone():
+async def run(plan):
+    gc.callbacks.append(lambda phase, info: walked.append(len(gc.get_objects())) if phase == "start" else None)
+    gc.collect()
+    print(gc.get_threshold() == COLLECTED_AFTER, gc.get_freeze_count() > 5 * walked[0])
+
+walked, upping._up = [], run
+upping.up(upping.Asked(sys.argv[1], 1, None, 0, "ann", True, False))
+"""
+
+
+@pytest.mark.parametrize("program", [SERVED, UP], ids=["a service", "a cell in one process"])
+def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
     done = subprocess.run(
-        [sys.executable, "-c", SERVED],
+        [sys.executable, "-c", program, tmp_path],
         cwd=ROOT,
         env=os.environ | {"LARGESSE_BUS": "memory:"},
         capture_output=True,
