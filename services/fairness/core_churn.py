@@ -12,18 +12,15 @@ from dataclasses import replace
 from services.fairness.core_state import State, kinds_of
 from services.fairness.core_tree import Planting
 from services.fairness.ledger import Ledger
-from services.fairness.live import LiveTree
 from services.fairness.tree import Node
-from services.fairness.whole import hand_out
+from services.fairness.whole import held_at_last
 
 
 def handed_out(
     state: State, ledger: Ledger, planting: Planting, top: Node, cell: Sequence[int]
 ) -> Mapping[str, Sequence[int]]:
     """What the units below `top` hold, in base units, once nothing is left of `cell` that one of them could use."""
-    tree = LiveTree(_standing(state, ledger, planting, top), cell)
-    hand_out(tree)
-    return {name: place.used for name, place in tree.places.items()}
+    return held_at_last(_standing(state, ledger, planting, top), cell)
 
 
 def _standing(state: State, ledger: Ledger, planting: Planting, node: Node) -> Node:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from services.fairness.hdrf import pour
 from services.fairness.live import LiveTree
+from services.fairness.naive import NaiveWalk, is_naive
 from services.fairness.tree import Node, leaves
 
 STEPS_PLAIN = 4096
@@ -31,11 +32,27 @@ def fill_whole(root: Node, capacity: Sequence[int], plain: int = STEPS_PLAIN) ->
     return tree
 
 
-def hand_out(tree: LiveTree) -> None:
-    """Give out what is free, like `LiveTree.fill`, but many tasks at a time where there are very many to give."""
-    more = _step(tree, STEPS_PLAIN + 4 * len(tree.places), bundles=False)
+def hand_out(tree: LiveTree, *, plain: bool = True) -> None:
+    """Give out what is free, like `LiveTree.fill`, but many tasks at a time where there are very many to give.
+    `plain`: the first ones one by one in any case.
+    """
+    more = not plain or _step(tree, STEPS_PLAIN + 4 * len(tree.places), bundles=False)
     while more:
         more = _step(tree, STEPS_PLAIN, bundles=True)
+
+
+def held_at_last(root: Node, capacity: Sequence[int]) -> dict[str, list[int]]:
+    """What leaves hold, in base units, once what is free is handed out. Changes `root`."""
+    naive = is_naive(root)
+    if naive:
+        walk = NaiveWalk(root, capacity)
+        if not walk.give(STEPS_PLAIN + 4 * len(walk.leaves)):
+            return {leaf.name: leaf.used for leaf in walk.leaves}
+        for node, leaf in zip(leaves(root), walk.leaves, strict=True):
+            node.held, node.tasks = leaf.used, leaf.waiting
+    tree = LiveTree(root, capacity)
+    hand_out(tree, plain=not naive)
+    return {name: place.used for name, place in tree.places.items()}
 
 
 def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from services.fairness.baselines import naive, ordered
 from services.fairness.hdrf import fill
+from services.fairness.live import LiveTree
 from services.fairness.tree import ONE, RANK_ORDERS, Node, leaves, walk
-from services.fairness.whole import fill_whole
+from services.fairness.whole import fill_whole, hand_out, held_at_last
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import NEARLY, cells, demands, each, flat_cells, guarantees, leaf, settled_cells
 from tests.strategies import for_all
@@ -286,3 +287,28 @@ def test_what_is_too_little_for_the_largest_tasks_goes_to_the_smallest(scale):
     share = share_of(fill(root, capacity).leaves, "n0")
     ahead = (tasks["n0"] * each(root.children[0], capacity) - share) / each(root.children[0], capacity)
     assert 2.6 < ahead < 2.7  # Of the first kind two units are left in the end, and only it asks for one at a time.
+
+
+held = st.lists(st.integers(0, 4), min_size=1, max_size=9)
+
+
+@for_all(cells(capacities=(0, 7, 12, 25, 40), tasks=st.sampled_from([None, 0, 1, 4, 12])), held)
+def test_the_naive_walk_by_heaps_leads_where_the_live_tree_does(cell, holds):
+    root, capacity = cell
+    root = naive(root)
+    for at, node in enumerate(leaves(root)):
+        node.held = [amount * (at % 2) for amount, _ in zip(holds * 3, capacity, strict=False)]
+    tree = LiveTree(root, capacity)
+    tree.fill()
+
+    assert held_at_last(root, capacity) == {name: place.used for name, place in tree.places.items()}
+
+
+def test_nor_does_it_end_where_many_tasks_are_given_at_a_time():
+    """More tasks than go one by one: both go on with the same numbers of tasks at a time."""
+    demands_each = ((1, 0), (3, 1), (1, 2))
+    root = Node("root", children=[leaf(f"n{at}", *demand) for at, demand in enumerate(demands_each)], order="naive")
+    tree = LiveTree(root, (40_000, 40_000))
+    hand_out(tree)
+
+    assert held_at_last(root, (40_000, 40_000)) == {name: place.used for name, place in tree.places.items()}
