@@ -75,7 +75,8 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     if full:
         shares.levels = [Level(queue, target) for queue, target in sorted(levels.items())]
     elif levels != state.told:
-        shares.levels = [Level(q, target) for q, target in sorted(levels.items()) if state.told.get(q) != target]
+        told = state.told
+        shares.levels = [Level(*moved) for moved in sorted(at for at in levels.items() if told.get(at[0]) != at[1])]
     if full or levels != state.told:
         shares.gone = sorted(queue for queue in state.told if queue not in levels)
     if ledger is not None:

@@ -52,6 +52,7 @@ class Planting:
         self.bits = 0
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
+        self._nodes: dict[str, Node] = {}  # Path -> where it stands in the tree.
         self.churned: list[Node] = []
         self.asking: dict[str, bool] = {}
         for leaf in ledger.leaves_of([*state.demand, *(state.used if self._churns() else ())]):
@@ -60,8 +61,10 @@ class Planting:
                     break
                 self.asking[path] = True
         if ledger.over:
-            self._clip()
+            self.bits = max(8, _FINE_BITS - max(ledger.capacity, default=0).bit_length())
         self.root = self._grow()
+        if ledger.over:
+            self._clip()
 
     @property
     def capacity(self) -> list[int]:
@@ -70,18 +73,19 @@ class Planting:
 
     def leaves_of(self, unit: str) -> Iterator[str]:
         """The leaves of a unit that ask for something or hold something."""
+        if not self._ledger.seats[unit].children:
+            return iter((unit,) if unit in self.asking else ())
         return (leaf.name for leaf in _leaves(self._ledger.seats[unit]) if leaf.name in self.asking)
 
     def is_clipped(self, unit: str) -> bool:
         """Whether a maximum keeps it from asking for all."""
-        return any(leaf in self._parts for leaf in self.leaves_of(unit))
+        return bool(self._parts) and any(leaf in self._parts for leaf in self.leaves_of(unit))
 
     def _churns(self) -> bool:
         return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
 
     # ------------------------------------------------------------------ growing
     def _grow(self) -> Node | None:
-        self.units, self.churned = {}, []
         if "" not in self.asking:
             return None
         root = self._node(self._tree, "", self._policy, ONE)
@@ -100,8 +104,9 @@ class Planting:
         self._found[path] = queue, policy, guaranteed
         if not queue.children or policy in LISTS:
             self.units[path] = demand = self._demand(path)
-            return Node(path, queue.weight, demand=demand)
-        node = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
+            node = self._nodes[path] = Node(path, queue.weight, demand=demand)
+            return node
+        node = self._nodes[path] = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
         if policy == "collapsed":
             node.children = list(self._collapsed(queue, path, Fraction(1), guaranteed))
         elif policy == "drf":
@@ -159,6 +164,9 @@ class Planting:
         if not self._parts:
             asked = self._ledger.seats[unit].demand
             return [amount << self.bits for amount in asked] if self.bits else asked
+        if not self._ledger.seats[unit].children:
+            part = self._parts.get(unit, 1 << self.bits) if unit in self.asking else 0
+            return [asked * part for asked in self._ledger.seats[unit].demand]
         total = [0] * len(self._ledger.capacity)
         for leaf in self.leaves_of(unit):
             part = self._parts.get(leaf, 1 << self.bits)
@@ -168,17 +176,23 @@ class Planting:
     # ------------------------------------------------------------------ maxima
     def _clip(self) -> None:
         """Takes off what maxima do not allow, from the leaves up."""
-        self.bits = max(8, _FINE_BITS - max(self._ledger.capacity, default=0).bit_length())
-        self._grow()
         over = [seat for seat in self._ledger.seats.values() if seat.over]
         for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
             queue, policy, guaranteed = self._found.get(seat.name, (None, "", 0))
             if queue is None or not queue.children or policy in LISTS:
                 self._clip_evenly(seat)
             else:
-                node = self._node(queue, seat.name, policy, guaranteed)
+                # Those whose children stand elsewhere, side by side with others, are planted on their own.
+                node = self._nodes.get(seat.name) or self._apart(queue, seat.name, policy, guaranteed)
                 if node.children:
                     self._clip_below(seat, node)
+
+    def _apart(self, queue: Queue, path: str, policy: str, guaranteed: int) -> Node:
+        """A copy of a queue that is no node of the tree; nothing of the tree is changed by it."""
+        nodes, churned = dict(self._nodes), list(self.churned)
+        node = self._node(queue, path, policy, guaranteed)
+        self._nodes, self.churned = nodes, churned
+        return node
 
     def _clip_evenly(self, seat: Seat) -> None:
         """A single unit, or a part of one: all that it asks for in the same proportion."""
@@ -199,6 +213,8 @@ class Planting:
     def _leave(self, unit: str, part: int, whole: int) -> None:
         for leaf in self.leaves_of(unit):
             self._parts[leaf] = self._parts.get(leaf, 1 << self.bits) * part // whole
+        if unit in self.units:
+            self.units[unit] = self._nodes[unit].demand = self._demand(unit)
 
 
 def _weight(guaranteed: int) -> int:
