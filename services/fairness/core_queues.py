@@ -56,6 +56,8 @@ def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: b
         ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
     ledger.settle()
     kinds = kinds_of(state)
+    if full:
+        ledger.look_at(ledger.seats)
     names = [name for name in ledger.seats if name] if full else ledger.news
     said = [(name, ledger.told_of(ledger.seats[name])) for name in sorted(names)]
     return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
@@ -136,5 +138,6 @@ def breaches(state: State, ledger: Ledger, time: int) -> list[Breach]:
 
 
 def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
+    ledger.look_at([name])
     told = ledger.told_of(ledger.seats[name])
     return told.guaranteed, told.allocated

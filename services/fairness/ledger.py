@@ -4,13 +4,16 @@ A queue is guaranteed its weight's part, among the siblings that ask for somethi
 (H-DRF, section 2.1); at least what its own guarantee covers, which comes off what the siblings' weights share out; at
 most what its maximum allows. So one queue that begins to ask moves the guarantees of all below its siblings, mostly by
 next to nothing. Therefore each queue knows the span of its guarantee in which neither it nor anything below it has
-something new to say, and only who is outside is looked at.
+something new to say, and only who is outside is looked at. In the same way it knows how far what it holds and asks for
+may move (`Calm`); what is left until a value has moved by a permille is halved between the two, so that neither has to
+know of the other.
 
 Guarantees are shares of `ONE`; what is told is in billionths of the cell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
+from operator import ge
 from typing import NamedTuple
 
 from services.fairness.spans import Spans
@@ -42,15 +45,28 @@ class Told(NamedTuple):
 NOTHING = Told()
 
 
+class Calm(NamedTuple):
+    """How far sums may move before their queue has to be looked at: dominant shares, in billionths, of what it holds
+    and asks for, and one task of each of its leaves that wait. Each from `least` to before `end` (None: without end).
+    """
+
+    held_least: int
+    held_end: int
+    asked_least: int
+    asked_end: int | None
+    slack_least: int
+    slack_end: int | None
+
+
 class Seat:
     """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
     and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
     """
 
     __slots__ = (
-        "asking", "asks", "children", "claim", "claims", "demand", "fair", "floor", "guaranteed", "listed", "low",
-        "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used", "waiting",
-        "weight", "weights",
+        "asking", "asks", "calm", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
+        "listed", "low", "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used",
+        "waiting", "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
@@ -74,6 +90,9 @@ class Seat:
         self.guaranteed = 0
         self.low = False  # It waits, and with a task more would still not be above its guarantee.
         self.told = NOTHING
+        self.calm: Calm | None = None  # None: any change has to be looked at.
+        self.ends: list[list[int]] = []  # The first four numbers of `calm` in amounts, once somebody asked.
+        self.far = False  # What it asks for was so far from the level told that `calm` does not keep to that.
         self.stale = True
         self.stale_children: list[Seat] = []
         self.spans = Spans()
@@ -123,22 +142,29 @@ class Ledger:
         held = [new - old for new, old in zip(used, seat.used, strict=True)]
         slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - seat.slack
         waits = (tasks > 0) - seat.waiting
+        asks = any(demand)
+        loud = asks != seat.asks
         at: Seat | None = seat
         while at is not None:
             at.demand = [old + new for old, new in zip(at.demand, more, strict=True)]
             at.used = [old + new for old, new in zip(at.used, held, strict=True)]
             at.slack += slack
+            waited = at.waiting
             at.waiting += waits
-            self._limit(at)
-            self._mark(at)
+            if at.most or at.floor or at.claims != at.claim:
+                loud = True
+                self._limit(at)
+            if loud or (waited > 0) != (at.waiting > 0) or not self._is_calm(at):
+                loud = True
+                self._mark(at)
             at = at.parent
-        self._ask(seat, any(demand))
+        self._ask(seat, asks)
 
     def share_out(self, fair: Mapping[str, int] | None) -> None:
         """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs all queues."""
         for name, seat in self.seats.items():
             seat.fair = fair.get(name, 0) if fair is not None else self.share_of(seat.demand)
-            if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news:
+            if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news or (seat.far and fair is None):
                 self._mark_up(seat)
         self.fits = fair is None
 
@@ -158,6 +184,12 @@ class Ledger:
         self._pledged = pledged
         if self.root.stale:
             self._visit(self.root, ONE)
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """Brings guarantees up to date that have moved by too little to be told."""
+        for name in names:
+            self._mark_up(self.seats[name])
+        self.settle()
 
     # ------------------------------------------------------------------ questions
     def told_of(self, seat: Seat) -> Told:
@@ -266,6 +298,30 @@ class Ledger:
         return ONE if factor is None else min(ONE, self._share(seat.demand) * factor[0] // factor[1])
 
     # ------------------------------------------------------------------ guarantees
+    def _is_calm(self, seat: Seat) -> bool:
+        """Whether a queue's sums are still where they leave nothing to tell, its guarantee being what it was."""
+        calm = seat.calm
+        if calm is None:
+            return seat.parent is None
+        if seat.slack < calm.slack_least or (calm.slack_end is not None and seat.slack >= calm.slack_end):
+            return False
+        if not seat.ends:
+            seat.ends = [self._amounts_from(units) for units in calm[:4]]
+        held_least, held_end, asked_least, asked_end = seat.ends
+        return (
+            any(map(ge, seat.used, held_least))
+            and not any(map(ge, seat.used, held_end))
+            and any(map(ge, seat.demand, asked_least))
+            and not any(map(ge, seat.demand, asked_end))
+        )
+
+    def _amounts_from(self, units: int | None) -> list[int]:
+        """The least amount of each kind that is told as so many billionths."""
+        if units is None:
+            return []
+        share = _first_with(units)
+        return [-(-share * have >> ONE_BITS) for have in self.capacity]
+
     def _mark(self, seat: Seat) -> None:
         if not seat.stale:
             seat.stale = True
@@ -354,20 +410,60 @@ class Ledger:
         if low != seat.low:
             seat.low = low
             self.shaken[seat.name] = seat
+        seat.calm, seat.ends, seat.far = None, [], False
         if seat.name in self.news:
             return seat.guaranteed, seat.guaranteed
-        kept = max(new.allocated, self.share_of(seat.demand))
-        least = [told.guaranteed - TOLD_STEP + 1, new.allocated - told.borrowed - TOLD_STEP + 1]
-        most = [told.guaranteed + TOLD_STEP - 1, kept + told.lent + TOLD_STEP - 1]
-        if told.lent >= TOLD_STEP:
-            least.append(kept + told.lent - TOLD_STEP + 1)
-        if told.borrowed >= TOLD_STEP:
-            most.append(new.allocated - told.borrowed + TOLD_STEP - 1)
-        if low:
-            least.append(edge + 1)
-        elif seat.waiting:
-            most.append(edge)
-        return _first_with(max(least)), _first_with(min(most) + 1) - 1
+        return self._keep_calm(seat, new)
+
+    def _keep_calm(self, seat: Seat, new: Told) -> tuple[int, int]:
+        """Works out within what sums there is nothing to tell. Returns the span of the guarantee in which there is not.
+
+        What is told comes of both, so each has half of what is left until it changes.
+        """
+        told, step = seat.told, TOLD_STEP - 1
+        held, asked = new.allocated, self.share_of(seat.demand)
+        held_least, held_most = told.allocated - step, told.allocated + step
+        if seat.listed:
+            seat.calm = Calm(held_least, held_most + 1, 0, None, 0, None)
+            return 0, ONE
+        asked_least = 0
+        asked_end: int | None = None
+        seat.far = not self.fits and abs(asked - told.fair) > step
+        if not seat.far:
+            asked_least, asked_end = told.fair - step, told.fair + step + 1
+        least, most = told.guaranteed - step, told.guaranteed + step
+        lends = new.guaranteed - max(held, asked)  # Nothing, where negative.
+        half = (told.lent + step - lends) // 2
+        most = min(most, new.guaranteed + half)
+        if held < asked:
+            asked_least = max(asked_least, asked - half)
+        else:
+            held_least = max(held_least, held - half)
+        if told.lent > step:
+            half = (lends - told.lent + step) // 2
+            least = max(least, new.guaranteed - half)
+            held_most = min(held_most, max(held, asked) + half)
+            end = max(held, asked) + half + 1
+            asked_end = end if asked_end is None else min(asked_end, end)
+        borrows = held - new.guaranteed
+        half = (told.borrowed + step - borrows) // 2
+        least, held_most = max(least, new.guaranteed - half), min(held_most, held + half)
+        if told.borrowed > step:
+            half = (borrows - told.borrowed + step) // 2
+            most, held_least = min(most, new.guaranteed + half), max(held_least, held - half)
+        slack_least = 0
+        slack_end: int | None = None
+        if seat.waiting:
+            edge = held + seat.slack
+            part = (new.guaranteed - edge - 1 if seat.low else edge - new.guaranteed) // 3
+            if seat.low:
+                least, held_most = max(least, new.guaranteed - part), min(held_most, held + part)
+                slack_end = seat.slack + part + 1
+            else:
+                most, held_least = min(most, new.guaranteed + part), max(held_least, held - part)
+                slack_least = seat.slack - part
+        seat.calm = Calm(held_least, held_most + 1, asked_least, asked_end, slack_least, slack_end)
+        return _first_with(least), _first_with(most + 1) - 1
 
 
 def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:

@@ -145,6 +145,114 @@ def test_among_many_queues_those_that_move_by_a_permille_are_found(seed):
     assert books[0].state.below == books[1].state.below
 
 
+NARROW = tree(
+    queue("a", 3, *[queue(f"a{i}", 1 + i) for i in range(3)]),
+    queue("b", 2, replace(queue("b0"), max={"cpu": 3_000_000}), replace(queue("b1"), guaranteed={"cpu": 900_000})),
+    replace(queue("c", 2, queue("c0"), queue("c1", 4)), guaranteed={"memory": 2_000_000}),
+    replace(queue("d", 1, queue("d0"), queue("d1")), policy="fifo"),
+)
+
+
+@for_all(st.integers(0, 2**32), st.sampled_from([NARROW, replace(NARROW, children=NARROW.children[::3])]))
+def test_many_small_moves_that_make_a_permille_together_are_told(seed, shape):
+    """In a cell so large that a task is an eighth of a permille and less; all that is asked for just fits, or not."""
+    chance = Random(seed)
+    rounds = chance.choice([3, 1_000])
+    books = [Books(shape, forgetful=forgetful, keyframe_rounds=rounds) for forgetful in (False, True)]
+    first = [("job", at, chance.choice(TASKS), chance.choice([1, 200, 900])) for at in range(9)]
+    first += [("job", 0, {"cpu": 1_000}, chance.choice([100, 4_000, 7_000])), ("look", (0, 600), (1, 90), (2, 400))]
+    play(books, [("set_capacity", {"cpu": 8_000_000, "memory": 16_000_000}), *first, ("look",), ("look",)])
+    for _ in range(40):
+        where = chance.randrange(9)
+        what = chance.choice(["job", "job", "end", "end", "cancel", "wait", "none"])
+        steps = {
+            "job": [("job", where, chance.choice(TASKS), chance.choice([1, 2, 6]))],
+            "end": [("end", where, chance.choice([1, 3]))],
+            "cancel": [("cancel", 12 + where)] if len(books[0].jobs) > 20 else [],
+            "wait": [("wait", chance.choice([1, 40]))],
+        }.get(what, [])
+        steps.append(("look", *[(chance.randrange(99), chance.choice([1, 3])) for _ in range(chance.randrange(3))]))
+        play(books, steps)
+
+    assert books[0].told == books[1].told
+    assert books[0].state.below == books[1].state.below
+
+
+TASKS = ({"cpu": 1_000}, {"cpu": 1_000, "memory": 1_500}, {"cpu": 300}, {"memory": 1_999})
+
+
+def play(books, steps):
+    for what, *given in steps:
+        for each in books:
+            getattr(each, what)(*given)
+
+
+def grown(asked, told, fair):
+    """Books of a queue x, a queue y over two and some of little weight, with all that is known put in at once."""
+    root, y = Seat("", 1), Seat("y", 240)
+    seats = [Seat("x", 300), y, Seat("w", 440), *[Seat(f"z{i}", 4 * (i + 1)) for i in range(3)]]
+    for above, children in ((root, seats), (y, [Seat("y/0", 3), Seat("y/1", 1)])):
+        for child in children:
+            above.grow(child)
+    ledger = Ledger(root, [100_000, 50_000])
+    for leaf, given in asked.items():
+        ledger.put(leaf, *given)
+    ledger.share_out(fair)
+    for name, values in told.items():
+        ledger.tell(name, values)
+    ledger.settle()
+    return ledger
+
+
+@for_all(st.integers(0, 2**32), st.sampled_from([1, 3, 9]))
+def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed(seed, every):
+    """Sums and guarantees move by parts of a permille, and news is told only now and then."""
+    chance = Random(seed)
+    asked = {leaf: ([0, 0], [0, 0], [0, 0], 0) for leaf in ("x", "y/0", "y/1", "w", "z0", "z1", "z2")}
+    told, fair = {}, None
+    for leaf in asked:
+        level = chance.choice([100, 20_000, 29_000, 29_100, 29_200, 60_000])
+        held = chance.choice([0, 100, 20_000, 29_700, 29_800, 29_900])
+        waits = chance.choice([0, 1])
+        asked[leaf] = ([level, level // chance.choice([2, 4])], [held, held // 4], [60 * waits, 0], waits)
+    ledger = grown(asked, told, fair)
+    for step in range(120):
+        leaf = chance.choice(["x", "x", "x", "y/0", "w"])
+        demand, used, waiting, tasks = asked[leaf]
+        match chance.choice([0, 1, 2, 3, 3, 4, 5]):
+            case 0:
+                leaf = chance.choice(["z0", "z1", "z2"])
+                asked[leaf] = ([0 if asked[leaf][0][0] else 5_000, 0], [0, 0], [0, 0], 0)
+            case 1 | 2:
+                demand = [max(0, amount + chance.choice([-70, -40, -9, 0, 10, 35, 70])) for amount in demand]
+                asked[leaf] = (demand, used, waiting, tasks)
+            case 3:
+                used = [max(0, amount + chance.choice([-70, -40, -9, 0, 10, 35, 70])) for amount in used]
+                asked[leaf] = (demand, used, waiting, tasks)
+            case 4:
+                waits = chance.choice([0, 0, 1, 2])
+                asked[leaf] = (demand, used, [waits * chance.choice([10, 30, 60, 90]), 0], waits)
+            case 5:
+                fair = chance.choice([None, {name: chance.choice([290, 291]) * 1_000_000 for name in ledger.seats}])
+                ledger.share_out(fair)
+        ledger.put(leaf, *asked[leaf])
+        ledger.settle()
+
+        anew = grown(asked, told, fair)
+        assert set(ledger.news) == set(anew.news)
+        assert [ledger.told_of(ledger.seats[name]) for name in ledger.news] == [
+            anew.told_of(anew.seats[name]) for name in ledger.news
+        ]
+        assert {name for name, seat in ledger.seats.items() if seat.low} == {
+            name for name, seat in anew.seats.items() if seat.low
+        }
+        if step % every == 0:
+            for name in sorted(ledger.news):
+                told[name] = ledger.told_of(ledger.seats[name])
+                ledger.tell(name, told[name])
+            ledger.settle()
+
+
 @pytest.mark.parametrize("flat", [True, False])
 def test_one_leafs_change_costs_its_path_and_not_the_tree(flat, monkeypatch):
     leaves = [Seat(f"l{i}", 1 + i % 5) for i in range(4_096)]
@@ -196,3 +304,44 @@ def test_two_small_moves_that_make_a_permille_together_are_told():
     ledger.settle()
     assert "x" in ledger.news
     assert ledger.told_of(x).lent - x.told.lent == 1_100_500
+
+
+def test_once_everybody_gets_all_what_was_far_from_its_level_is_watched():
+    """x asked for far more than its level and now for about that; then all is given, and it asks for more again."""
+    root, x, y = (Seat(name, weight) for name, weight in (("", 1), ("x", 1), ("y", 99)))
+    for seat in (x, y):
+        root.grow(seat)
+    ledger = Ledger(root, [100_000])
+    for name in ("x", "y"):
+        ledger.put(name, [60_000], [0], [0], 0)
+    ledger.share_out({"x": 306_000_000, "y": 600_000_000})
+    ledger.settle()
+    for seat in (x, y):
+        ledger.tell(seat.name, ledger.told_of(seat))
+    ledger.settle()
+
+    ledger.put("x", [30_650], [0], [0], 0)
+    ledger.settle()
+    assert not ledger.news
+    ledger.share_out(None)
+    ledger.settle()
+    assert "x" not in ledger.news
+    ledger.put("x", [40_000], [0], [0], 0)
+    ledger.settle()
+    assert "x" in ledger.news
+
+
+@pytest.mark.parametrize("forgetful", [True, False])
+def test_when_everything_is_said_guarantees_are_those_of_now(forgetful):
+    """c begins to ask for something, which takes a quarter of a permille from a: no news, but true."""
+    books = Books(tree(queue("a", 1_000), queue("b", 999), queue("c", 1)), forgetful=forgetful, keyframe_rounds=3)
+    books.set_capacity({"cpu": 1_000_000})
+    books.job(0, {"cpu": 1_000}, 900)
+    books.job(1, {"cpu": 1_000}, 900)
+    books.look()
+    books.job(2, {"cpu": 1_000}, 1)
+    books.look()
+    books.look()
+
+    assert books.told[2].full
+    assert {one.queue: one.guaranteed for one in books.told[2].queues}["a"] == 500_000_000
