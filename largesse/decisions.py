@@ -175,15 +175,13 @@ class DecisionReader:
     async def gather(self, opening: str, wanted: Iterable[Wanted]) -> list[Decision] | None:
         """The winning answers to an opening (its id) in the order of `wanted`, or None while one is not there yet.
 
-        Reads what is there and waits for nothing. Raises PositionGap, BusError.
+        Reads all that is there, also behind one that is missing, and waits for nothing. Raises PositionGap, BusError.
         """
-        all_found = []
-        for want in wanted:
-            found = await self._find(opening, want)
-            if found is None:
-                return None
-            all_found.append(found)
-        return [Decision(decode(found.content), found.content, found.offset) for found in all_found]
+        all_found = [await self._find(opening, want) for want in wanted]
+        there = [found for found in all_found if found is not None]
+        if len(there) < len(all_found):
+            return None
+        return [Decision(decode(found.content), found.content, found.offset) for found in there]
 
     async def winners(self, closing: Record, hashes: Iterable[DecisionHash], wait_ms: int) -> list[Decision]:
         """The records that a closing names, in the order of `hashes`, each checked. Waits for one at most `wait_ms`.
@@ -216,10 +214,17 @@ class DecisionReader:
             decisions.append(Decision(decode(found.content), found.content, found.offset))
         return decisions
 
-    def waiting_for(self, wanted: Iterable[Wanted]) -> dict[_Place, int]:
-        """What to hand to `wait_any`: the partitions of these answers and the offsets that come next."""
-        places = [(want.topic, partition_of(want.topic, self._partition, want.shard)) for want in wanted]
-        return {place: self._partition_at(place).position for place in places}
+    def waiting_for(self, wanted: Iterable[Wanted], opening: str = "") -> dict[_Place, int]:
+        """What to hand to `wait_any`: the partitions of these answers and the offsets that come next. Of answers to an
+        opening (its id) only those that are not there yet: nobody reads on where one is, whatever lies behind it.
+        """
+        positions = {}
+        for want in wanted:
+            place = (want.topic, partition_of(want.topic, self._partition, want.shard))
+            read = self._partition_at(place)
+            if decision_id(*want, opening) not in read.found:
+                positions[place] = read.position
+        return positions
 
     def forget(self, seq: int) -> None:
         """Answers to openings up to `seq` will not be asked for again."""

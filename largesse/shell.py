@@ -204,7 +204,7 @@ class Shell:
                 for want, decision in zip(wanted, found, strict=True):
                     upstream.setdefault(want.topic, []).append(decision.record)
                 return upstream
-            positions = {**self.log.position, **self.decisions.waiting_for(wanted)}
+            positions = {**self.log.position, **self.decisions.waiting_for(wanted, opening.id)}
             await wait_for_more(self._bus, positions, self._settings.wait_ms, self._stop)
         return None
 

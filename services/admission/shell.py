@@ -188,7 +188,8 @@ class Sequencer:
             for topic, reader in lead.forecasts.items():
                 positions |= reader.waiting_for(wanted_of([topic], 1))
             if self.state.open is not None:
-                positions |= lead.decisions.waiting_for(wanted_of(DECIDED, self.state.open.body.shards))
+                wanted = wanted_of(DECIDED, self.state.open.body.shards)
+                positions |= lead.decisions.waiting_for(wanted, self.state.open.id)
         return positions
 
     def wait_ms(self) -> int:

@@ -58,6 +58,34 @@ async def test_answers_come_by_name_whatever_order_they_lie_in(bus, scribe):
 
 
 @story
+async def test_whoever_lacks_an_answer_waits_for_it_alone_whatever_else_is_there(bus, scribe):
+    here, missing = Wanted("grants", 0, 1), SHARES
+    await send(
+        bus, *said(opening(), wanted=here), *said(opening(), "again", wanted=here), *said(opening(2), wanted=here)
+    )
+    reader = DecisionReader(bus)
+
+    for wanted in ([missing, here], [here, missing]):
+        assert await reader.gather(opening().id, wanted) is None
+        assert list(reader.waiting_for(wanted, opening().id)) == [("shares", 0)]
+        assert not await bus.wait_any(reader.waiting_for(wanted, opening().id), 10)
+
+    await send(bus, *said(opening(), "late"))
+    assert await bus.wait_any(reader.waiting_for([missing, here], opening().id), 1_000)
+    assert await reader.gather(opening().id, [missing, here]) is not None
+
+
+@story
+async def test_an_answer_behind_a_missing_one_is_read_at_once(bus, scribe):
+    shards = wanted_of(["asks"], 2)
+    await send(bus, *said(opening(), wanted=shards[1]))
+    reader = DecisionReader(bus)
+
+    assert await reader.gather(opening().id, shards) is None
+    assert not await bus.wait_any(reader.waiting_for(shards, opening().id), 10)
+
+
+@story
 async def test_what_is_no_record_is_passed_over(bus, scribe):
     await append_raw(bus, "shares", b"hello")
     await append_raw(bus, "shares", b'{"header":{"token":"x"},"content":{"type":"Shares"}}')
