@@ -17,7 +17,7 @@ from types import TracebackType
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
 from largesse.bus import BusError
 from largesse.decisions import SHARDED
@@ -172,11 +172,16 @@ class TopicsAdmin:
         answers = await self._admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in there])
         described = {}
         for code, message, _, name, entries in (each[:5] for answer in answers for each in answer.resources):
+            if code == UnknownTopicOrPartitionError.errno and name not in await self._names():
+                continue  # It was deleted between the two questions.
             _check(code, f"settings of {name}: {message}")
             settings = {entry[0]: entry[1] for entry in entries}
             own = {entry[0]: entry[1] for entry in entries if entry[3] == _SET_ON_TOPIC}
             described[name] = Found(len(exist[name]), len(exist[name][0]["replicas"]), settings, own)
         return described
+
+    async def _names(self) -> list[str]:
+        return [each["topic"] for each in await self._admin.describe_topics()]
 
     async def make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         """Makes a topic. Another that is made at the same time is no error."""

@@ -212,6 +212,21 @@ def test_a_partition_that_lost_its_tail_stops_the_reader_with_the_name_of_the_ga
     tell(story)
 
 
+@needs_kafka
+def test_a_topic_that_goes_while_it_is_looked_at_is_none(address, monkeypatch):
+    async def story():
+        topic = await make_topic(address, new_name(), 1)
+        async with TopicsAdmin(address) as admin:
+            listed = [each for each in await admin._admin.describe_topics() if each["topic"] == topic]
+            told = [[*listed, {**listed[0], "topic": new_name()}], listed]
+            monkeypatch.setattr(admin._admin, "describe_topics", lambda: asyncio.sleep(0, told.pop(0)))
+            found = await admin.describe([told[0][1]["topic"], topic])
+
+        assert (list(found), told) == ([topic], [])
+
+    tell(story)
+
+
 # Writers
 
 
