@@ -193,13 +193,18 @@ def test_an_agent_that_is_asked_to_end_leaves_its_tasks_to_the_next(tell, tmp_pa
     tell(story)
 
 
+async def end_with_tasks(cell, tmp_path, **given):
+    """An agent runs both tasks of a job, ends, and takes them with it."""
+    await cell.submit("j", once(tmp_path, 2))
+    async with agent_on(cell, settings(tmp_path / "data", keep_running=False, **given)):
+        await started(cell, 2)
+        pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
+    assert not any(is_alive(pid) for pid in pids)
+
+
 def test_an_agent_can_be_told_to_take_its_tasks_with_it(tell, tmp_path):
     async def story(cell):
-        await cell.submit("j", once(tmp_path, 2))
-        async with agent_on(cell, settings(tmp_path / "data", keep_running=False)):
-            await started(cell, 2)
-            pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
-        assert not any(is_alive(pid) for pid in pids)
+        await end_with_tasks(cell, tmp_path)
         go(tmp_path, 0, 1)
         async with agent_on(cell, settings(tmp_path / "data")):
             assert await outcome_of(cell) == "succeeded"
@@ -210,11 +215,7 @@ def test_an_agent_can_be_told_to_take_its_tasks_with_it(tell, tmp_path):
 
 def test_an_agent_can_leave_so_that_its_tasks_are_run_elsewhere_at_once(tell, tmp_path):
     async def story(cell):
-        await cell.submit("j", once(tmp_path, 2))
-        async with agent_on(cell, settings(tmp_path / "data", keep_running=False, leaves=True)):
-            await started(cell, 2)
-            pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
-        assert not any(is_alive(pid) for pid in pids)
+        await end_with_tasks(cell, tmp_path, leaves=True)
         (lost,) = await cell.until(lambda: cell.bodies(NodeLost))
         assert (lost.node, lost.left, [item.first for item in lost.lost]) == ("n", True, [0, 1])
         go(tmp_path, 0, 1)

@@ -7,29 +7,18 @@ from typing import get_args
 import pytest
 
 from largesse.strict import loads
-from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster, read_input
+from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster
 from schemas.edge_base import NAME_MAX
 from schemas.edge_cluster import NODES_MAX
 from schemas.edge_config import SHARDS_MAX, SLOTS_MAX
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue
+from tests.config_messages import patch, refusal
 
 
 def root(*children):
     return {"name": "root", "children": list(children)}
-
-
-def refusal(document):
-    with pytest.raises(Malformed) as refused:
-        read_input("config", document, "ops")
-    return refused.value
-
-
-def patch(document):
-    read = read_input("config", document, "ops")
-    assert isinstance(read, ConfigPatch)
-    return read
 
 
 # Rounds to give up

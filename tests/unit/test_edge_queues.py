@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from largesse.strict import loads
-from schemas.edge import ConfigPatch, Malformed, read_cluster, read_input, warnings_of
+from schemas.edge import read_cluster, warnings_of
 from schemas.edge_base import NAME_MAX
 from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
 from schemas.edge_queues import (
@@ -24,6 +24,7 @@ from schemas.edge_queues import (
 from schemas.quantities import MILLIONTHS
 from schemas.queues import Queue, Sharing
 from services.admission.core_state import LIVE_JOBS_MAX
+from tests.config_messages import patch, refusal
 from tests.conftest import ROOT
 from tests.queue_trees import queue_trees
 from tests.strategies import for_all
@@ -33,18 +34,6 @@ FORM = Draft202012Validator(json.loads((ROOT / "schemas" / "published" / "Config
 
 def root(*children, **more):
     return {"name": "root", "children": list(children), **more}
-
-
-def refusal(document):
-    with pytest.raises(Malformed) as refused:
-        read_input("config", document, "ops")
-    return refused.value
-
-
-def patch(document):
-    read = read_input("config", document, "ops")
-    assert isinstance(read, ConfigPatch)
-    return read
 
 
 def only(**fields):
