@@ -18,8 +18,9 @@ from schemas.edge_queues import claims_of, tree_document
 from schemas.gate import limit
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
+from services.gateway.counting import capacity_of
 from services.gateway.problems import Problem
-from services.gateway.queue_documents import capacity_of, settings_document, with_shares
+from services.gateway.queue_documents import settings_document, with_shares
 from services.gateway.queueing import named
 from services.gateway.view_state import LiveJob, State
 

@@ -10,7 +10,7 @@ from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
 from schemas.rounds import Breach, QueueShare
 from schemas.sharing import LISTS, groups, sharing_of
-from services.gateway.queueing import added
+from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.view_state import State
 
 Document = dict[str, Any]
@@ -39,15 +39,16 @@ class _Sum:
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
     above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which shares with nobody, and
-    inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now; jobs that
-    have not ended, of those that wait so many `parked` before a gate; `breach` where a guarantee is broken.
+    inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now (under
+    `slots` places count, which `used` tells beside what tasks ask for); jobs that have not ended, of those that wait so
+    many `parked` before a gate; `breach` where a guarantee is broken.
 
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
     `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
     """
     sums: dict[str, _Sum] = {}
-    for queue, used in state.used.items():
-        sums.setdefault(queue, _Sum()).used = dict(used)
+    for queue, used in used_by(state).items():
+        sums.setdefault(queue, _Sum()).used = {**state.used[queue], **used}
     for job in state.jobs.values():
         at = sums.setdefault(job.spec.queue, _Sum())
         if job.started_ms is None:
@@ -71,15 +72,6 @@ def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
     names = {} if tree is not None else {QUEUE_DEFAULT: True}
     names |= {path: True for path, leaf in sorted(sums.items()) if leaf.is_any()}
     return replace(tree or Queue("root"), children=[Queue(name) for name in names])
-
-
-def capacity_of(state: State) -> Vector:
-    """What the nodes have that are not lost."""
-    capacity: Vector = {}
-    for node in state.nodes.values():
-        if not node.lost:
-            added(capacity, node.capacity)
-    return capacity
 
 
 def settings_document(queue: Queue) -> Document:

@@ -10,6 +10,7 @@ from schemas import Stage, Vector
 from schemas.gate import full_queue
 from schemas.quantities import fits_in, on_devices, quantity_text
 from schemas.queue_tree import upwards
+from services.gateway.counting import added, counted, used_by
 from services.gateway.view_state import LiveJob, NodeRow, State, class_of
 
 NODES_TOLD_MAX = 3
@@ -41,10 +42,10 @@ class Queueing:
         """Which maximum leaves no room for one task of a stage (a gang: for all), in words; None: none of them."""
         if not self._state.ceilings:
             return None
-        tasks = stage.tasks if stage.gang else 1
+        tasks, demand = stage.tasks if stage.gang else 1, counted(self._state.policy, stage.demand)
         for path in upwards(queue):
             for resource, most in self._state.ceilings.get(path, {}).items():
-                asked, held = stage.demand.get(resource, 0) * tasks, self._holds(path).get(resource, 0)
+                asked, held = demand.get(resource, 0) * tasks, self._holds(path).get(resource, 0)
                 if not asked or held + asked <= most:
                     continue
                 limit = f"{named(path)} has a max of {resource} {quantity_text(resource, most)}"
@@ -80,7 +81,7 @@ class Queueing:
         """What a queue with a maximum holds, all leaves below it together."""
         if self._held is None:
             self._held = {path: {} for path in self._state.ceilings}
-            for leaf, used in self._state.used.items():
+            for leaf, used in used_by(self._state).items():
                 for path in upwards(leaf):
                     if path in self._held:
                         added(self._held[path], used)
@@ -99,9 +100,3 @@ def _could_take(node: NodeRow, stage: Stage) -> bool:
 def named(queue: str) -> str:
     """A queue, in a sentence."""
     return f"queue {queue}" if queue else "the cell"
-
-
-def added(total: Vector, more: Vector) -> None:
-    """Takes one vector into another."""
-    for resource, amount in more.items():
-        total[resource] = total.get(resource, 0) + amount

@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 5
+LAYOUT = 6
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -313,6 +313,7 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
     node.holds -= 1
     _add(node.used, hold.demand, -1)
     _add(state.used[hold.queue], hold.demand, -1)
+    state.tasks[hold.queue] -= 1
     job = state.jobs.get(name)
     if job is not None:
         at = job.graph.position[stage]
@@ -345,6 +346,7 @@ def _closed(state: State, record: Record) -> None:
         node.holds += grant.count
         _add(node.used, demand, grant.count)
         _add(state.used.setdefault(queue, {}), demand, grant.count)
+        state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
         job.starting[at] += grant.count
         move(job.nodes[at], grant.node, grant.count)
         job.asked[at] = max(0, job.asked[at] - grant.count)
@@ -420,7 +422,8 @@ def _plant(state: State, tree: Queue) -> None:
     state.ceilings = {path: queue.max for path, queue in queues.items() if queue.max}
     state.shares = {path: share for path, share in state.shares.items() if path in queues}
     state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
-    state.used = {path: used for path, used in state.used.items() if path in queues or any(used.values())}
+    state.used = {path: used for path, used in state.used.items() if path in queues or state.tasks[path]}
+    state.tasks = {path: tasks for path, tasks in state.tasks.items() if path in queues or tasks}
 
 
 def _reserved(state: State, record: Record) -> None:

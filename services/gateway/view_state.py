@@ -140,11 +140,11 @@ class ReservationRow:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `gate`: which jobs may run. `opened`: seq of the last
-    opening. `holds`: by "job/stage/index". `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
-    fairness told them last; `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks
-    wait. `kept`: nodes of which room is kept free on purpose. `latest`: the record folded last, which answers the input
-    it came from. `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in
-    all."""
+    opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many they are.
+    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
+    queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
+    kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
+    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all."""
 
     cell: str = ""
     seq: int = 0
@@ -163,6 +163,7 @@ class State:
     places_kept: int = 0
     holds: dict[str, Hold] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
+    tasks: dict[str, int] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     breaches: dict[str, Breach] = field(default_factory=dict)

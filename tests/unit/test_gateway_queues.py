@@ -5,16 +5,19 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from hypothesis import strategies as st
 
 from largesse.snapshots import dump, load
 from largesse.strict import loads
 from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, Policy, Queue, QueueShare, Shares
 from schemas.edge import ConfigPatch, read_input
 from schemas.envelope import Record
+from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.rounds import WaitReason
 from services.admission import core as admission
 from services.admission.core_judge import judge
+from services.fairness.core_queues import ledger_of
 from services.gateway import view
 from services.gateway.documents import WHY, config_document, job_document, job_documents
 from services.gateway.problems import dumped
@@ -186,6 +189,68 @@ def test_what_nobody_holds_any_more_of_queues_that_are_gone_is_forgotten():
     cell.take(ConfigPatch({}, tree("b")))
 
     assert "a" not in cell.view.used
+
+
+# ---------------------------------------------------------------- places
+PLACES = {"preset": "slots", "slots_per_node": 5}
+
+
+def test_under_slots_what_a_queue_has_is_counted_in_places_as_its_guarantee_is():
+    cell = Watched(nodes=2, cpu=4, queues=tree("a", "b"), **PLACES)
+    cell.submit("wide", stage(tasks=3, cpu=4), queue="a").submit("thin", stage(tasks=50), queue="b")
+
+    found = queues(cell)
+
+    shares = ("guaranteed", "fair", "allocated", "borrowed", "lent")
+    assert [found["a"][name] for name in shares] == [0.5, 0.3, 0.3, 0, 0.2]
+    assert (found["b"]["allocated"], round(found["b"]["borrowed"], 9)) == (0.7, 0.2)
+    assert (found["b"]["resource"], found["b"]["used"]) == ("slots", {"cpu": 7_000, "slots": 7})
+    assert (found[""]["allocated"], found[""]["used"]) == (1.0, {"cpu": 19_000, "slots": 10})
+
+
+@pytest.mark.parametrize("preset", ["slots", "hdrf"])
+@for_all(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b/x", "b/y"]), st.integers(1, 6), st.integers(1, 4), st.integers(0, 4)),
+        max_size=6,
+    )
+)
+def test_what_a_queue_has_is_what_fairness_counts(preset, jobs):
+    cell = Watched(nodes=2, cpu=6, queues=tree("a", of("b", "x", "y")), preset=preset)
+    cell.take(NodeReported("n1", "e1", {})).settle()
+    for number, (leaf, tasks, cpu, ended) in enumerate(jobs):
+        cell.submit(f"j{number}", stage("s", tasks, cpu), queue=leaf)
+        for key, hold in list(cell.view.holds.items())[:ended]:
+            name, which, index = key.split("/")
+            cell.start(name, which, first=int(index), node=hold.node)
+            cell.finish(name, which, first=int(index), node=hold.node)
+
+        ledger = ledger_of(cell.cell.fairness)
+        counted = {path: ledger.told_of(seat).allocated for path, seat in ledger.seats.items()}
+        assert {path: round(each["allocated"] * SHARE_UNITS) for path, each in queues(cell).items()} == counted
+
+
+def test_a_change_of_preset_counts_what_is_held_anew():
+    cell = Watched(nodes=2, cpu=4, queues=tree("a", "b"), preset="hdrf").submit("j", stage(tasks=2), queue="a")
+    assert queues(cell)["a"]["allocated"] == 0.25
+
+    cell.take(ConfigPatch(PLACES, None))
+    assert queues(cell)["a"]["allocated"] == 0.2
+    assert queue_document(load(State, dump(cell.view))) == queue_document(cell.view)
+
+    cell.take(ConfigPatch({"preset": "drf"}, None))
+    assert (queues(cell)["a"]["allocated"], queues(cell)["a"]["used"]) == (0.25, {"cpu": 2_000})
+
+
+def test_under_slots_a_maximum_in_places_alone_keeps_a_task_waiting():
+    cell = Watched(nodes=1, cpu=4, queues=tree(of("a", max={"cpu": 1_000}), of("b", max={"slots": 2})), **PLACES)
+    cell.submit("over", stage(tasks=2), queue="a").submit("j", stage(tasks=3), queue="b")
+    assert cell.tasks("over") == {"starting": 2}
+    assert why(cell, "j") == ("queue_max", "queue b has a max of slots 2 and holds 2")
+
+    cell.submit("gang", stage(tasks=3, gang=True), queue="b")
+    told = "queue b has a max of slots 2, and 3 is asked for at once: it can never run"
+    assert why(cell, "gang") == ("queue_max", told)
 
 
 # ---------------------------------------------------------------- before the gate
