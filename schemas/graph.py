@@ -7,11 +7,16 @@ from schemas.jobs import JobSpec, Stage
 
 @dataclass(slots=True)
 class Graph:
-    """Stages by position; `children` by position; names by position. Built once a job."""
+    """Stages by position; names by position; by position the children, and how many tasks and parents there are.
+    `roots`: those without parents. Built once a job; nobody changes it.
+    """
 
     stages: list[Stage]
     position: dict[str, int]
     children: list[list[int]]
+    tasks: list[int]
+    parents: list[int]
+    roots: list[int]
 
 
 @dataclass(slots=True)
@@ -41,24 +46,21 @@ def _graph_of(spec: JobSpec) -> Graph:
     for i, stage in enumerate(spec.stages):
         for parent in stage.after:
             children[position[parent]].append(i)
-    return Graph(spec.stages, position, children)
+    parents = [len(stage.after) for stage in spec.stages]
+    roots = [i for i, count in enumerate(parents) if count == 0]
+    return Graph(spec.stages, position, children, [stage.tasks for stage in spec.stages], parents, roots)
 
 
 def progress_of(graph: Graph) -> Progress:
     """Nothing has ended yet."""
-    return Progress([s.tasks for s in graph.stages], [len(s.after) for s in graph.stages])
-
-
-def runnable(progress: Progress) -> list[int]:
-    """Positions of the stages that may run from the start: those without parents."""
-    return [i for i, parents in enumerate(progress.parents) if parents == 0]
+    return Progress(graph.tasks.copy(), graph.parents.copy())
 
 
 def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int]:
     """`count` tasks of stage `at` have succeeded: positions of the stages that may run from now on."""
-    progress.left[at] -= count
-    assert progress.left[at] >= 0, f"{graph.stages[at].stage}: more tasks ended than it has"
-    if progress.left[at]:
+    left = progress.left[at] = progress.left[at] - count
+    assert left >= 0, f"{graph.stages[at].stage}: more tasks ended than it has"
+    if left:
         return []
     ready = []
     for child in graph.children[at]:

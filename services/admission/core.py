@@ -51,7 +51,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 4
+LAYOUT = 5
 
 
 def start(shard: int = 0, of: int = 1) -> State:

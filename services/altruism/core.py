@@ -29,7 +29,7 @@ from schemas import (
     TaskRange,
 )
 from schemas.gate import Gate, admit, leave, limit
-from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import COUNTED, Span, Tries, failures_of, is_broken, judge_failure, take
 
@@ -37,7 +37,7 @@ NAME = "altruism"
 TOPIC = "asks"
 UPSTREAM = ("shares",)
 READS: tuple[str, ...] = ()  # What it said follows from the facts: asks carry no plan yet.
-LAYOUT = 1
+LAYOUT = 2
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ def _begin(state: State, names: list[str], time: int) -> None:
     """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
     for name in names:
         job = state.jobs[name]
-        _ready(job, runnable(job.progress), time)
+        _ready(job, job.graph.roots, time)
         state.written += _is_ours(state, name)
 
 

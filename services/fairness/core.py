@@ -27,7 +27,7 @@ from schemas import (
     Vector,
 )
 from schemas.gate import admit, leave, limit
-from schemas.graph import end_tasks, graph_of, progress_of, runnable
+from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import COUNTED, Tries, failures_of, is_broken, judge_failure
 from services.fairness.core_levels import levels_in
@@ -48,7 +48,7 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 3
+LAYOUT = 4
 
 SETTLE_MS = 1_000
 """So long after a round that may have granted something to who waits it is told what came of it, if no other round
@@ -149,7 +149,7 @@ def _begin(state: State, names: list[str]) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = True
-        for at in runnable(job.progress):
+        for at in job.graph.roots:
             _ask(state, job, at, job.graph.stages[at].tasks)
 
 

@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 6
+LAYOUT = 7
 
 
 def start(shard: int = 0, of: int = 1) -> State:

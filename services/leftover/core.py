@@ -55,7 +55,7 @@ NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
-LAYOUT = 2
+LAYOUT = 3
 
 
 def start(shard: int = 0, of: int = 1) -> State:

@@ -30,7 +30,7 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of, runnable
+from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.metrics import Metrics
@@ -134,25 +134,40 @@ class SimCluster:
 
     def end_until(self, time: int) -> None:
         """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""
+        if self._shared is not None:
+            self._end_shared(self._shared, time)
+            return
+        ends = self._ends
+        while ends and ends[0][0] <= time:
+            end_ms, _, run = heappop(ends)
+            if not run.over:
+                self._end(run, end_ms)
+
+    def _end_shared(self, shared: SharedNodes[Run], time: int) -> None:
         while (end_ms := self.next_end_ms()) is not None and end_ms <= time:
-            if self._shared is not None and self._shared.next_ms() == end_ms:
-                for _, run in self._shared.take_due(end_ms):
+            if shared.next_ms() == end_ms:
+                for _, run in shared.take_due(end_ms):
                     self._end(run, end_ms)
             else:
                 run = heappop(self._ends)[2]
-                if self._shared is not None:
-                    run.failure = "timeout"
+                run.failure = "timeout"
                 self._end(run, end_ms)
 
     def _end(self, run: Run, end_ms: int) -> None:
-        grant = run.grant
-        if run.failure is None:
-            place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
-            self._good.append(TaskEnd(*place, [end_ms - run.start_ms]))
-            self._finish(run, end_ms, "succeeded")
-            self._progress(grant, run.count, end_ms)
-        else:
+        if run.failure is not None:
             self._bad.append(self._fail(run, end_ms, run.failure))
+            return
+        grant = run.grant
+        self._good.append(
+            TaskEnd(
+                grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch,
+                [end_ms - run.start_ms],
+            )
+        )  # fmt: skip
+        job = self._finish(run, end_ms, "succeeded")
+        for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], run.count):
+            stage = job.graph.stages[at]
+            self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, end_ms)
 
     def report_ends(self) -> None:
         """What has ended since the last report, in one batch of successes and one of failures."""
@@ -197,9 +212,9 @@ class SimCluster:
         graph = graph_of(spec)
         job = SimJob(spec, graph, progress_of(graph), [_stretch(stage) for stage in spec.stages])
         self.jobs[spec.job] = job
-        tasks = sum(stage.tasks for stage in spec.stages)
+        tasks = sum(graph.tasks)
         self.metrics.submitted(spec.job, spec.queue, body.job_class, tasks, record.time)
-        for at in runnable(job.progress):
+        for at in graph.roots:
             stage = spec.stages[at]
             self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.tasks, record.time)
 
@@ -281,22 +296,17 @@ class SimCluster:
             self.reports.append(TaskFailed(bad))
 
     # ------------------------------------------------------------ ends
-    def _progress(self, grant: Grant, count: int, time: int) -> None:
-        job = self.jobs[grant.job]
-        for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], count):
-            stage = job.graph.stages[at]
-            self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, time)
-
     def _fail(self, run: Run, time: int, reason: Failure) -> TaskFailure:
         grant = run.grant
         self._finish(run, time, _OUTCOMES.get(reason, "failed"))
         place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
         return TaskFailure(*place, reason, run_ms=[time - run.start_ms])
 
-    def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> None:
+    def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> SimJob:
         grant = run.grant
         run.over = True
-        del self.jobs[grant.job].running[run.number]
+        job = self.jobs[grant.job]
+        del job.running[run.number]
         idle_ms = 0
         if self._shared is not None:
             self._shared.stop(grant.node, run.number, time)
@@ -307,6 +317,7 @@ class SimCluster:
                 self.schedule.attempt(
                     grant.job, grant.stage, index, grant.attempt, grant.node, run.start_ms, time, outcome, grant.why
                 )
+        return job
 
 
 def _stretch(stage: Stage) -> tuple[int, int]:
