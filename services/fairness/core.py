@@ -155,27 +155,28 @@ def _begin(state: State, names: list[str]) -> None:
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of a stage run or could start."""
-    demand = counted(state, job.graph.stages[at].demand)
-    add_tasks(state.demand, job.queue, demand, tasks)
-    for resource, amount in demand.items():
-        state.total[resource] = state.total.get(resource, 0) + amount * tasks
-    if state.filled is not None:
-        state.filled.moved[job.queue] = True
-    _wait(state, job.queue, demand, tasks)
+    _count(state, job.queue, job.graph.stages[at].demand, tasks, tasks)
 
 
-def _wait(state: State, leaf: str, demand: Vector, tasks: int) -> None:
-    """`tasks` more (fewer, where negative) of what a leaf asks for are held by nobody."""
-    add_tasks(state.waiting, leaf, counted(state, demand), tasks)
-    waits = state.waits.get(leaf, 0) + tasks
-    if waits:
-        state.waits[leaf] = waits
-    else:
-        state.waits.pop(leaf, None)
-    _touch(state, leaf)
-
-
-def _touch(state: State, leaf: str) -> None:
+def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
+    more."""
+    demand = counted(state, demand)
+    if asked:
+        add_tasks(state.demand, leaf, demand, asked)
+        for resource, amount in demand.items():
+            state.total[resource] = state.total.get(resource, 0) + amount * asked
+        if state.filled is not None:
+            state.filled.moved[leaf] = True
+    if waiting:
+        add_tasks(state.waiting, leaf, demand, waiting)
+        waits = state.waits.get(leaf, 0) + waiting
+        if waits:
+            state.waits[leaf] = waits
+        else:
+            del state.waits[leaf]
+    if held:
+        add_tasks(state.used, leaf, demand, held)
     if state.ledger is not None:
         state.ledger.moved[leaf] = True
 
@@ -202,7 +203,7 @@ def _forget(state: State, name: str) -> None:
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
         if held is not None:
-            _wait(state, job.queue, held.demand, len(held.since))  # It holds them still, but no longer as asked for.
+            _count(state, job.queue, held.demand, 0, len(held.since))  # It holds them still, but not as asked for.
         if left and job.progress.parents[at] == 0:
             _ask(state, job, at, -left)
 
@@ -214,14 +215,16 @@ def _finished(state: State, record: Record) -> None:
 
 
 def _succeed(state: State, name: str, stage: str, first: int, count: int, attempt: int) -> None:
+    held = _give_back(state, name, stage, first, count)
     job = state.jobs.get(name)
-    _give_back(state, name, stage, first, count, live=job is not None)
     if job is None:
+        _count(state, held.leaf, held.demand, 0, 0, -count)
         return
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+        _count(state, held.leaf, held.demand, 0, count, -count)
         return
-    _ask(state, job, at, -count)
+    _count(state, held.leaf, held.demand, -count, 0, -count)
     for child in end_tasks(job.graph, job.progress, at, count):
         _ask(state, job, child, job.graph.stages[child].tasks)
 
@@ -241,8 +244,9 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
 
 def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
+    held = _give_back(state, name, stage, index, 1)
     job = state.jobs.get(name)
-    _give_back(state, name, stage, index, 1, live=job is not None)
+    _count(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
     if job is None:
         return
     at = job.graph.position[stage]
@@ -262,34 +266,31 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
 
 # ---------------------------------------------------------------- what is held
 def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
-    held = state.held.get(f"{name}/{stage}")
-    job = state.jobs[name]
+    key = f"{name}/{stage}"
+    held = state.held.get(key)
     if held is None:
-        demand = job.graph.stages[job.graph.position[stage]].demand
-        held = state.held[f"{name}/{stage}"] = Holding(job.queue, demand)
+        job = state.jobs[name]
+        held = state.held[key] = Holding(job.queue, job.graph.stages[job.graph.position[stage]].demand)
     for index in range(first, first + tasks):
         held.since[index] = time
     state.running[time] = state.running.get(time, 0) + tasks
-    add_tasks(state.used, held.leaf, counted(state, held.demand), tasks)
-    _wait(state, held.leaf, held.demand, -tasks)
+    _count(state, held.leaf, held.demand, 0, -tasks, tasks)
 
 
-def _give_back(state: State, name: str, stage: str, first: int, tasks: int, *, live: bool) -> None:
-    """Tasks hold nothing any more. Those of a live job wait again, until it is said that they have succeeded."""
-    held = state.held[f"{name}/{stage}"]
+def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Holding:
+    """Tasks hold nothing any more; the caller counts what that means for their leaf."""
+    key = f"{name}/{stage}"
+    held, running = state.held[key], state.running
     for index in range(first, first + tasks):
         since = held.since.pop(index)
-        if state.running[since] == 1:
-            del state.running[since]
+        left = running[since] - 1
+        if left:
+            running[since] = left
         else:
-            state.running[since] -= 1
+            del running[since]
     if not held.since:
-        del state.held[f"{name}/{stage}"]
-    add_tasks(state.used, held.leaf, counted(state, held.demand), -tasks)
-    if live:
-        _wait(state, held.leaf, held.demand, tasks)
-    else:
-        _touch(state, held.leaf)
+        del state.held[key]
+    return held
 
 
 # ---------------------------------------------------------------- rounds
@@ -304,8 +305,8 @@ def _closed(state: State, record: Record) -> None:
     state.settled = state.opened
     for leaf in list(state.resting):
         left = [rest for rest in state.resting[leaf] if rest.at_ms > record.time]
-        if len(left) < len(state.resting[leaf]):
-            _touch(state, leaf)
+        if len(left) < len(state.resting[leaf]) and state.ledger is not None:
+            state.ledger.moved[leaf] = True
         if left:
             state.resting[leaf] = left
         else:

@@ -5,7 +5,9 @@ each of its leaves that wait, would still hold less than it is guaranteed. The g
 the cell has started since then: all that came free went to others.
 """
 
-from schemas import Breach, Queue, QueueShare, Shares
+from collections.abc import Sequence
+
+from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
 from schemas.sharing import LISTS, sharing_of
@@ -20,23 +22,39 @@ def ledger_of(state: State) -> Ledger | None:
     if state.queues is None or not state.queues.children:
         return None
     ledger: Ledger | None = state.ledger
-    kinds = kinds_of(state)
     if ledger is None:
+        kinds = kinds_of(state)
         seat = _seat(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
         state.ledger = ledger = Ledger(seat, [state.capacity[kind] for kind in kinds])
+        ledger.kinds = kinds  # Another capacity makes another ledger.
         for said in state.shares.values():
             _tell(ledger, said)
         ledger.moved = dict.fromkeys({**state.demand, **state.used}, True)
-    for leaf in ledger.moved:
-        if leaf not in ledger.seats or ledger.seats[leaf].children:
-            continue  # Tasks still run there of jobs that were over before another tree did away with the leaf.
-        tasks = max(0, state.waits.get(leaf, 0) - sum(rest.tasks for rest in state.resting.get(leaf, ())))
-        demand, used, waiting = (
-            [sums.get(leaf, {}).get(kind, 0) for kind in kinds] for sums in (state.demand, state.used, state.waiting)
-        )
-        ledger.put(leaf, demand, used, waiting, tasks)
-    ledger.moved = {}
+    if ledger.moved:
+        for leaf in ledger.moved:
+            _put(state, ledger, leaf)
+        ledger.moved = {}
     return ledger
+
+
+def _put(state: State, ledger: Ledger, leaf: str) -> None:
+    seat, kinds = ledger.seats.get(leaf), ledger.kinds
+    if seat is None or seat.children:
+        return  # Tasks still run there of jobs that were over before another tree did away with the leaf.
+    tasks = state.waits.get(leaf, 0)
+    if leaf in state.resting:
+        tasks -= sum(rest.tasks for rest in state.resting[leaf])
+    demand, used, waiting = (sums.get(leaf, _NONE) for sums in (state.demand, state.used, state.waiting))
+    ledger.put(
+        seat,
+        [demand.get(kind, 0) for kind in kinds],
+        [used.get(kind, 0) for kind in kinds],
+        [waiting.get(kind, 0) for kind in kinds],
+        max(0, tasks),
+    )
+
+
+_NONE: Vector = {}
 
 
 def _seat(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> Seat:
@@ -55,7 +73,7 @@ def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: b
         ledger.source = filled
         ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
     ledger.settle()
-    kinds = kinds_of(state)
+    kinds = ledger.kinds
     if full:
         ledger.look_at(ledger.seats)
     names = [name for name in ledger.seats if name] if full else ledger.news
@@ -63,7 +81,7 @@ def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: b
     return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
 
 
-def _said(name: str, told: Told, kinds: list[str]) -> QueueShare:
+def _said(name: str, told: Told, kinds: Sequence[str]) -> QueueShare:
     return QueueShare(name, *told[:5], kinds[told.kind] if told.kind >= 0 else "")
 
 

@@ -13,7 +13,7 @@ Guarantees are shares of `ONE`; what is told is in billionths of the cell.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from operator import ge
+from operator import add, ge, sub
 from typing import NamedTuple
 
 from services.fairness.spans import Spans
@@ -112,7 +112,8 @@ class Ledger:
     """All queues of a tree in a cell of `capacity` (nothing of it 0).
 
     `news`: queues that have a value to tell. `shaken`: queues whose `low` may have turned since somebody took note.
-    `moved`: leaves that are still to be `put`; `source`: what the levels in force come from. Both belong to the caller.
+    The caller's own: `kinds`, what the places in a vector stand for; `moved`, leaves that are still to be `put`;
+    `source`, what the levels in force come from.
     """
 
     def __init__(self, root: Seat, capacity: Sequence[int]) -> None:
@@ -131,23 +132,21 @@ class Ledger:
             todo += seat.children
         self.news: dict[str, Seat] = {}
         self.shaken = dict(self.seats)
+        self.kinds: Sequence[str] = ()
         self.moved: dict[str, bool] = {}
         self.source: object = None
 
     # ------------------------------------------------------------------ what happens
-    def put(self, leaf: str, demand: Sequence[int], used: Sequence[int], waiting: Sequence[int], tasks: int) -> None:
+    def put(self, seat: Seat, demand: Sequence[int], used: Sequence[int], waiting: Sequence[int], tasks: int) -> None:
         """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`."""
-        seat = self.seats[leaf]
-        more = [new - old for new, old in zip(demand, seat.demand, strict=True)]
-        held = [new - old for new, old in zip(used, seat.used, strict=True)]
+        more, held = list(map(sub, demand, seat.demand)), list(map(sub, used, seat.used))
         slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - seat.slack
         waits = (tasks > 0) - seat.waiting
         asks = any(demand)
         loud = asks != seat.asks
         at: Seat | None = seat
         while at is not None:
-            at.demand = [old + new for old, new in zip(at.demand, more, strict=True)]
-            at.used = [old + new for old, new in zip(at.used, held, strict=True)]
+            at.demand, at.used = list(map(add, at.demand, more)), list(map(add, at.used, held))
             at.slack += slack
             waited = at.waiting
             at.waiting += waits

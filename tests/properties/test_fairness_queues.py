@@ -196,7 +196,7 @@ def grown(asked, told, fair):
             above.grow(child)
     ledger = Ledger(root, [100_000, 50_000])
     for leaf, given in asked.items():
-        ledger.put(leaf, *given)
+        ledger.put(ledger.seats[leaf], *given)
     ledger.share_out(fair)
     for name, values in told.items():
         ledger.tell(name, values)
@@ -235,7 +235,7 @@ def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed
             case 5:
                 fair = chance.choice([None, {name: chance.choice([290, 291]) * 1_000_000 for name in ledger.seats}])
                 ledger.share_out(fair)
-        ledger.put(leaf, *asked[leaf])
+        ledger.put(ledger.seats[leaf], *asked[leaf])
         ledger.settle()
 
         anew = grown(asked, told, fair)
@@ -267,7 +267,7 @@ def test_one_leafs_change_costs_its_path_and_not_the_tree(flat, monkeypatch):
         root.grow(seat)
     ledger = Ledger(root, [10**9, 10**9])
     for seat in leaves[:-1]:
-        ledger.put(seat.name, [1_000, 0], [0, 0], [1_000, 0], 1)
+        ledger.put(seat, [1_000, 0], [0, 0], [1_000, 0], 1)
     ledger.settle()
     for seat in ledger.seats.values():
         ledger.tell(seat.name, ledger.told_of(seat))
@@ -279,7 +279,7 @@ def test_one_leafs_change_costs_its_path_and_not_the_tree(flat, monkeypatch):
     monkeypatch.setattr(Ledger, "_visit", lambda *given: visits.append(given[1].name) or visit(*given))
     for name, used in ((leaves[7].name, [1_000, 0]), (leaves[-1].name, [0, 0]), (leaves[9].name, [0, 0])):
         asked = [0, 0] if name == leaves[9].name else [1_000, 0]
-        ledger.put(name, asked, used, [0, 0], 0)
+        ledger.put(ledger.seats[name], asked, used, [0, 0], 0)
         ledger.settle()
 
     assert len(visits) <= 3 * 6
@@ -292,15 +292,15 @@ def test_two_small_moves_that_make_a_permille_together_are_told():
         root.grow(seat)
     ledger = Ledger(root, [10_000])
     for name, asks in (("x", 3_000), ("y", 9_000), ("z", 9_000)):
-        ledger.put(name, [asks], [0], [0], 0)
+        ledger.put(ledger.seats[name], [asks], [0], [0], 0)
     ledger.settle()
     for seat in (x, y, z):
         ledger.tell(seat.name, ledger.told_of(seat))
 
-    ledger.put("x", [2_994], [0], [0], 0)
+    ledger.put(ledger.seats["x"], [2_994], [0], [0], 0)
     ledger.settle()
     assert not ledger.news
-    ledger.put("z", [0], [0], [0], 0)
+    ledger.put(ledger.seats["z"], [0], [0], [0], 0)
     ledger.settle()
     assert "x" in ledger.news
     assert ledger.told_of(x).lent - x.told.lent == 1_100_500
@@ -313,20 +313,20 @@ def test_once_everybody_gets_all_what_was_far_from_its_level_is_watched():
         root.grow(seat)
     ledger = Ledger(root, [100_000])
     for name in ("x", "y"):
-        ledger.put(name, [60_000], [0], [0], 0)
+        ledger.put(ledger.seats[name], [60_000], [0], [0], 0)
     ledger.share_out({"x": 306_000_000, "y": 600_000_000})
     ledger.settle()
     for seat in (x, y):
         ledger.tell(seat.name, ledger.told_of(seat))
     ledger.settle()
 
-    ledger.put("x", [30_650], [0], [0], 0)
+    ledger.put(ledger.seats["x"], [30_650], [0], [0], 0)
     ledger.settle()
     assert not ledger.news
     ledger.share_out(None)
     ledger.settle()
     assert "x" not in ledger.news
-    ledger.put("x", [40_000], [0], [0], 0)
+    ledger.put(ledger.seats["x"], [40_000], [0], [0], 0)
     ledger.settle()
     assert "x" in ledger.news
 
