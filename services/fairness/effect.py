@@ -7,7 +7,6 @@ everything. So whatever it does, this says, too.
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from schemas import (
     ConfigChanged,
     Grant,
     JobAdmitted,
+    JobEnded,
     JobSpec,
     NodeRegistered,
     Policy,
@@ -25,38 +25,43 @@ from schemas import (
     RoundOpened,
     Shares,
     Stage,
-    TaskRange,
-    TaskStarted,
     Vector,
 )
 from schemas.edge_base import Input, Malformed, Whole, validated
 from schemas.edge_config import knobs_of
 from schemas.edge_queues import QueueInput, tree_of
+from schemas.jobs import JobEnd
 from services.fairness import core
 
 NODE, EPOCH = "cell", "1"
 
-PARTS = 100
-"""What a leaf waits for counts as so many tasks, for policies that hand out whole ones."""
-
 Amounts = dict[str, Whole]
 
 
-class Side(Input):
-    """A config, and what jobs could use under it. `set`: knobs of the policy; `demand`: by leaf, in base units, all
-    that its jobs run or could start.
+class Tasks(Input):
+    """Tasks of one leaf that ask for the same, each for `demand` in base units: so many run, so many could start; of
+    jobs that are over, so many still hold something.
     """
+
+    demand: Amounts
+    running: Whole = 0
+    waiting: Whole = 0
+    over: Whole = 0
+
+
+class Side(Input):
+    """A config, and the tasks that there are under it, by leaf. `set`: knobs of the policy."""
 
     set: dict[str, Any] = {}
     queues: QueueInput | None = None
-    demand: dict[str, Amounts] = {}
+    tasks: dict[str, list[Tasks]] = {}
 
 
 class Question(Input):
-    """A cell with two configs. `held`: by leaf, what its tasks hold of `capacity`, in base units."""
+    """A cell with two configs. `capacity`: of its `nodes` together, in base units."""
 
     capacity: Amounts
-    held: dict[str, Amounts] = {}
+    nodes: Whole = 1
     before: Side
     after: Side
 
@@ -82,13 +87,13 @@ def effect(document: Any) -> Answer:
     """The answer to a question as parsed from JSON. Raises Malformed."""
     asked = validated(Question, document)
     sides = {"before": asked.before, "after": asked.after}
-    return {when: _shares(asked.capacity, asked.held, side, when) for when, side in sides.items()}
+    return {when: _shares(asked, side, when) for when, side in sides.items()}
 
 
-def _shares(capacity: Vector, held: Mapping[str, Vector], side: Side, field: str) -> dict[str, dict[str, int]]:
+def _shares(asked: Question, side: Side, field: str) -> dict[str, dict[str, int]]:
     tree = tree_of(side.queues, f"{field}.queues") if side.queues is not None else None
     knobs: dict[str, Any] = dict(knobs_of(side.set, f"{field}.set"))
-    told = _decided(capacity, held, side.demand, replace(Policy(), **knobs), tree)
+    told = _decided(asked, side, replace(Policy(), **knobs), tree)
     found = {
         share.queue: {
             "guaranteed": share.guaranteed,
@@ -104,34 +109,27 @@ def _shares(capacity: Vector, held: Mapping[str, Vector], side: Side, field: str
     return found
 
 
-def _decided(
-    capacity: Vector, held: Mapping[str, Vector], demand: Mapping[str, Vector], policy: Policy, tree: Queue | None
-) -> Shares:
-    """What the core says of a cell where each leaf has one job: a task that runs, and some that wait for the rest."""
+def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) -> Shares:
+    """What the core says of a cell in which all tasks of a leaf that ask for the same are two jobs: one of those that
+    are over, one of the others.
+    """
     story = _Story()
     story.put(ConfigChanged(policy, _without_gates(tree) if tree is not None else None))
-    story.put(NodeRegistered(NODE, EPOCH, _sorted(capacity)))
-    grants = []
-    for number, leaf in enumerate(sorted(demand)):
-        asks = demand[leaf]
-        # What is held for a job that has ended is none of what its leaf asks for.
-        has = {kind: min(amount, asks.get(kind, 0)) for kind, amount in held.get(leaf, {}).items()}
-        rest = {kind: amount - has.get(kind, 0) for kind, amount in asks.items()}
-        part = {kind: amount // PARTS for kind, amount in rest.items()}
-        last = {kind: amount - PARTS * part[kind] for kind, amount in rest.items()}
-        stages = [
-            Stage(name, tasks, _sorted(vector))
-            for name, tasks, vector in (("runs", 1, has), ("waits", PARTS, part), ("last", 1, last))
-        ]
-        stages = [stage for stage in stages if stage.demand]
-        if stages:
-            story.put(JobAdmitted(JobSpec(f"j{number}", leaf, stages), "small"))
-        if any(has.values()):
-            grants.append(Grant(f"j{number}", "runs", 0, 1, 1, NODE, EPOCH))
+    for number in range(asked.nodes if asked.capacity else 0):
+        # Where nodes count for anything but their sum, each has as many places.
+        amounts = asked.capacity if number == 0 else dict.fromkeys(asked.capacity, 0)
+        story.put(NodeRegistered(f"{NODE}-{number}", EPOCH, dict(sorted(amounts.items()))))
+    grants, over = [], []
+    for leaf, alike in sorted(side.tasks.items()):
+        for tasks in alike:
+            if tasks.running + tasks.waiting:
+                grants.append(story.job(leaf, tasks.demand, tasks.running, tasks.waiting))
+            if tasks.over:
+                grants.append(story.job(leaf, tasks.demand, tasks.over, 0))
+                over.append(JobEnd(grants[-1].job, "cancelled"))
     story.open(1)
-    story.put(RoundClosed(grants, [], [], None, []))
-    if grants:
-        story.put(TaskStarted([TaskRange(each.job, each.stage, 0, 1, 1, NODE, EPOCH) for each in grants]))
+    story.put(RoundClosed([grant for grant in grants if grant.count], [], [], None, []))
+    story.put(JobEnded(over))
     (told,) = core.decide(story.state, story.open(1 + policy.keyframe_rounds))
     return told
 
@@ -150,14 +148,20 @@ class _Story:
 
     def __init__(self) -> None:
         self.state = core.start()
-        self._seq = self._round = 0
+        self.seq = self._round = 0
 
     def put(self, body: Any) -> Record:
-        self._seq += 1
-        record = Record(type(body).__name__, 1, "default", self._seq, self._round, 0, f"default/{self._seq}", "", body)
+        self.seq += 1
+        record = Record(type(body).__name__, 1, "default", self.seq, self._round, 0, f"default/{self.seq}", "", body)
         if type(body) in core.FOLDS:
             core.fold(self.state, record)
         return record
+
+    def job(self, leaf: str, demand: Vector, running: int, waiting: int) -> Grant:
+        """A job of tasks that are alike. Returns the grant of those that run."""
+        name, stage = f"j{self.seq}", Stage("s", running + waiting, _sorted(demand))
+        self.put(JobAdmitted(JobSpec(name, leaf, [stage]), "small"))
+        return Grant(name, "s", 0, running, 1, f"{NODE}-0", EPOCH)
 
     def open(self, number: int) -> OpenRound:
         self._round = number

@@ -18,7 +18,7 @@ from schemas.edge_queues import claims_of, tree_document
 from schemas.gate import limit
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
-from services.gateway.counting import capacity_of
+from services.gateway.counting import PLACES, added, capacity_of, counted
 from services.gateway.problems import Problem
 from services.gateway.queue_documents import settings_document, with_shares
 from services.gateway.queueing import named
@@ -41,11 +41,11 @@ _SHARES = ("guaranteed", "fair", "allocated", "lent", "borrowed")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A policy and a tree (None: there is none), and the demand of every leaf under them."""
+    """A policy and a tree (None: there is none), and the tasks of every leaf under them."""
 
     policy: Policy
     tree: Queue | None
-    demand: dict[str, Vector]
+    tasks: dict[str, list[Document]]
 
 
 async def dry_run(state: State, patch: ConfigPatch) -> Document:
@@ -69,45 +69,67 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     answer: Document = {"dry_run": True, "changed": bool(knobs) or tree != state.queues, "set": knobs}
     if not answer["changed"]:
         return answer | {"queues": [], "notes": []}
-    now = Config(state.policy, state.queues, demand_of(state, state.queues))
-    then = Config(policy, tree, demand_of(state, tree))
-    remarks = notes(state, tree)  # Before the wait: the view goes on meanwhile.
+    now = Config(state.policy, state.queues, tasks_of(state, state.queues))
+    then = Config(policy, tree, tasks_of(state, tree))
+    remarks = notes(state, policy, tree)  # Before the wait: the view goes on meanwhile.
     told = await asked(question_of(state, now, then))
     return answer | {"queues": compared(now, then, told), "notes": remarks}
 
 
-def demand_of(state: State, tree: Queue | None) -> dict[str, Vector]:
-    """By leaf, in base units, all that its jobs run or could start, had the cell this tree: its gates may let more jobs
-    run than now.
+def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
+    """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
+    had the cell this tree: its gates may let more jobs run than now.
     """
     gate = state.gate
     through: dict[str, bool] = {}
     if gate.parked and tree is not state.queues:
         # `limit` puts new lists in the place of those that it shortens; all else of the view's gate it only reads.
         through = dict.fromkeys(limit(replace(gate, parked=dict(gate.parked)), tree), True)
-    demand: dict[str, Vector] = {}
+    found: dict[tuple[str, str], Document] = {}
+    holding = 0
     for name, job in state.jobs.items():
         if name in gate.leaf and (job.began or name in through):
-            vector = demand.setdefault(job.spec.queue, {})
             for at, left in enumerate(job.progress.left):
                 if left and not job.progress.parents[at]:
-                    for resource, amount in job.spec.stages[at].demand.items():
-                        vector[resource] = vector.get(resource, 0) + amount * left
-    return demand
+                    alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
+                    alike["running"] += running
+                    alike["waiting"] += left - running
+                    holding += running
+    if holding < len(state.holds):
+        for key, hold in state.holds.items():
+            if key.partition("/")[0] not in gate.leaf:
+                _alike(found, hold.queue, hold.demand)["over"] += 1
+    by_leaf: dict[str, list[Document]] = {}
+    for (leaf, _), alike in found.items():
+        by_leaf.setdefault(leaf, []).append(alike)
+    return by_leaf
+
+
+def held_of(job: LiveJob, at: int) -> int:
+    """How many tasks of a stage hold something."""
+    return job.running[at] + job.starting[at]
+
+
+def _alike(found: dict[tuple[str, str], Document], leaf: str, demand: Vector) -> Document:
+    fresh = {"demand": demand, "running": 0, "waiting": 0, "over": 0}
+    return found.setdefault((leaf, f"{sorted(demand.items())}"), fresh)
 
 
 def question_of(state: State, now: Config, then: Config) -> Document:
     """What fairness is asked, as services/fairness/effect.py reads it."""
-    held = {leaf: {kind: amount for kind, amount in used.items() if amount > 0} for leaf, used in state.used.items()}
+    capacity: Vector = {}
+    nodes = [node for node in state.nodes.values() if not node.lost and node.capacity]
+    for node in nodes:
+        added(capacity, node.capacity)
     sides = {
         when: {
             "set": asdict(config.policy),
             "queues": None if config.tree is None else tree_document(config.tree),
-            "demand": config.demand,
+            "tasks": config.tasks,
         }
         for when, config in (("before", now), ("after", then))
     }
-    return {"capacity": capacity_of(state), "held": held, **sides}
+    return {"capacity": capacity, "nodes": len(nodes), **sides}
 
 
 async def asked(question: Document) -> Document:
@@ -152,9 +174,9 @@ def compared(now: Config, then: Config, told: Document) -> list[Document]:
     return found
 
 
-def notes(state: State, tree: Queue | None) -> list[str]:
+def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     """What the cell would take, and yet somebody may not mean."""
-    capacity = capacity_of(state)
+    capacity = capacity_of(state, policy)
     if not capacity:
         return ["no node is there yet: nobody has a share of anything"]
     if tree is None:
@@ -163,46 +185,44 @@ def notes(state: State, tree: Queue | None) -> list[str]:
     for path, queue in walk(tree):
         for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
             foreign = [resource for resource in vector if resource not in capacity]
-            remarks += [f"{named(path)}: {name} {resource}: no node has that" for resource in foreign]
+            why = f"only {PLACES} count under this preset" if policy.preset == "slots" else "no node has that"
+            remarks += [f"{named(path)}: {name} {resource}: {why}" for resource in foreign]
     for resource, amount in claims_of(tree, "").items():
         if amount > capacity.get(resource, amount):
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
-    for path, count in _beyond(state, tree).items():
+    for path, count in _beyond(state, policy, tree).items():
         jobs = "1 job asks" if count == 1 else f"{count} jobs ask"
         remarks.append(f"{named(path)}: {jobs} for more at once than its max, and would never run on")
     return remarks
 
 
-def _beyond(state: State, tree: Queue) -> Counter[str]:
+def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
     """Live jobs with tasks to come that are more than a maximum, by the queue that has it."""
     ceilings = {path: queue.max for path, queue in walk(tree) if queue.max}
     found: Counter[str] = Counter()
     for job in state.jobs.values() if ceilings else ():
         for path in upwards(job.spec.queue):
-            if path in ceilings and _is_beyond(job, ceilings[path]):
+            if path in ceilings and _is_beyond(job, policy, ceilings[path]):
                 found[path] += 1
                 break
     return found
 
 
-def _is_beyond(job: LiveJob, ceiling: Vector) -> bool:
+def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
     for stage, left in zip(job.spec.stages, job.progress.left, strict=True):
         at_once = stage.tasks if stage.gang else 1
-        if left and any(
-            amount * at_once > ceiling.get(kind, amount * at_once) for kind, amount in stage.demand.items()
-        ):
+        asked = counted(policy, stage.demand)
+        if left and any(amount * at_once > ceiling.get(kind, amount * at_once) for kind, amount in asked.items()):
             return True
     return False
 
 
 def _shares_of(config: Config, told: Document) -> dict[str, dict[str, int | None]]:
-    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell. Under
-    `slots`, None: what is asked here in sums of demand does not tell how many places that takes.
-    """
+    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell."""
     if config.tree is None:
         return {}
-    levelled = {} if config.policy.preset == "slots" else with_shares(config.tree, config.policy.preset)
+    levelled = with_shares(config.tree, config.policy.preset)
     return {
         path: {name: told.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
         for path, _ in walk(config.tree)
