@@ -29,13 +29,13 @@ from schemas import (
 from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
-from schemas.track import COUNTED, Tries, failures_of, is_broken, judge_failure
+from schemas.track import Tries, is_broken, judge_failure
 from services.fairness.core_levels import levels_in
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
+from services.fairness.core_rests import forget_rests, regang, rest, wake
 from services.fairness.core_state import (
     Holding,
     Job,
-    Rest,
     State,
     add_tasks,
     counted,
@@ -48,7 +48,7 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 4
+LAYOUT = 5
 
 SETTLE_MS = 1_000
 """So long after a round that may have granted something to who waits it is told what came of it, if no other round
@@ -111,7 +111,7 @@ def _capacity(state: State, record: Record) -> None:
         _end_ranges(state, record, body.lost)
         for known in body.attempts:
             if known.state == "succeeded":
-                _succeed(state, known.job, known.stage, known.first, known.count, known.attempt)
+                _succeed(state, record, known.job, known.stage, known.first, known.count, known.attempt)
             elif known.state == "failed":
                 for index in range(known.first, known.first + known.count):
                     _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
@@ -200,6 +200,7 @@ def _forget(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
     if job is None or not job.began:
         return
+    forget_rests(state, job, name)
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
         if held is not None:
@@ -210,11 +211,11 @@ def _forget(state: State, name: str) -> None:
 
 def _finished(state: State, record: Record) -> None:
     for item in record.body.items:
-        _succeed(state, item.job, item.stage, item.first, item.count, item.attempt)
+        _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
     state.stirred = record.seq
 
 
-def _succeed(state: State, name: str, stage: str, first: int, count: int, attempt: int) -> None:
+def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:
     held = _give_back(state, name, stage, first, count)
     job = state.jobs.get(name)
     if job is None:
@@ -223,6 +224,7 @@ def _succeed(state: State, name: str, stage: str, first: int, count: int, attemp
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
         _count(state, held.leaf, held.demand, 0, count, -count)
+        regang(state, job, name, job.graph.stages[at], record.time)
         return
     _count(state, held.leaf, held.demand, -count, 0, -count)
     for child in end_tasks(job.graph, job.progress, at, count):
@@ -253,15 +255,14 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     before = job.progress.left[at]
     if job.tries is None:
         job.tries = Tries()
+    again = job.graph.stages[at].gang and is_broken(job.tries, at, attempt)
     judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)
-    failures = failures_of(job.tries, job.graph, at, index)
-    if reason in COUNTED and failures:
-        # As altruism has it: a task that failed is asked again after a while. A gang, as a whole.
-        pause_ms = min(state.policy.retry_backoff_ms_max, state.policy.retry_backoff_ms << min(failures - 1, 32))
-        tasks = job.graph.stages[at].tasks if job.graph.stages[at].gang else 1
-        state.resting.setdefault(job.queue, []).append(Rest(record.time + pause_ms, tasks))
+    if again:
+        regang(state, job, name, job.graph.stages[at], record.time)
+    else:
+        rest(state, job, name, at, index, reason, record.time)
 
 
 # ---------------------------------------------------------------- what is held
@@ -296,6 +297,7 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> H
 # ---------------------------------------------------------------- rounds
 def _opened(state: State, record: Record) -> None:
     state.opened = record.seq
+    wake(state, record.time)
 
 
 def _closed(state: State, record: Record) -> None:
@@ -303,14 +305,6 @@ def _closed(state: State, record: Record) -> None:
     for grant in body.grants:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
     state.settled = state.opened
-    for leaf in list(state.resting):
-        left = [rest for rest in state.resting[leaf] if rest.at_ms > record.time]
-        if len(left) < len(state.resting[leaf]) and state.ledger is not None:
-            state.ledger.moved[leaf] = True
-        if left:
-            state.resting[leaf] = left
-        else:
-            del state.resting[leaf]
     watch(state, record.time)
 
 

@@ -2,13 +2,14 @@
 
 From an empty cell both give what H-DRF gives; what they are known for (a leaf starves beside a sibling that nobody
 competes with) comes of tasks that end and start. So a walk begins at what units hold now and hands out what is free,
-one task of the mean size of those that wait at a time; a unit's level is what it then holds. Leftover serves who has
-least of its level first: those to whom the walk gave tasks. Costs the whole subtree in every round.
+one task of the mean size of those that could start at a time; a unit's level is what it then holds. Leftover serves who
+has least of its level first: those to whom the walk gave tasks. Costs the whole subtree in every round.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from services.fairness.core_rests import could_start
 from services.fairness.core_state import State, kinds_of
 from services.fairness.core_tree import Planting
 from services.fairness.ledger import Ledger
@@ -30,8 +31,8 @@ def _standing(state: State, ledger: Ledger, planting: Planting, node: Node) -> N
     kinds = kinds_of(state)
     used, waits, waiting = list(ledger.seats[node.name].used), 0, [0] * len(kinds)
     for leaf in planting.leaves_of(node.name):
-        waits += state.waits.get(leaf, 0)
-        vector = state.waiting.get(leaf, {})
+        tasks, vector = could_start(state, leaf)
+        waits += tasks
         waiting = [has + vector.get(kind, 0) for has, kind in zip(waiting, kinds, strict=True)]
     each = [max(1, amount // waits) if amount > 0 else 0 for amount in waiting] if waits > 0 else [0] * len(kinds)
     if planting.is_clipped(node.name):

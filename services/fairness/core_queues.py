@@ -12,6 +12,7 @@ from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
 from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_levels import Filled
+from services.fairness.core_rests import could_start
 from services.fairness.core_state import State, kinds_of
 from services.fairness.ledger import NOTHING, Ledger, Seat, Told
 
@@ -41,16 +42,14 @@ def _put(state: State, ledger: Ledger, leaf: str) -> None:
     seat, kinds = ledger.seats.get(leaf), ledger.kinds
     if seat is None or seat.children:
         return  # Tasks still run there of jobs that were over before another tree did away with the leaf.
-    tasks = state.waits.get(leaf, 0)
-    if leaf in state.resting:
-        tasks -= sum(rest.tasks for rest in state.resting[leaf])
-    demand, used, waiting = (sums.get(leaf, _NONE) for sums in (state.demand, state.used, state.waiting))
+    tasks, waiting = could_start(state, leaf)
+    demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
     ledger.put(
         seat,
         [demand.get(kind, 0) for kind in kinds],
         [used.get(kind, 0) for kind in kinds],
         [waiting.get(kind, 0) for kind in kinds],
-        max(0, tasks),
+        tasks,
     )
 
 

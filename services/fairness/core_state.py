@@ -31,10 +31,13 @@ class Holding:
 
 @dataclass(slots=True)
 class Rest:
-    """Tasks of a leaf that failed and may be asked again at `at_ms` only."""
+    """Tasks that failed, each with this demand, and are asked for again at `at_ms` only; None: of a gang some still
+    run. `failures`: so many count for the back-off; 0: there is none."""
 
-    at_ms: int
+    at_ms: int | None
     tasks: int
+    demand: Vector
+    failures: int
 
 
 @dataclass(slots=True)
@@ -44,7 +47,8 @@ class State:
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves);
     `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
     jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
-    still hold. `resting`: by leaf, tasks that wait out a back-off.
+    still hold. `resting`: by leaf, what waits out a back-off, by "job/stage/index", a gang by "job/stage"; the first
+    of them ends at `rest_end_ms` or later.
 
     `told` are the levels in force, `shares` what was said of queues, `full_round` the last round in which everything
     was. `below`: queues that hold less than they are guaranteed -> since when; `broken`: those of which that has been
@@ -68,7 +72,8 @@ class State:
     used: dict[str, Vector] = field(default_factory=dict)
     held: dict[str, Holding] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
-    resting: dict[str, list[Rest]] = field(default_factory=dict)
+    resting: dict[str, dict[str, Rest]] = field(default_factory=dict)
+    rest_end_ms: int | None = None
     told: dict[str, int] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0

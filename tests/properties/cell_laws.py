@@ -4,6 +4,7 @@ from schemas.gate import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk
+from services.fairness.core_rests import could_start
 from services.fairness.hdrf import fill
 from services.fairness.tree import Node
 
@@ -171,6 +172,21 @@ def check_levels(cell, before):
     if is_limited(state.queues):
         return  # What limits and policies make of levels is told elsewhere.
     assert levels == fair_levels(state.policy.preset, state.queues, state.capacity, demand_of(state))
+
+
+def check_could_start(cell):
+    """What fairness takes for tasks that could start is what altruism asks for: none that waits out a back-off."""
+    asked = {}
+    for name, job in cell.altruism.jobs.items():
+        tasks = sum(span.count for spans in job.waits.values() for span in spans)
+        if tasks:
+            leaf = cell.fairness.jobs[name].queue
+            asked[leaf] = asked.get(leaf, 0) + tasks
+    found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
+    assert {leaf: tasks for leaf, (tasks, _) in found.items() if tasks} == asked
+    for tasks, amounts in found.values():
+        assert all(amount > 0 for amount in amounts.values())
+        assert tasks or not amounts
 
 
 def is_limited(queues):

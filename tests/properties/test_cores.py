@@ -19,6 +19,7 @@ from tests.properties.cell_laws import (
     Attempts,
     check_asks,
     check_conserved,
+    check_could_start,
     check_grants_fit,
     check_levels,
     check_maxima,
@@ -112,6 +113,7 @@ class Watched(SlowCell):
         self.opened_at = len(self.records)
         check_grants_fit(self)
         check_levels(self, told)
+        check_could_start(self)
 
     def close(self):
         undisturbed = self.opened_at == len(self.records)

@@ -166,3 +166,18 @@ def test_a_tree_that_is_one_list_has_no_levels():
     story = cell(queue("a"), queue("b"))
     story.take(config(replace(tree(queue("a"), queue("b")), policy="fifo")), wants("j", 50, "a"))
     assert levels(story) == {}
+
+
+@pytest.mark.parametrize("policy", ["naive-hdrf", "capacity"])
+@pytest.mark.parametrize("gang", [False, True])
+def test_levels_that_go_by_what_is_held_leave_out_who_waits_out_a_back_off(policy, gang):
+    story = cell(queue("a"), queue("b"), preset=policy, retry_backoff_ms=60_000)
+    story.take(wants("j", 4, "a", retries=1, gang=gang))
+    story.settle()
+    story.at(10).fail(*[single(grant, i) for grant in story.granted for i in range(grant.first, grant.first + 4)])
+    story.take(wants("k", 50, "b"))
+    assert levels(story) == {"a": 0, "b": 1_000}
+
+    story.finish(*[single(grant, i) for grant in story.granted[-1:] for i in range(grant.first, grant.first + 5)])
+    story.at(60_010)
+    assert levels(story) == {"a": 400, "b": 600}

@@ -6,6 +6,7 @@ import pytest
 
 from schemas import Breach, NodeReported, QueueShare
 from services.fairness.core import SETTLE_MS
+from services.fairness.core_rests import could_start
 from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
 
 ALL = 1_000_000_000
@@ -274,6 +275,22 @@ def test_a_task_that_waits_out_a_back_off_is_kept_from_nothing():
 
     assert breaches(story) == []
     assert story.fairness.resting
+
+
+def test_who_rests_stands_for_no_other_task_of_its_queue():
+    """A gang whose tasks fail one after another rests once, and not at all when its job is over."""
+    story = cell(queue("a"), queue("b"), retry_backoff_ms=60_000)
+    story.take(wants("gang", 3, "a", gang=True, retries=2), wants("j", 20, "a"))
+    story.settle()
+    gang = [single(grant, i) for grant in story.granted if grant.job == "gang" for i in range(grant.count)]
+    story.at(10).fail(gang[0])
+    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    story.at(20).fail(*gang[1:])
+    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    assert [rest.at_ms for rest in story.fairness.resting["a"].values()] == [60_020]
+
+    story.cancel("gang")
+    assert (could_start(story.fairness, "a")[0], story.fairness.resting) == (13, {})
 
 
 @pytest.mark.parametrize("gone", [True, False])
