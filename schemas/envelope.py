@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(slots=True)
+@dataclass
 class Record:
     """One fact or decision. `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced
     records.

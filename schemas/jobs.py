@@ -53,7 +53,7 @@ class JobSpec:
     reservation: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class JobAdmitted:
     """The cell took the job. `reference` names the capacity that `job_class` was judged against."""
 
@@ -82,7 +82,7 @@ class JobCancelled:
     author: str = "unknown"
 
 
-@dataclass(slots=True)
+@dataclass
 class JobEnd:
     """How one job ended; `detail` names the stage and task that failed it."""
 
@@ -91,7 +91,7 @@ class JobEnd:
     detail: str = ""
 
 
-@dataclass(slots=True)
+@dataclass
 class JobEnded:
     """Jobs that are over: every core forgets them, agents kill what still runs of them."""
 

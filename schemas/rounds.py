@@ -49,7 +49,7 @@ class TimeReached:
     wake_ms: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RoundOpened:
     """The question. `prefix` is the hash chain over all valid records before it; `rules` names the code that may
     answer.
@@ -61,7 +61,7 @@ class RoundOpened:
     reserve_ratio_ppm: int = 0
 
 
-@dataclass(slots=True)
+@dataclass
 class Grant:
     """Tasks `first` .. `first + count - 1` of a stage may start on `node` (agent epoch `epoch`) as attempt `attempt`.
 
@@ -100,7 +100,7 @@ class Revocation:
     epoch: str
 
 
-@dataclass(slots=True)
+@dataclass
 class DecisionHash:
     """Which decision record a round used: its topic, its shard, SHA-256 of its content."""
 
@@ -110,7 +110,7 @@ class DecisionHash:
     hash: str
 
 
-@dataclass(slots=True)
+@dataclass
 class RoundClosed:
     """The answer. What it grants binds; its hashes verify every service from the log alone."""
 
@@ -129,7 +129,7 @@ class RoundAbandoned:
     author: str = "unknown"
 
 
-@dataclass(slots=True)
+@dataclass
 class Level:
     """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
     leftover divides by; inner nodes what their children come to."""
@@ -169,7 +169,7 @@ class Breach:
     over: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class Shares:
     """Levels of the queues that moved; `gone` names queues that are no longer in the tree. `queues`: those, inner ones
     too, of which a value moved by a permille or more. `breaches`: guarantees that broke, or hold again.
@@ -205,7 +205,7 @@ class JobAsk:
     asks: list[StageAsk]
 
 
-@dataclass(slots=True)
+@dataclass
 class Asks:
     """Asks of the jobs of one shard that ask for something else than before. A job that may run asks, until it is named
     here, for all tasks of its stages without parents as attempt 1, since its admission (or since it was let through its
@@ -248,7 +248,7 @@ class ClassWait:
     reason: WaitReason
 
 
-@dataclass(slots=True)
+@dataclass
 class Grants:
     """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
     wait has changed.

@@ -19,7 +19,7 @@ class DeviceShare:
     milli: int
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskRange:
     """Attempts of tasks `first` .. `first + count - 1` of a stage, all on one node under one agent epoch."""
 
@@ -32,7 +32,7 @@ class TaskRange:
     epoch: str
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskEnd:
     """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
     use of any of them.
@@ -49,7 +49,7 @@ class TaskEnd:
     peak: Vector = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskFailure:
     """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against
     `retries`.
@@ -69,7 +69,7 @@ class TaskFailure:
     peak: Vector = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskStarted:
     """A node's batch: attempts that began to run."""
 
@@ -78,7 +78,7 @@ class TaskStarted:
     author: str = "unknown"
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskFinished:
     """A node's batch: attempts that succeeded."""
 
@@ -87,7 +87,7 @@ class TaskFinished:
     author: str = "unknown"
 
 
-@dataclass(slots=True)
+@dataclass
 class TaskFailed:
     """A node's batch: attempts that ended without success."""
 

@@ -210,12 +210,13 @@ class SimCluster:
         body: JobAdmitted = record.body
         spec = body.spec
         graph = graph_of(spec)
-        job = SimJob(spec, graph, progress_of(graph), [_stretch(stage) for stage in spec.stages])
+        stretch = [_stretch(stage) if stage.true_demand else _AS_TOLD for stage in graph.stages]
+        job = SimJob(spec, graph, progress_of(graph), stretch)
         self.jobs[spec.job] = job
         tasks = sum(graph.tasks)
         self.metrics.submitted(spec.job, spec.queue, body.job_class, tasks, record.time)
         for at in graph.roots:
-            stage = spec.stages[at]
+            stage = graph.stages[at]
             self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.tasks, record.time)
 
     def _rejected(self, record: Record) -> None:
@@ -239,18 +240,21 @@ class SimCluster:
         stage = job.graph.stages[at]
         durations, (true, told) = stage.durations_ms, job.stretch[at]
         self.metrics.started(grant.job, grant.stage, grant.count, time)
-        first = grant.first
-        while first < grant.first + grant.count:  # Neighbours that last equally long end as one.
-            last = grant.first + grant.count
+        first, end = grant.first, grant.first + grant.count
+        while first < end:  # Neighbours that last equally long end as one.
+            last = end
             if len(durations) > 1:
+                lasts_ms = durations[first]
                 last = first + 1
-                while last < grant.first + grant.count and durations[last] == durations[first]:
+                while last < end and durations[last] == lasts_ms:
                     last += 1
-            lasts_ms = durations[first] if len(durations) > 1 else durations[0] if durations else stage.estimate_ms
+            else:
+                lasts_ms = durations[0] if durations else stage.estimate_ms
             self._runs += 1
             run = job.running[self._runs] = Run(grant, first, last - first, time, lasts_ms, self._runs)
             if self._shared is None:
-                run.run_ms = -(-lasts_ms * true // told)
+                if true != told:
+                    run.run_ms = -(-lasts_ms * true // told)
                 if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:
                     run.run_ms, run.failure = stage.timeout_ms, "timeout"
                 heappush(self._ends, (time + run.run_ms, self._runs, run))
@@ -320,9 +324,12 @@ class SimCluster:
         return job
 
 
+_AS_TOLD = (1, 1)
+
+
 def _stretch(stage: Stage) -> tuple[int, int]:
     """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
-    worst = (1, 1)
+    worst = _AS_TOLD
     for resource, true in stage.true_demand.items():
         told = stage.demand.get(resource, 0)
         if told and true * worst[1] > worst[0] * told:

@@ -77,13 +77,13 @@ class Cell:
     def put(self, body: Any, header: Header = _OWN, cause: str = "") -> Record:
         """Appends one record and folds it everywhere."""
         kind = type(body)
-        self.seq += 1
+        seq = self.seq = self.seq + 1
         if kind is RoundOpened:
             self.rounds += 1
-            id_ = opening_id(self.name, self.seq, self.rounds, body.prefix)
+            id_ = opening_id(self.name, seq, self.rounds, body.prefix)
         else:
-            id_ = log_id(self.name, self.seq)
-        record = Record(kind.__name__, VERSION_OF[kind], self.name, self.seq, self.rounds, self.time, id_, cause, body)
+            id_ = log_id(self.name, seq)
+        record = Record(kind.__name__, VERSION_OF[kind], self.name, seq, self.rounds, self.time, id_, cause, body)
         content = encode(record)
         self.prefix = chain(self.prefix, content)
         if self.listener is not None:

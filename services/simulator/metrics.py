@@ -23,10 +23,13 @@ _SHARE_BITS = 32  # Below a common denominator of all capacities, so that dividi
 
 @dataclass(slots=True)
 class _Use:
-    """A stage's tasks. The integrals, in task-ms, run over the whole window now open as if nothing changed any more."""
+    """A stage's tasks; `most` is the largest of `shares`, what each takes of every kind. The integrals, in task-ms, run
+    over the whole window now open as if nothing changed any more.
+    """
 
     demand: Vector
     shares: list[int]
+    most: int
     could: int = 0  # Tasks that run or could run now.
     held: int = 0
     could_sum: int = 0
@@ -117,7 +120,7 @@ class Metrics:
         use = entry.uses.get(stage)
         if use is None:
             shares = [demand.get(name, 0) * (self._unit // amount) for name, amount in self._capacity.items()]
-            use = entry.uses[stage] = _Use(demand, shares)
+            use = entry.uses[stage] = _Use(demand, shares, max(shares, default=0))
         use.could += count
         use.could_sum += count * (self._close - t)
 
@@ -234,29 +237,36 @@ class Metrics:
 
     def _settle(self) -> None:
         """Starts the integrals of the next window with what is held and runnable now; forgets what is over."""
+        steady = self._steady
         for entry in self._touched.values():
-            for stage, use in list(entry.uses.items()):
-                use.could_sum, use.held_sum = use.could * WINDOW_MS, use.held * WINDOW_MS
-                if use.could == 0:
+            over = None
+            for stage, use in entry.uses.items():
+                if use.could:
+                    use.could_sum, use.held_sum = use.could * WINDOW_MS, use.held * WINDOW_MS
+                else:
                     self._pay(self._spent, use)
-                    del entry.uses[stage]
+                    over = [stage] if over is None else [*over, stage]
+            for stage in over or ():
+                del entry.uses[stage]
             entry.touched = False
             if entry.held:
                 entry.steady = _shares(entry)
-                self._steady[entry.steady] = self._steady.get(entry.steady, 0) + 1
+                steady[entry.steady] = steady.get(entry.steady, 0) + 1
         self._touched.clear()
 
     def _pay(self, spent: dict[str, int], use: _Use) -> None:
-        for name in spent:
-            spent[name] += use.demand.get(name, 0) * (use.spent + use.held * self._now)
+        task_ms = use.spent + use.held * self._now
+        for name, amount in use.demand.items():
+            if name in spent:
+                spent[name] += amount * task_ms
 
     def _index(self) -> int | None:
         """Jain's index of the open window, in 10^-9; None where fewer than two jobs count.
 
         Jobs that did not change were present throughout; those that hold nothing got nothing, so their x is 0.
         """
-        equal_close = self._equal_until(self._close)
-        jobs = self._present - sum(entry.end_ms is None for entry in self._touched.values())
+        equal_close, opened = self._equal_until(self._close), self._open
+        jobs = self._present
         total = squares = 0
         for (got, could), alike in self._steady.items():
             entitled = min(equal_close - self._equal_open, could)
@@ -264,12 +274,19 @@ class Metrics:
             total += x * alike
             squares += x * x * alike
         for entry in self._touched.values():
-            end_ms, equal_to = (self._close, equal_close) if entry.end_ms is None else (entry.end_ms, entry.equal_to)
-            if 2 * (end_ms - max(entry.submit_ms, self._open)) < WINDOW_MS:
+            end_ms, equal_to = entry.end_ms, entry.equal_to
+            if end_ms is None:
+                end_ms, equal_to = self._close, equal_close
+                jobs -= 1  # It counts only if it has been there for long enough.
+            if entry.submit_ms <= opened:
+                since_ms, equal_from = opened, self._equal_open
+            else:
+                since_ms, equal_from = entry.submit_ms, entry.equal_from
+            if 2 * (end_ms - since_ms) < WINDOW_MS:
                 continue
             jobs += 1
             got, could = _shares(entry)
-            entitled = min(equal_to - max(entry.equal_from, self._equal_open), could)
+            entitled = min(equal_to - equal_from, could)
             x = _X if got >= entitled > 0 else got * _X // max(1, entitled)
             total += x
             squares += x * x
@@ -302,8 +319,7 @@ def _shares(entry: _Job) -> tuple[int, int]:
     """Got and could of a job in the open window: largest over the resources, in share units x ms."""
     if len(entry.uses) == 1:
         (use,) = entry.uses.values()
-        most = max(use.shares, default=0)
-        return use.held_sum * most, use.could_sum * most
+        return use.held_sum * use.most, use.could_sum * use.most
     uses = list(entry.uses.values())
     sums = [
         (
