@@ -122,7 +122,7 @@ def _fill(state: State, ledger: Ledger) -> Filled:
     nodes = {path: _units(at.share + blur) for path, at in found.nodes.items() if path != TOP}
     for top in planting.churned:
         cell = ledger.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], ledger)
-        held = handed_out(state, ledger, planting, top, cell)
+        held = handed_out(state, ledger, top, cell)
         got |= {unit: ledger.shares_of(vector) for unit, vector in held.items()}
         levels |= {unit: ledger.share_of(vector) for unit, vector in held.items()}
         for node in walk(top):

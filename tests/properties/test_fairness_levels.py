@@ -6,6 +6,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import below
 from schemas.sharing import LISTS, groups
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, covered, walked
@@ -66,14 +67,61 @@ def test_no_queue_is_to_have_more_than_its_maximum(shape, preset, moves, capacit
     books = Books(shape, preset)
     books.set_capacity(capacity)
     played(books, moves)
-    churns = "naive" in preset or preset == "capacity" or any("naive" in each.policy for _, each in walked(shape))
-    assume(not churns)  # What is held already may be more.
+    assume(not churning(shape, preset))  # What is held already may be more.
 
     for path, each in walked(shape):
         for kind, share in got(books, path).items():
             if kind in each.max:
                 assert share <= each.max[kind] * SHARE_UNITS / books.capacity[kind] + NEARLY, (path, kind)
             assert path or share <= SHARE_UNITS + NEARLY
+
+
+def churning(shape, preset, path=""):
+    """Paths of the queues in and below which levels go by what is held."""
+    if (shape.policy or preset) in ("naive-hdrf", "capacity"):
+        return [path, *[below(path, each) for each, _ in walked(shape) if each]]
+    return [
+        each for child in shape.children for each in churning(child, shape.policy or preset, below(path, child.name))
+    ]
+
+
+moves_of_one_kind = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("job"), st.integers(0, 9), st.sampled_from(ONE_KIND), st.integers(1, 30))] * 3,
+        st.tuples(st.just("end"), st.integers(0, 30), st.integers(1, 10)),
+        st.tuples(st.just("cancel"), st.integers(0, 30)),
+        *[st.tuples(st.just("decide"), st.tuples(st.integers(0, 9), st.integers(1, 9)))] * 3,
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+@for_all(
+    shapes(
+        limits=({}, {"cpu": 2_000}),
+        maxima=({}, {"cpu": 3_000}, {"cpu": 9_000}, {"cpu": 20_000}),
+        policies=("", "", "hdrf", "drf", "collapsed", "naive-hdrf", "capacity"),
+    ),
+    st.sampled_from(["naive-hdrf", "capacity", "hdrf"]),
+    moves_of_one_kind,
+)
+def test_where_levels_go_by_what_is_held_no_queue_is_to_have_more_than_its_maximum_or_what_it_holds(
+    shape, preset, moves
+):
+    assume(churning(shape, preset))
+    books = Books(shape, preset)
+    books.set_capacity(CAPACITIES[0])
+    for what, *given in moves:
+        getattr(books, what)(*given)
+    books.put(books.answer())
+
+    used = books.sums(lambda live: len(live.held))
+    queues = dict(walked(shape))
+    for path in churning(shape, preset):
+        held = books.share(books.below_of(used, path)) * SHARE_UNITS
+        most = queues[path].max.get("cpu", books.capacity["cpu"]) * SHARE_UNITS / books.capacity["cpu"]
+        assert got(books, path).get("cpu", 0) <= max(held, most) + NEARLY, path
 
 
 @for_all(shapes(limits=({},), maxima=({},)), st.sampled_from(["hdrf", "drf", "collapsed"]), moves)
@@ -97,8 +145,8 @@ def test_what_a_maximum_leaves_goes_to_those_who_ask(shape, given):
     books = asked(shape, given)
 
     def within(path, each):
-        below = [within(f"{path}/{child.name}".lstrip("/"), child) for child in each.children]
-        own = sum(below) if below else books.demand.get(path, {}).get("cpu", 0)
+        parts = [within(f"{path}/{child.name}".lstrip("/"), child) for child in each.children]
+        own = sum(parts) if parts else books.demand.get(path, {}).get("cpu", 0)
         return min(own, each.max.get("cpu", own))
 
     wanted = min(within("", shape), CAPACITIES[0]["cpu"]) * SHARE_UNITS // CAPACITIES[0]["cpu"]
@@ -143,8 +191,8 @@ def test_every_queue_gets_what_it_is_guaranteed_where_promises_do_not_cross(shap
     found = promised(books)
     for path, each in walked(shape):
         if each.children:
-            below = sum(found[f"{path}/{child.name}".lstrip("/")] for child in each.children)
-            assume(below <= (found[path] if path else 1))
+            together = sum(found[f"{path}/{child.name}".lstrip("/")] for child in each.children)
+            assume(together <= (found[path] if path else 1))
     for path, share in found.items():
         assert max(got(books, path).values(), default=0) >= share * SHARE_UNITS - NEARLY, path
 
