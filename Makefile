@@ -5,11 +5,12 @@ UV := uv==0.13.9
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-SOURCES := schemas largesse services tests
+PACKAGES := schemas largesse services
+COMPILED := build/compiled
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas bench lock clean
+.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas compile bench lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,8 +76,19 @@ replay: setup ## Decide a recorded log again and compare (LOG=path)
 schemas: setup ## Write schemas/published from the models; refuses an incompatible change
 	$(RUN) -m schemas.export
 
-bench: setup ## Time the hot paths
-	$(RUN) -m benchmarks.run
+compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
+
+$(COMPILED)/.ready: setup.py pyproject.toml $(VENV)/.ready $(shell find $(PACKAGES) -name '*.py')
+	@command -v cc >/dev/null || { echo "no C compiler: install gcc (Debian: apt-get install gcc python3-dev)" >&2; exit 2; }
+	rm -rf $(COMPILED) build/lib.* build/bdist.* dist
+	LARGESSE_COMPILE=1 $(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --target $(COMPILED) dist/*.whl
+	@touch $@
+
+bench: setup ## Time the hot paths, with compiled cores where there is a C compiler (PURE=1: as they stand)
+	@test -n "$(PURE)" || $(MAKE) --no-print-directory compile || echo "left as they stand"
+	PYTHONSAFEPATH=1 PYTHONPATH=$$(test -z "$(PURE)" && test -f $(COMPILED)/.ready && echo $(COMPILED):)$(CURDIR) \
+	  $(RUN) -m benchmarks.run
 
 lock: ## Resolve requirements.lock, and the image's part of it, anew from pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lock

@@ -8,13 +8,16 @@ import os
 import platform
 import sys
 
+from services.fairness import core as fairness
+
 BENCHMARKS = ("scheduling", "file_bus", "fairness", "hdrf_paper", "kafka_bus", "live_kafka")
 ON_KAFKA = ("kafka_bus", "live_kafka")
 
 
 def main() -> None:
     """Runs those that can run here and says why another cannot."""
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores")
+    cores = "as they stand (`make compile` compiles them)" if fairness.__file__.endswith(".py") else "compiled"
+    print(f"Python {platform.python_version()}, {os.cpu_count()} processors; the cores of the services: {cores}")
     for name in BENCHMARKS:
         print(f"\n== {name}", flush=True)
         if name in ON_KAFKA and not os.environ.get("LARGESSE_TEST_KAFKA"):

@@ -1,7 +1,7 @@
 """The same inputs give the same digest: under any hash seed, in any process, on any Python that we run on.
 
 Other interpreters come from LARGESSE_PYTHONS (paths, joined as in PATH) or are `python3.x` on the PATH; one that lacks
-orjson and pydantic is left out with its name.
+orjson and pydantic is left out with its name. Compiled cores are those that `make compile` made of these sources.
 """
 
 import json
@@ -19,6 +19,7 @@ from services.simulator.run import Options, simulate
 from tests.cells import drop_caches
 
 ROOT = Path(__file__).parents[2]
+COMPILED = ROOT / "build" / "compiled"
 SEEDS = (1, 3)
 PRESETS = ("fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse")
 OTHERS = ("python3.11", "python3.12", "python3.13")
@@ -30,9 +31,9 @@ def outcome(seed):
     return told_by(sys.executable, seed, "1")
 
 
-def told_by(python, seed, hash_seed):
+def told_by(python, seed, hash_seed, **more):
     command = [python, "-m", "services.simulator", "--once", "--seed", str(seed)]
-    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1", **more}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -62,6 +63,23 @@ def test_every_python_decides_alike(python):
         pytest.skip(f"{python} cannot import orjson and pydantic: name one that can in LARGESSE_PYTHONS")
     for seed in SEEDS:
         assert told_by(path, seed, "3") == outcome(seed)
+
+
+def test_compiled_cores_decide_alike():
+    if not (COMPILED / ".ready").is_file():
+        pytest.skip("no compiled cores: make compile")
+    sources = [path.relative_to(COMPILED) for path in COMPILED.glob("*/**/*.py")]
+    if any((COMPILED / path).read_bytes() != (ROOT / path).read_bytes() for path in sources):
+        pytest.skip("the compiled cores are of other sources than these: make compile")
+    here = {"PYTHONPATH": str(COMPILED), "PYTHONSAFEPATH": "1"}
+    where = "import services.leftover.core as core; print(core.__file__)"
+    asked = subprocess.run(
+        [sys.executable, "-c", where], env={**os.environ, **here}, capture_output=True, text=True, check=True
+    )
+    assert asked.stdout.startswith(str(COMPILED))
+    assert asked.stdout.endswith(".so\n")
+    for seed in SEEDS:
+        assert told_by(sys.executable, seed, "4", **here) == outcome(seed)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
