@@ -17,6 +17,7 @@ from heapq import heappop, heapreplace
 from itertools import compress
 from operator import add, mul, sub
 
+from services.fairness.arrays import filled, is_large
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
 from services.fairness.water import Inner, Leaf
 
@@ -47,7 +48,24 @@ def fill(root: Node, capacity: Sequence[int]) -> Fill:
     """Fluid static H-DRF of an empty cell, in the units of `capacity`; what nodes hold already is ignored.
 
     The answer is within 2^-60 of the cell and the same everywhere: all in integers, and what lies that close is a tie.
+    Large trees go through compiled code, if it is installed, and come to the same, to the last bit.
     """
+    found = fill_compiled(root, capacity) if is_large(root) else None
+    return fill_plainly(root, capacity) if found is None else found
+
+
+def fill_compiled(root: Node, capacity: Sequence[int]) -> Fill | None:
+    """`fill` by compiled code; None where that cannot be (`arrays.py` says when)."""
+    found = filled(root, capacity)
+    if found is None:
+        return None
+    leaves = {name: Reached(share, satisfied) for name, share, satisfied in found.leaves}
+    nodes = {name: Reached(share, satisfied) for name, share, satisfied in found.nodes if name is not None}
+    return Fill(leaves, nodes, [found.full >> j & 1 == 1 for j in range(len(capacity))])
+
+
+def fill_plainly(root: Node, capacity: Sequence[int]) -> Fill:
+    """`fill` without compiled code."""
     flow = _Flow(root, capacity, {})
     while not flow.top.blocked:
         flow.step()

@@ -279,7 +279,7 @@ class Inner:
         """The front has come to this level: those that stand there take, too."""
         while self.starts and self.starts[-1][0] <= level + NEAR:
             leaf = self.leaves[self.starts.pop()[1]]
-            if leaf.mask in self.groups:
+            if leaf.mask in self.groups and not leaf.satisfied:
                 leaf.started = True
                 self.front_takers += 1
                 if self.front_active:

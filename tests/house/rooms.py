@@ -104,6 +104,7 @@ ROOMS = (
     Room(
         "a kernel",
         ("services/*_kernel.py",),
+        ours=("services.{service}.*_kernel",),
         others=PURE | {"numba", "numpy"},
         never=("numpy.random",),
         pure=True,

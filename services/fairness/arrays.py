@@ -1,0 +1,205 @@
+"""A tree of queues as arrays, filled by compiled code: the answer of `hdrf.fill`, bit by bit, in less time.
+
+Compiled code reckons in a fixed number of bits. Where a tree asks for more (weights that differ by very many orders of
+magnitude, say), or numba is not installed, `filled` says so by None, and the filling is worked out in plain Python,
+which takes longer and comes to the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+from services.fairness.tree import ONE, RANK_ORDERS, Node, in_rank
+
+LEAVES_MIN = 256
+"""Trees with fewer leaves are filled in plain Python: until compiled code is there takes longer than such a filling."""
+
+NODES_MAX = 1 << 20
+"""Leaves, and nodes, of a tree at most: sums over so many cannot outgrow what compiled code reckons in."""
+
+KINDS_MAX = 62
+
+_WORD_BITS = 62
+"""Of a number in one word."""
+
+_ORDERS = {"hdrf": 0, "naive": 1, "fair": 2, **dict.fromkeys(RANK_ORDERS, 3)}
+
+
+@dataclass(slots=True)
+class Laid:
+    """Nodes, parents before their children, and leaves, those of one node side by side. A leaf under an order by rank
+    gets a node of its own around it, and so does a root without children.
+
+    Of a node: its order, parent, weight, the heaviest weight among its siblings, its first leaf, how many it has; of a
+    leaf: its node, and what the tree says. `names`: None of a node around a leaf.
+    """
+
+    names: list[str | None] = field(default_factory=list)
+    nodes: list[tuple[int, int, int, int]] = field(default_factory=list)
+    weights: list[int | Fraction] = field(default_factory=list)
+    heaviest: list[int | Fraction] = field(default_factory=list)  # Among the children.
+    leaves: list[Node] = field(default_factory=list)
+    depth: int = 0
+
+    def plant(self, node: Node, parent: int, depth: int) -> None:
+        """Lay a subtree."""
+        order = node.order if node.children else "hdrf"
+        ranked = order in RANK_ORDERS
+        children = in_rank(node.children) if ranked else node.children or [node]
+        plain = [] if ranked else [child for child in children if not child.children]
+        at = len(self.nodes)
+        self.depth = max(self.depth, depth)
+        self.names.append(node.name if node.children else None)
+        self.nodes.append((_ORDERS[order], parent, len(self.leaves), len(plain)))
+        self.weights.append(node.weight)
+        self.heaviest.append(max([child.weight for child in children]))
+        self.leaves += plain
+        if len(plain) < len(children):
+            for child in children:
+                if ranked or child.children:
+                    self.plant(child, at, depth + 1)
+
+
+@dataclass(slots=True)
+class Filled:
+    """What every leaf and every inner node came to: name, share of `ONE`, whether it has all it asked for."""
+
+    leaves: Iterator[tuple[str, int, bool]]
+    nodes: Iterator[tuple[str | None, int, bool]]
+    full: int
+
+
+def is_large(root: Node) -> bool:
+    """Whether a tree has so many leaves that arrays pay."""
+    found, ahead = 0, [root]
+    while ahead:
+        children = ahead.pop().children
+        below = [child for child in children if child.children]
+        found += len(children) - len(below)
+        if found >= LEAVES_MIN:
+            return True
+        ahead += below
+    return False
+
+
+def warm_up() -> None:
+    """Have the code compiled, or loaded, before it is needed."""
+    filled(Node("root", children=[Node("leaf", demand=[1])]), [1])
+
+
+def filled(root: Node, capacity: Sequence[int]) -> Filled | None:
+    """The filling of `hdrf.fill`, None where it is left to plain Python."""
+    try:
+        import numpy as np
+
+        from services.fairness import fill_kernel
+    except ImportError:
+        return None
+    laid = Laid()
+    laid.plant(root, 0, 0)
+    if max(len(laid.nodes), len(laid.leaves)) > NODES_MAX or len(capacity) > KINDS_MAX:
+        return None
+    try:
+        flow, demands, more = _arrays(laid, capacity)
+    except OverflowError:
+        return None
+    fill_kernel.run(flow, demands, more)
+    return None if flow.words[0] else _read(laid, flow, np)
+
+
+def _arrays(laid: Laid, capacity: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The arrays of a filling that is still to run. Raises OverflowError where a number has too many bits."""
+    import numpy as np
+
+    from services.fairness import water_kernel as w
+
+    kinds, many, few = len(capacity), len(laid.leaves), len(laid.nodes)
+    rows = np.array(laid.nodes, dtype=np.int64)
+    nodes = np.zeros((few, w.NODE_INTS), dtype=np.int64)
+    nodes[:, w.ORDER], nodes[:, w.PARENT], nodes[:, w.LEAF_FIRST], nodes[:, w.LEAF_COUNT] = rows.T
+    nodes[:, w.INNER_COUNT] = counts = np.bincount(rows[1:, 1], minlength=few)
+    nodes[:, w.INNER_FIRST] = np.cumsum(counts) - counts
+    nodes[0, w.IS_LEAF] = laid.names[0] is None
+    leaves = np.zeros((many, w.LEAF_INTS), dtype=np.int64)
+    leaves[:, w.OWNER] = owners = np.repeat(np.arange(few), rows[:, 3])
+    leaves[:, w.TASKS] = [-1 if leaf.tasks is None else leaf.tasks for leaf in laid.leaves]
+    lists = np.zeros(4 * few + many + laid.depth + 1, dtype=np.int64)
+    lists[: few - 1] = np.argsort(rows[1:, 1], kind="stable") + 1
+    width = kinds + bool((rows[:, 0] == _ORDERS["fair"]).any())
+    node_size, leaf_size = w.NODE_WIDES + w.NODE_VECTORS * width, w.LEAF_WIDES + width
+    leaf_at = 1 + few * node_size
+    group_at = leaf_at + many * leaf_size
+    dims = np.zeros(w.DIMS, dtype=np.int64)
+    dims[: w.STAMP] = (
+        *(width, kinds, sum([1 << j for j, have in enumerate(capacity) if have > 0]), 0),
+        *(few, node_size, many, leaf_at, leaf_size, group_at),
+        *(few, 4 * few, 4 * few + many),
+    )
+    words = np.zeros((group_at + many + kinds, 4), dtype=np.int64)
+    words[group_at + many :] = _wides([ONE // have if have > 0 else 0 for have in capacity])
+    in_nodes = words[1:leaf_at].reshape(few, node_size, 4)
+    in_leaves = words[leaf_at:group_at].reshape(many, leaf_size, 4)
+    heaviest = laid.heaviest
+    ups, downs = _relative(laid.weights[1:], [heaviest[above] for above in rows[1:, 1].tolist()])
+    in_nodes[1:, w.UP, 0], in_nodes[1:, w.DOWN, 0] = ups, downs
+    ups, downs = _relative([leaf.weight for leaf in laid.leaves], [heaviest[owner] for owner in owners.tolist()])
+    in_leaves[:, w.LEAF_UP, 0], in_leaves[:, w.LEAF_DOWN, 0] = ups, downs
+    groups = np.zeros((many, w.GROUP_INTS), dtype=np.int64)
+    return w.Flow(words.reshape(-1), nodes, leaves, groups, lists, dims), *_demands(laid.leaves, kinds)
+
+
+def _relative(weights: Sequence[int | Fraction], heaviest: Sequence[int | Fraction]) -> tuple[Any, Any]:
+    """Weights over the greatest of their siblings, as numerators and denominators."""
+    import numpy as np
+
+    if {int}.issuperset(map(type, chain(weights, heaviest))):
+        return np.array(weights, dtype=np.int64), np.array(heaviest, dtype=np.int64)
+    ups = [each.numerator * most.denominator for each, most in zip(weights, heaviest, strict=True)]
+    downs = [each.denominator * most.numerator for each, most in zip(weights, heaviest, strict=True)]
+    return np.array(ups, dtype=np.int64), np.array(downs, dtype=np.int64)
+
+
+def _demands(leaves: Sequence[Node], kinds: int) -> tuple[Any, Any]:
+    """Demands in one word each, or in two where one is too few."""
+    import numpy as np
+
+    nothing = [0] * kinds
+    amounts = list(chain.from_iterable([leaf.demand or nothing for leaf in leaves]))
+    try:
+        return np.array(amounts, dtype=np.int64).reshape(-1, kinds), np.zeros((0, kinds), dtype=np.int64)
+    except OverflowError:
+        lowest = (1 << _WORD_BITS) - 1
+        low = np.array([amount & lowest for amount in amounts], dtype=np.int64)
+        high = np.array([amount >> _WORD_BITS for amount in amounts], dtype=np.int64)
+        return low.reshape(-1, kinds), high.reshape(-1, kinds)
+
+
+def _wides(values: Sequence[int]) -> Any:
+    import numpy as np
+
+    return np.frombuffer(b"".join([value.to_bytes(32, "little") for value in values]), dtype=np.int64).reshape(-1, 4)
+
+
+def _read(laid: Laid, flow: Any, np: Any) -> Filled:
+    from services.fairness import water_kernel as w
+
+    dims = flow.dims
+    few, many, leaf_at, group_at = (int(dims[at]) for at in (w.NODES, w.LEAVES, w.LEAF_AT, w.GROUP_AT))
+    words = flow.words.reshape(-1, 4)
+    in_nodes = words[1:leaf_at].reshape(few, -1, 4)[:, w.HEIGHT].tobytes()
+    in_leaves = words[leaf_at:group_at].reshape(many, -1, 4)[:, w.SHARE].tobytes()
+    leaves = zip(
+        [leaf.name for leaf in laid.leaves],
+        _numbers(in_leaves),
+        (flow.leaves[:, w.SATISFIED] > 0).tolist(),
+        strict=True,
+    )
+    nodes = zip(laid.names, _numbers(in_nodes), (flow.nodes[:, w.SATISFIED_ALL] > 0).tolist(), strict=True)
+    return Filled(leaves, nodes, int(dims[w.FULL]))
+
+
+def _numbers(wides: bytes) -> list[int]:
+    """Wides that are not below 0."""
+    return [int.from_bytes(wides[at : at + 32], "little") for at in range(0, len(wides), 32)]
