@@ -48,7 +48,7 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 5
+LAYOUT = 6
 
 SETTLE_MS = 1_000
 """So long after a round that may have granted something to who waits it is told what came of it, if no other round

@@ -1,13 +1,16 @@
 """Tasks that wait out a back-off: they failed, and altruism asks for them again only when it is over.
 
-A gang is asked for again as a whole, once nothing of its broken attempt runs any more.
+A gang is asked for again as a whole, once nothing of its broken attempt runs any more. What rests is summed up by leaf,
+so that thousands of tasks that failed together cost nothing until something of theirs changes.
 """
+
+from heapq import heappop, heappush
 
 from schemas import Vector
 from schemas.jobs import Stage
 from schemas.tasks import Failure
 from schemas.track import COUNTED, failures_of
-from services.fairness.core_state import Job, Rest, State, add_tasks, counted
+from services.fairness.core_state import Job, Rest, State, add_rest
 
 
 def rest(state: State, job: Job, name: str, at: int, index: int, reason: Failure, time: int) -> None:
@@ -15,26 +18,28 @@ def rest(state: State, job: Job, name: str, at: int, index: int, reason: Failure
     stage = job.graph.stages[at]
     failures = failures_of(job.tries, job.graph, at, index) if reason in COUNTED else 0
     if stage.gang:
-        state.resting.setdefault(job.queue, {})[f"{name}/{stage.stage}"] = Rest(None, 0, stage.demand, failures)
+        state.resting.setdefault(name, {})[stage.stage] = Rest(None, 0, stage.demand, failures)
         regang(state, job, name, stage, time)
     elif pause_ms := _pause_ms(state, failures):
-        resting = state.resting.setdefault(job.queue, {})
-        resting[f"{name}/{stage.stage}/{index}"] = Rest(time + pause_ms, 1, stage.demand, failures)
-        _note_end(state, time + pause_ms)
+        key = f"{stage.stage}/{index}"
+        state.resting.setdefault(name, {})[key] = Rest(time + pause_ms, 1, stage.demand, failures)
+        add_rest(state, job.queue, stage.demand, 1)
+        heappush(state.rest_ends, (time + pause_ms, name, key))
 
 
 def regang(state: State, job: Job, name: str, stage: Stage, time: int) -> None:
     """One of a gang whose attempt is broken holds nothing any more."""
-    key = f"{name}/{stage.stage}"
-    resting = state.resting[job.queue]
-    held = state.held.get(key)
-    waits = resting[key]
-    waits.tasks = stage.tasks - (len(held.since) if held is not None else 0)
-    if held is None and (pause_ms := _pause_ms(state, waits.failures)):
+    held = state.held.get(f"{name}/{stage.stage}")
+    waits = state.resting[name][stage.stage]
+    before, waits.tasks = waits.tasks, stage.tasks - (len(held.since) if held is not None else 0)
+    add_rest(state, job.queue, stage.demand, waits.tasks - before)
+    if held is not None:
+        return
+    if pause_ms := _pause_ms(state, waits.failures):
         waits.at_ms = time + pause_ms
-        _note_end(state, waits.at_ms)
-    elif held is None:
-        _drop(state, job.queue, [key])
+        heappush(state.rest_ends, (waits.at_ms, name, stage.stage))
+    else:
+        _end(state, job, name, stage.stage)
 
 
 def _pause_ms(state: State, failures: int) -> int:
@@ -44,48 +49,36 @@ def _pause_ms(state: State, failures: int) -> int:
 
 
 def wake(state: State, time: int) -> None:
-    """Back-offs that are over by now count no more. Looks at all that rest, where the first of them may be over."""
-    if state.rest_end_ms is None or time < state.rest_end_ms:
-        return
-    state.rest_end_ms = None
-    for leaf in list(state.resting):
-        ends = {key: resting.at_ms for key, resting in state.resting[leaf].items() if resting.at_ms is not None}
-        _drop(state, leaf, [key for key, at_ms in ends.items() if at_ms <= time])
-        for at_ms in ends.values():
-            if at_ms > time:
-                _note_end(state, at_ms)
+    """Back-offs that are over by now count no more."""
+    while state.rest_ends and state.rest_ends[0][0] <= time:
+        at_ms, name, key = heappop(state.rest_ends)
+        resting = state.resting.get(name, {}).get(key)
+        if resting is not None and resting.at_ms == at_ms:
+            _end(state, state.jobs[name], name, key)
 
 
 def forget_rests(state: State, job: Job, name: str) -> None:
     """The job is over."""
-    if job.queue in state.resting:
-        _drop(state, job.queue, [key for key in state.resting[job.queue] if key.startswith(f"{name}/")])
+    for key in list(state.resting.get(name, ())):
+        _end(state, job, name, key)
 
 
 def could_start(state: State, leaf: str) -> tuple[int, Vector]:
     """How many tasks of a leaf wait for nothing but room, and what they ask for together."""
-    waits, waiting = state.waits.get(leaf, 0), state.waiting.get(leaf, {})
-    if leaf in state.resting:
-        sums = {leaf: dict(waiting)}
-        for resting in state.resting[leaf].values():
-            waits -= resting.tasks
-            add_tasks(sums, leaf, counted(state, resting.demand), -resting.tasks)
-            sums.setdefault(leaf, {})
-        waiting = sums[leaf]
+    waits, waiting = state.waits.get(leaf, 0), state.waiting.get(leaf, _NOTHING)
+    if leaf in state.rests:
+        waits -= state.rests[leaf]
+        rested = state.rested.get(leaf, _NOTHING)
+        waiting = {kind: amount - rested.get(kind, 0) for kind, amount in waiting.items()}
     assert waits >= 0, f"{leaf}: more tasks rest than wait"
     return waits, waiting
 
 
-def _note_end(state: State, at_ms: int) -> None:
-    if state.rest_end_ms is None or at_ms < state.rest_end_ms:
-        state.rest_end_ms = at_ms
+_NOTHING: Vector = {}
 
 
-def _drop(state: State, leaf: str, keys: list[str]) -> None:
-    resting = state.resting[leaf]
-    for key in keys:
-        del resting[key]
-    if not resting:
-        del state.resting[leaf]
-    if keys and state.ledger is not None:
-        state.ledger.moved[leaf] = True
+def _end(state: State, job: Job, name: str, key: str) -> None:
+    ended = state.resting[name].pop(key)
+    if not state.resting[name]:
+        del state.resting[name]
+    add_rest(state, job.queue, ended.demand, -ended.tasks)

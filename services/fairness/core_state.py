@@ -47,8 +47,8 @@ class State:
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves);
     `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
     jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
-    still hold. `resting`: by leaf, what waits out a back-off, by "job/stage/index", a gang by "job/stage"; the first
-    of them ends at `rest_end_ms` or later.
+    still hold. `resting`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `rest_ends`: a heap
+    of when, for which job and what; `rests` and `rested`: by leaf, how many tasks that is and what they ask for.
 
     `told` are the levels in force, `shares` what was said of queues, `full_round` the last round in which everything
     was. `below`: queues that hold less than they are guaranteed -> since when; `broken`: those of which that has been
@@ -73,7 +73,9 @@ class State:
     held: dict[str, Holding] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
     resting: dict[str, dict[str, Rest]] = field(default_factory=dict)
-    rest_end_ms: int | None = None
+    rest_ends: list[tuple[int, str, str]] = field(default_factory=list)
+    rests: dict[str, int] = field(default_factory=dict)
+    rested: dict[str, Vector] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
@@ -113,7 +115,7 @@ def slots_of(policy: Policy) -> int:
 def recount(state: State) -> None:
     """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
     state.capacity, state.total = {}, {}
-    state.demand, state.waiting, state.used = {}, {}, {}
+    state.demand, state.waiting, state.used, state.rests, state.rested = {}, {}, {}, {}, {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state, capacity).items():
             state.capacity[resource] = state.capacity.get(resource, 0) + amount
@@ -130,6 +132,23 @@ def recount(state: State) -> None:
         add_tasks(state.used, held.leaf, demand, len(held.since))
         if key.partition("/")[0] in state.jobs:
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
+    for name, resting in state.resting.items():
+        for each in resting.values():
+            add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
+
+
+def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
+    """So many tasks more of a leaf (fewer, where negative) wait out a back-off."""
+    if tasks:
+        left = state.rests.get(leaf, 0) + tasks
+        if left:
+            state.rests[leaf] = left
+            add_tasks(state.rested, leaf, counted(state, demand), tasks)
+        else:
+            del state.rests[leaf]
+            state.rested.pop(leaf, None)
+        if state.ledger is not None:
+            state.ledger.moved[leaf] = True
 
 
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:

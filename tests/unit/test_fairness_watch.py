@@ -287,7 +287,7 @@ def test_who_rests_stands_for_no_other_task_of_its_queue():
     assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
     story.at(20).fail(*gang[1:])
     assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
-    assert [rest.at_ms for rest in story.fairness.resting["a"].values()] == [60_020]
+    assert [rest.at_ms for rest in story.fairness.resting["gang"].values()] == [60_020]
 
     story.cancel("gang")
     assert (could_start(story.fairness, "a")[0], story.fairness.resting) == (13, {})
