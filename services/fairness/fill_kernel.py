@@ -49,6 +49,7 @@ from services.fairness.water_kernel import (
     LINE,
     MARK,
     MASK,
+    NODE_UNITS,
     NODES,
     ORDER,
     OWNER,
@@ -70,6 +71,7 @@ from services.fairness.water_kernel import (
     STAMP,
     STILL,
     TASKS,
+    UNITS,
     UP,
     USED,
     WAITING,
@@ -110,8 +112,10 @@ from services.fairness.water_kernel import (
 from services.fairness.wide_kernel import (
     Wide,
     compiled,
+    constant,
     entry,
     load,
+    low_word,
     part,
     ratio,
     scaled,
@@ -120,6 +124,8 @@ from services.fairness.wide_kernel import (
     times,
     widened,
 )
+
+share_units = constant(1_000_000_000)
 
 STEPS_MAX = 1 << 20
 """Events of the top in one filling. So few sums cannot outgrow a wide."""
@@ -406,6 +412,14 @@ def open_leaves(flow: Flow, node: int) -> None:
 
 
 @compiled
+def in_units(flow: Flow, share: Wide) -> int:
+    """`tree.share_units`, and no more than the whole cell."""
+    whole = share if share < one() else one()
+    units: int = low_word(scaled(flow.words, whole + near(), share_units()))
+    return units
+
+
+@compiled
 def reach(flow: Flow) -> None:
     """What every leaf and node has come to, and whether it has all it asked for."""
     dims, leaves, nodes, words = flow.dims, flow.leaves, flow.nodes, flow.words
@@ -417,8 +431,10 @@ def reach(flow: Flow) -> None:
             if dims[COUNTED] >> j & 1 and share > top:
                 top = share
         put(flow, node, HEIGHT, top)
+        nodes[node, NODE_UNITS] = in_units(flow, top)
     if dims[COUNTED] & dims[FULL] and not nodes[0, IS_LEAF]:
         put(flow, 0, HEIGHT, one())
+        nodes[0, NODE_UNITS] = in_units(flow, one())
     for leaf in range(dims[LEAVES]):
         share = load(words, leaf_at(flow, leaf, SHARE_MAX))
         if not leaves[leaf, SATISFIED]:
@@ -426,6 +442,7 @@ def reach(flow: Flow) -> None:
             share = scaled(words, level, load(words, leaf_at(flow, leaf, RISE)))
             nodes[leaves[leaf, OWNER], SATISFIED_ALL] = 0
         store(words, leaf_at(flow, leaf, SHARE), share)
+        leaves[leaf, UNITS] = in_units(flow, share)
     for node in range(dims[NODES] - 1, 0, -1):
         if not nodes[node, SATISFIED_ALL]:
             nodes[nodes[node, PARENT], SATISFIED_ALL] = 0

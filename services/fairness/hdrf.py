@@ -17,7 +17,7 @@ from heapq import heappop, heapreplace
 from itertools import compress
 from operator import add, mul, sub
 
-from services.fairness.arrays import filled, is_large
+from services.fairness.arrays import is_large, plot_of
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
 from services.fairness.water import Inner, Leaf
 
@@ -56,12 +56,17 @@ def fill(root: Node, capacity: Sequence[int]) -> Fill:
 
 def fill_compiled(root: Node, capacity: Sequence[int]) -> Fill | None:
     """`fill` by compiled code; None where that cannot be (`arrays.py` says when)."""
-    found = filled(root, capacity)
+    plot = plot_of(root, capacity)
+    found = plot.fill() if plot is not None else None
     if found is None:
         return None
-    leaves = {name: Reached(share, satisfied) for name, share, satisfied in found.leaves}
-    nodes = {name: Reached(share, satisfied) for name, share, satisfied in found.nodes if name is not None}
-    return Fill(leaves, nodes, [found.full >> j & 1 == 1 for j in range(len(capacity))])
+    leaves = map(Reached, found.shares(), found.satisfied)
+    nodes = zip(found.inner, map(Reached, found.inner_shares(), found.inner_satisfied), strict=True)
+    return Fill(
+        dict(zip(found.names, leaves, strict=True)),
+        {name: reached for name, reached in nodes if name is not None},
+        [found.full >> j & 1 == 1 for j in range(len(capacity))],
+    )
 
 
 def fill_plainly(root: Node, capacity: Sequence[int]) -> Fill:

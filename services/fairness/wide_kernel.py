@@ -114,6 +114,12 @@ def widened(typing: Any, value: Any) -> Any:
     return _wide(types.int64), lambda context, builder, signature, args: builder.sext(args[0], _W)
 
 
+@intrinsic
+def low_word(typing: Any, value: Any) -> Any:
+    """The last 64 bits of a wide."""
+    return types.int64(_wide), lambda context, builder, signature, args: builder.trunc(args[0], _LIMB)
+
+
 def constant(value: int) -> Any:
     """A function that returns this wide."""
 

@@ -15,7 +15,7 @@ from benchmarks.fairness import CAPACITY, tree
 from services.fairness import arrays
 from services.fairness.baselines import ordered
 from services.fairness.hdrf import fill, fill_compiled, fill_plainly
-from services.fairness.tree import RANK_ORDERS, walk
+from services.fairness.tree import ONE, RANK_ORDERS, leaves, share_units, walk
 from tests.conftest import ROOT
 from tests.properties.hdrf_trees import cells, inner, leaf
 from tests.strategies import for_all
@@ -32,9 +32,29 @@ def agree(root, capacity):
     """Whether compiled code fills a tree at all; if so, as plain Python does."""
     found = fill_compiled(root, capacity)
     if found is not None:
-        assert found == fill_plainly(root, capacity)
-        assert [*found.leaves] == [*fill_plainly(root, capacity).leaves]
+        plainly = fill_plainly(root, capacity)
+        assert found == plainly
+        assert [*found.leaves] == [*plainly.leaves]
+        told = arrays.plot_of(root, capacity).fill()
+        assert told.units == [share_units(min(ONE, at.share)) for at in plainly.leaves.values()]
+        of_nodes = [units for name, units in zip(told.inner, told.inner_units, strict=True) if name is not None]
+        assert of_nodes == [share_units(min(ONE, at.share)) for at in plainly.nodes.values()]
     return found is not None
+
+
+@for_all(cells(depth=3), st.data())
+def test_a_plot_is_filled_anew_with_other_demands(cell, data):
+    root, capacity = cell
+    plot = arrays.plot_of(root, capacity)
+    for _ in range(3):
+        for node in data.draw(st.lists(st.sampled_from(list(leaves(root))), max_size=3)):
+            node.demand = data.draw(st.tuples(*[st.integers(0, 9)] * len(capacity)))
+            plot.put(node.name, node.demand)
+        plainly = fill_plainly(root, capacity)
+
+        assert dict(zip(plot.names, plot.fill().shares(), strict=True)) == {
+            name: at.share for name, at in plainly.leaves.items()
+        }
 
 
 @for_all(cells(depth=4), st.data())
@@ -139,8 +159,8 @@ def test_without_numba_large_trees_come_to_the_same():
     )
     told = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
-    leaves = fill_compiled(tree(400, 3, True, Random(1)), CAPACITY).leaves
-    assert told.strip() == str(sorted((name, at.share) for name, at in leaves.items()))
+    found = fill_compiled(tree(400, 3, True, Random(1)), CAPACITY).leaves
+    assert told.strip() == str(sorted((name, at.share) for name, at in found.items()))
 
 
 def test_a_demand_next_to_nothing_takes_no_more_than_that():
