@@ -366,6 +366,8 @@ class Ledger:
         if any(seat.claims):
             own = {child.name: self._own(child) for child in seat.children if child.asks and any(child.claim)}
         part, whole = self._rate(seat.guaranteed, seat.weights, own)
+        if own and not whole:
+            whole = 1  # Nobody has anything by its weight any more, also those who had.
         todo = {child.name: child for child in stale}
         if whole:
             todo |= {name: self.seats[name] for name in seat.spans.take_outside(part, whole)}

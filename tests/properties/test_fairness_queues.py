@@ -332,6 +332,21 @@ def test_once_everybody_gets_all_what_was_far_from_its_level_is_watched():
 
 
 @pytest.mark.parametrize("forgetful", [True, False])
+def test_when_guarantees_take_all_those_who_had_more_by_weight_are_looked_at(forgetful):
+    """c begins to ask for a kind that its guarantee covers, and nothing is left by weight to anybody."""
+    cores = {"a": 3_000, "b": 3_000, "c": 20_000}
+    shape = tree(*[replace(queue(name), guaranteed={"cpu": amount}) for name, amount in cores.items()])
+    books = Books(shape, forgetful=forgetful)
+    books.set_capacity(CAPACITIES[0])
+    books.job(0, {"cpu": 1_000, "memory": 4_343}, 18)
+    books.job(1, {"cpu": 1_000}, 1)
+    books.job(2, {"cpu": 1_000}, 18)
+    books.look()
+    books.job(2, {"gpu": 1_000}, 3)
+    books.look()
+
+
+@pytest.mark.parametrize("forgetful", [True, False])
 def test_when_everything_is_said_guarantees_are_those_of_now(forgetful):
     """c begins to ask for something, which takes a quarter of a permille from a: no news, but true."""
     books = Books(tree(queue("a", 1_000), queue("b", 999), queue("c", 1)), forgetful=forgetful, keyframe_rounds=3)
