@@ -60,7 +60,7 @@ async def failures_of(cell: ScriptedCell, count: int = 1) -> list[Any]:
 # ---------------------------------------------------------------- running
 def test_tasks_run_and_their_output_is_kept(tell):
     async def story(cell, data):
-        await cell.submit("j", shell("echo out $LARGESSE_TASK_INDEX; echo err >&2", tasks=3))
+        await cell.submit("j", shell("echo out $LARGESSE_TASK_INDEX; echo err >&2; sleep 0.3", tasks=3))
 
         assert await outcome_of(cell) == "succeeded"
         assert [read_output(data, "j", "s", index) for index in range(3)] == [b"out 0\n", b"out 1\n", b"out 2\n"]
