@@ -4,7 +4,6 @@ Folds   facts of nodes and jobs, task ends, ConfigChanged; winning Shares, Asks 
 Decides Grants: tasks with their nodes, and the task classes whose reason to wait has changed.
 """
 
-from dataclasses import replace
 from typing import cast
 
 from largesse.core import Folds, OpenRound
@@ -101,13 +100,15 @@ def _headroom(
         return {}, None
     placed = {placement.task.index: True for placement in placements}
     due, wake_ms = [], None
-    for task in large(board, short(board)):
+    for task in large(short(board)):
         since_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
         due_ms = since_ms + policy.headroom_after_ms
         if policy.headroom == "always" or due_ms <= now_ms:
             due.append((since_ms, task))
         elif wake_ms is None or due_ms < wake_ms:
             wake_ms = due_ms
+    if not due:
+        return {}, wake_ms
     before = next((class_of(board, held) for held in state.kept.values()), None)
     chosen = choose(board, due, before)
     if chosen is None:
@@ -139,8 +140,20 @@ def _show_asks(state: State, board: Board, asks: Asks) -> None:
                 board.wait(name, [])
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
-        if asking is not None:
+        if asking is not None and not _alike(asking.asks, ask.asks):  # Else the board has it as it is.
             board.wait(ask.job, waiting_of(board, asking, ask.asks))
+
+
+def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
+    """Whether these are the same tasks, whatever kind of ask they are."""
+    if len(asks) != len(others):
+        return False
+    for a, b in zip(asks, others, strict=True):
+        if a.first != b.first or a.count != b.count or a.attempt != b.attempt or a.since_ms != b.since_ms:
+            return False
+        if a.stage != b.stage:
+            return False
+    return True
 
 
 def _in_shard(name: str, asks: Asks) -> bool:
@@ -385,15 +398,16 @@ def _closed(state: State, record: Record) -> None:
 
 def _bind(state: State, grant: Grant) -> None:
     job = state.jobs[grant.job]
-    stage = job.graph.stages[job.graph.position[grant.stage]]
-    prefix = f"{grant.job}/{grant.stage}/"
+    stages = job.graph.stages
+    stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
     if state.groups and state.served.get(leaf := leaf_of(state, job)) != state.opened:
         state.served[leaf] = state.opened
         if state.board is not None:
             state.board.serve(leaf, state.opened)
+    prefix, first = f"{grant.job}/{grant.stage}/", grant.first
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
-        state.held[f"{prefix}{grant.first + task}"] = Held(grant.job, job.queue, grant.node, stage.demand, devices)
+        state.held[f"{prefix}{first + task}"] = Held(grant.job, job.queue, grant.node, stage.demand, devices)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
@@ -410,10 +424,14 @@ def _shorten(asks: list[StageAsk], grant: Grant) -> None:
             continue
         ahead = ask.count - behind - grant.count
         assert ahead >= 0, f"{grant.job}/{grant.stage}: granted tasks are not one span that it asked for"
-        rest = [replace(ask, first=grant.first + grant.count, count=ahead)] if ahead else []
-        asks[i : i + 1] = [replace(ask, count=behind), *rest] if behind else rest
+        parts = ((ask.first, behind), (grant.first + grant.count, ahead))
+        asks[i : i + 1] = [_part(ask, first, count) for first, count in parts if count]
         return
     raise AssertionError(f"{grant.job}/{grant.stage}/{grant.first} was granted but not asked for")
+
+
+def _part(ask: StageAsk, first: int, count: int) -> StageAsk:
+    return StageAsk(ask.stage, first, count, ask.attempt, ask.since_ms, ask.kind)
 
 
 def _take_back(state: State, struck: list[Struck]) -> None:

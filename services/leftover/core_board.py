@@ -65,7 +65,8 @@ def _maxima(state: State) -> dict[str, Vector]:
 
 def leaf_of(state: State, job: Job) -> str:
     """The queue whose level a job is served by; "" where there is none."""
-    return state.groups[job.queue].path if job.queue in state.groups else ""
+    group = state.groups.get(job.queue)
+    return group.path if group is not None else ""
 
 
 def seat(state: State, board: Board, name: str, job: Job) -> None:
@@ -88,10 +89,10 @@ def work_left(board: Board, job: Job) -> int:
 
 def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
     """What a job asks for, as the board takes it."""
-    waits = []
+    graph, waits = job.graph, []
     for ask in asks:
-        place = job.graph.position[ask.stage]
-        stage = job.graph.stages[place]
+        place = graph.position[ask.stage]
+        stage = graph.stages[place]
         task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         waits.append(Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms))
     return waits

@@ -12,18 +12,12 @@ from services.leftover.reasons import seeking
 from services.leftover.room import Kept, NodeRoom, Room, TaskClass
 
 
-def large(board: Board, tasks: list[TaskClass]) -> list[TaskClass]:
+def large(tasks: list[TaskClass]) -> list[TaskClass]:
     """Of the classes that wait for room, those that others may keep out: larger than the smallest, all if all are as
     large.
     """
-    sizes = [_size(board, task) for task in tasks]
-    least = min(sizes, default=0)
-    return [task for size, task in zip(sizes, tasks, strict=True) if size > least] or tasks
-
-
-def _size(board: Board, task: TaskClass) -> int:
-    """What has to be free at once, in share units."""
-    return board.share_of(task.demand) * max(1, task.gang)
+    least = min([task.size for task in tasks], default=0)
+    return [task for task in tasks if task.size > least] or tasks
 
 
 def choose(board: Board, due: list[tuple[int, TaskClass]], before: TaskClass | None) -> TaskClass | None:
@@ -33,7 +27,7 @@ def choose(board: Board, due: list[tuple[int, TaskClass]], before: TaskClass | N
     able = [(since_ms, task) for since_ms, task in due if is_entitled(board, task)]
     if any(task is before for _, task in able):
         return before
-    ranked = [(-_size(board, task), since_ms, task.key, task) for since_ms, task in able]
+    ranked = [(-task.size, since_ms, task.key, task) for since_ms, task in able]
     return min(ranked, key=lambda item: item[:3])[3] if ranked else None
 
 
@@ -41,7 +35,7 @@ def is_entitled(board: Board, task: TaskClass) -> bool:
     """Whether tasks of the class wait for room in a leaf that holds no more than its share. Whole tasks never meet a
     share, so it may be beyond it by less than one such task, and by less than the share itself.
     """
-    size = board.share_of(task.demand)
+    size = task.size // max(1, task.gang)
     return any(leaf.share < leaf.target + min(size, leaf.target) for leaf in seeking(board, task))
 
 

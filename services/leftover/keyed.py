@@ -1,6 +1,6 @@
 """A heap whose entries can change their key: the least key is on top, ties go to the least id."""
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
 Id = TypeVar("Id", int, str)
@@ -17,10 +17,14 @@ class Keyed(Generic[Id]):
 
     def set(self, id_: Id, key: int) -> None:
         """Adds an id, or moves it to another key. O(log n)."""
-        if self.key.get(id_) == key:
+        before = self.key.get(id_)
+        if before == key:
             return
         self.key[id_] = key
         heap = self._heap
+        if before is not None and heap[0][1] == id_:  # Most moves are of what is on top: no entry is left behind.
+            heapreplace(heap, (key, id_))
+            return
         heappush(heap, (key, id_))
         if len(heap) > 2 * len(self.key) + 64:  # Entries left behind by moves: more of them than ids.
             heap[:] = [(key, id_) for id_, key in self.key.items()]
@@ -40,11 +44,21 @@ class Keyed(Generic[Id]):
         """The id with the least key, or None."""
         heap, key = self._heap, self.key
         while heap:
-            entry = heap[0]
-            if key.get(entry[1]) == entry[0]:
-                return entry[1]
+            least, id_ = heap[0]
+            if key.get(id_) == least:
+                return id_
             heappop(heap)
         return None
+
+    def least(self) -> int | None:
+        """The key of what is on top, or None."""
+        return None if self.top() is None else self._heap[0][0]
+
+    def drop_top(self) -> Id:
+        """Removes the id that `top` has just told."""
+        _, id_ = heappop(self._heap)
+        del self.key[id_]
+        return id_
 
     def __len__(self) -> int:
         return len(self.key)

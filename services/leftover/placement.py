@@ -14,6 +14,8 @@ from typing import Literal
 
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.keyed import Keyed
+from services.leftover.line import Line
+from services.leftover.maxima import Maxima, full_seat
 from services.leftover.room import Room, TaskClass
 from services.leftover.seats import (
     CLASS_MASK,
@@ -25,13 +27,10 @@ from services.leftover.seats import (
     Placement,
     QueueSeat,
     Waiting,
-    full_seat,
 )
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
-_RATIO_BITS = 30
-_SERVED_BITS = 64
-_BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
+
 _NEVER_MS = 1 << 62
 
 CLASSES_MAX = 4_096
@@ -52,20 +51,19 @@ class Board:
         self.room = room
         self.discipline = discipline
         self.orders = orders or {}
-        self.maxima = maxima or {}
+        self.maxima = Maxima(maxima or {}, room.position)
         strict = any(order == "fifo" for order in self.orders.values())
-        self.is_mixed = discipline != "fair" or strict or bool(self.maxima)
-        self._seats: dict[str, QueueSeat] = {}
-        self._under: dict[str, tuple[int, tuple[QueueSeat, ...]]] = {}  # By queue: its lane, queues with a maximum.
+        self.is_mixed = discipline != "fair" or strict or bool(maxima)
         self.classes: list[TaskClass] = []
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self.jobs: dict[str, JobSeat] = {}
         self.by_order: dict[int, JobSeat] = {}
         self.leaves: dict[str, LeafSeat] = {}
-        self._draw: Keyed[str] = Keyed()
+        self._line = Line(discipline == "fair", self.leaves, self.classes)
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
-        self._hungry_ms = _NEVER_MS  # No job that holds nothing has waited since before.
+        self._hungry: Keyed[int] = Keyed()  # Jobs that wait and hold nothing, by since when.
+        self._hungry_ms = _NEVER_MS  # None of them has waited since before.
         self.blocked: dict[int, TaskClass] = {}
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
@@ -91,36 +89,18 @@ class Board:
             seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total), order)
         return seat
 
-    def under(self, queue: str) -> tuple[int, tuple[QueueSeat, ...]]:
-        """The lane of jobs of a queue, and the queues with a maximum that it lies under; lane 0 if there are none."""
-        known = self._under.get(queue)
-        if known is None:
-            names = queue.split("/") if queue else []
-            paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
-            seats = [self._seat(path) for path in paths if self.maxima.get(path)]
-            lane = 1 + sum(1 for lane, _ in self._under.values() if lane) if seats else 0
-            known = self._under[queue] = lane, tuple(seats)
-        return known
-
-    def _seat(self, path: str) -> QueueSeat:
-        seat = self._seats.get(path)
-        if seat is None:
-            position = self.room.position
-            most = {position[kind]: amount for kind, amount in self.maxima[path].items() if kind in position}
-            seat = self._seats[path] = QueueSeat(path, most, [0] * len(self.room.total))
-        return seat
-
     def add_job(self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0) -> None:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
         there or below; `work`: what is to be done of it, in share units x ms.
         """
-        lane, under = self.under(queue) if self.maxima else (0, ())
-        seat = JobSeat(name, order, leaf, priority, [0] * len(self.room.total), queue, lane, under, work)
+        lane, under = self.maxima.above(queue)
+        held = [0] * len(self.room.total)
+        seat = JobSeat(name, order, self.leaf(leaf), priority, held, queue, lane, under, work)
         self.jobs[name] = self.by_order[order] = seat
 
     def leaf_of(self, name: str) -> LeafSeat:
         """The seat of the leaf that a job is served in."""
-        return self.leaf(self.jobs[name].leaf)
+        return self.jobs[name].leaf
 
     def share_of(self, demand: Vector) -> int:
         """The dominant share of a demand, in share units."""
@@ -139,10 +119,12 @@ class Board:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
         job = self.jobs.pop(name)
         del self.by_order[job.order]
-        self._unwait(job)
-        leaf = self.leaf(job.leaf)
-        leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
-        self._stale_leaves[job.leaf] = True
+        if job.waits:
+            self._unwait(job)
+        if job.tasks:
+            leaf = job.leaf
+            leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
+            self._stale_leaves[leaf.name] = True
         self._stale_jobs.pop(name, None)
 
     def set_target(self, name: str, target: int) -> None:
@@ -158,7 +140,8 @@ class Board:
     def wait(self, name: str, waits: list[Waiting]) -> None:
         """All that a job waits for, in its order; replaces what it waited for."""
         job = self.jobs[name]
-        self._unwait(job)
+        if job.waits:
+            self._unwait(job)
         job.aged = False
         if self.discipline == "fifo_stage":
             waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
@@ -171,18 +154,18 @@ class Board:
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
         """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
-        if self.maxima:
-            self._count_in(self.under(queue)[1], task_pairs, count)
+        if self.maxima.given:
+            self._count_in(self.maxima.above(queue)[1], task_pairs, count)
         job = self.jobs.get(name)
         if job is None:
             return
-        leaf = self.leaf(job.leaf)
+        leaf = job.leaf
         for p, amount in task_pairs:
             if p >= 0:
                 job.held[p] += amount * count
                 leaf.held[p] += amount * count
         job.tasks += count
-        self._stale_jobs[name] = self._stale_leaves[job.leaf] = True
+        self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
     def _count_in(self, seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> None:
         for seat in seats:
@@ -202,18 +185,19 @@ class Board:
                 self._offer(leaf, other, leaf.bins[other])
 
     # ------------------------------------------------------------ ranking
-    def _key(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, position: int) -> int:
+    def _key(self, rank: int, job: JobSeat, waiting: Waiting, position: int) -> int:
+        """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
+        if self.discipline == "fair":
+            return (((rank << 44) | job.order) << 24) | position
         if self.discipline == "fifo_job":
             return (job.order << 24) | position
-        if self.discipline == "fifo_stage":
-            return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
-        return (((leaf.rank(job) << 44) | job.order) << 24) | position
+        return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
 
     def _enter(self, job: JobSeat) -> None:
         """Puts a job in the bins of what it waits for, each under its first span of that class."""
-        leaf = self.leaf(job.leaf)
+        leaf = job.leaf
         entered: list[int] = []
-        lane = job.lane << LANE_BITS
+        lane, rank = job.lane << LANE_BITS, leaf.rank(job)
         for position, waiting in enumerate(job.waits):
             bin_id = lane | waiting.task.index
             if bin_id in entered:
@@ -221,31 +205,37 @@ class Board:
             entered.append(bin_id)
             bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
-                bin_ = leaf.bins[bin_id] = Keyed()
-                leaf.sizes.set(bin_id, waiting.task.size)
-                self._resized(leaf)
-                waiting.task.bins[leaf.name, bin_id] = True
-            bin_.set(job.order, self._key(leaf, job, waiting, position))
+                bin_ = self._new_bin(leaf, bin_id, waiting.task)
+            bin_.set(job.order, self._key(rank, job, waiting, position))
             self._offer(leaf, bin_id, bin_)
-        for bin_id in job.bins:
-            if bin_id not in entered:
-                self._withdraw(leaf, job, bin_id)
-        job.bins = entered
+        if job.bins != entered:
+            for bin_id in job.bins:
+                if bin_id not in entered:
+                    self._withdraw(leaf, job, bin_id)
+            job.bins = entered
         if job.tasks or not entered:
-            leaf.hungry.drop(job.order)
+            self._hungry.drop(job.order)
         elif not job.aged:
             since_ms = min([waiting.since_ms for waiting in job.waits])
-            leaf.hungry.set(job.order, since_ms)
-            self._hungry_ms = min(self._hungry_ms, since_ms)
+            self._hungry.set(job.order, since_ms)
+            if since_ms < self._hungry_ms:
+                self._hungry_ms = since_ms
+
+    def _new_bin(self, leaf: LeafSeat, bin_id: int, task: TaskClass) -> Keyed[int]:
+        bin_ = leaf.bins[bin_id] = Keyed()
+        task.bins[leaf.name, bin_id] = True
+        leaf.sizes.set(bin_id, task.size)
+        self._line.move(leaf)  # Another task may be the smallest.
+        return bin_
 
     def _unwait(self, job: JobSeat) -> None:
         for waiting in job.waits:
             waiting.task.waiting -= waiting.count
             self.stirred[waiting.task.index] = True
-        leaf = self.leaf(job.leaf)
+        leaf = job.leaf
         for bin_id in job.bins:
             self._withdraw(leaf, job, bin_id)
-        leaf.hungry.drop(job.order)
+        self._hungry.drop(job.order)
         job.waits, job.bins = [], []
 
     def _withdraw(self, leaf: LeafSeat, job: JobSeat, bin_id: int) -> None:
@@ -257,44 +247,29 @@ class Board:
 
     def _offer(self, leaf: LeafSeat, bin_id: int, bin_: Keyed[int]) -> None:
         """Brings a leaf's draw in line with one of its bins; a blocked class stays out of it, but for a strict head."""
-        top = bin_.top()
+        least = bin_.least()
         task = self.classes[bin_id & CLASS_MASK]
-        if top is None:
+        if least is None:
             leaf.draw.drop(bin_id)
             leaf.sizes.drop(bin_id)
-            self._resized(leaf)
+            self._line.move(leaf)  # Another task may be the smallest.
             del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
         elif task.blocked and not leaf.strict:
-            task.parked[leaf.name, bin_id] = True
+            self._line.park(task, leaf, bin_id)
             leaf.draw.drop(bin_id)
             return
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             leaf.stopped[bin_id >> LANE_BITS].capped[leaf.name, bin_id] = True
             return
         else:
-            leaf.draw.set(bin_id, bin_.key[top])
-        if leaf.name not in self._draw.key and len(leaf.draw):
-            self._draw.set(leaf.name, self._claim(leaf))
-
-    def _resized(self, leaf: LeafSeat) -> None:
-        """Another task may be the smallest that waits in a leaf."""
-        if leaf.name in self._draw.key:
-            self._draw.set(leaf.name, self._claim(leaf))
-
-    def _claim(self, leaf: LeafSeat) -> int:
-        """What leaves are served by, least first."""
-        if self.discipline != "fair":
-            return 0
-        if leaf.target <= 0:
-            return 2 << _BEYOND_BITS | leaf.served  # Entitled to nothing: served from what nobody else can use.
-        least = leaf.sizes.top()
-        beyond = least is not None and leaf.share + leaf.sizes.key[least] > leaf.target
-        return beyond << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
+            leaf.draw.set(bin_id, least)
+        if leaf.draw.key:
+            self._line.join(leaf)
 
     def _share(self, held: list[int]) -> int:
-        share = 0
-        for amount, total in zip(held, self.room.total, strict=True):
-            if amount and total and (part := amount * SHARE_UNITS // total) > share:
+        share, total = 0, self.room.total
+        for p, amount in enumerate(held):
+            if amount and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
                 share = part
         return share
 
@@ -303,13 +278,12 @@ class Board:
         for name in self._stale_leaves:
             leaf = self.leaves[name]
             leaf.share = self._share(leaf.held)
-            if name in self._draw.key:
-                self._draw.set(name, self._claim(leaf))
+            self._line.move(leaf)
         for name in self._stale_jobs:
             job = self.jobs[name]
             share, before = self._share(job.held), job.share
             job.share = share
-            moved = share != before or not job.tasks or self.leaves[job.leaf].order != "drf"
+            moved = share != before or not job.tasks or job.leaf.order != "drf"
             if moved and job.waits and self.discipline == "fair":
                 job.aged = job.aged and not job.tasks
                 self._enter(job)
@@ -326,26 +300,27 @@ class Board:
         for task in list(self.blocked.values()):
             if self.discipline != "fair":
                 self._unblock(task)  # The head is tried every round; nobody goes ahead of it.
-            elif task.waiting and not self.room.unchanged_since(task) and self.room.look(task).top() is not None:
+            elif task.waiting and not self.room.unchanged_since(task) and self.room.might_suit(task):
                 self._unblock(task)
-        while (leaf_name := self._draw.top()) is not None:
-            leaf = self.leaves[leaf_name]
+        while (leaf := self._next_leaf()) is not None:
             bin_id = leaf.draw.top()
             if bin_id is None:
-                self._draw.drop(leaf_name)
+                self._line.draw.drop(leaf.name)
                 continue
             task = self.classes[bin_id & CLASS_MASK]
             if task.blocked:
-                task.parked[leaf_name, bin_id] = True
+                self._line.park(task, leaf, bin_id)
                 if leaf.strict:
-                    self._draw.drop(leaf_name)  # Nobody goes ahead of the head.
+                    self._line.draw.drop(leaf.name)  # Nobody goes ahead of the head.
                 else:
                     leaf.draw.drop(bin_id)
                 continue
             top = leaf.bins[bin_id].top()
-            assert top is not None, f"{leaf_name}: an empty bin in the draw"
+            assert top is not None, f"{leaf.name}: an empty bin in the draw"
             job = self.by_order[top]
-            waiting = next(w for w in job.waits if w.task is task)
+            waiting = job.waits[0]
+            if waiting.task is not task:
+                waiting = next(w for w in job.waits if w.task is task)
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
                 continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
@@ -354,20 +329,35 @@ class Board:
                     break
         return self._collect()
 
+    def _next_leaf(self) -> LeafSeat | None:
+        """The leaf that goes next; None where nothing in any draw is left."""
+        line = self._line
+        while (task := line.turn()) is not None:
+            if self._is_used_up(task):
+                self._block(task)
+                continue
+            leaf, bins = line.back(task)
+            for bin_id in bins:
+                if bin_id in leaf.bins:
+                    self._offer(leaf, bin_id, leaf.bins[bin_id])
+        name = line.draw.top()
+        return None if name is None else self.leaves[name]
+
+    def _is_used_up(self, task: TaskClass) -> bool:
+        """Whether a class that has had its turn has no room left, so that what it has aside need not come back to learn
+        that. Where the order is strict the head alone says so.
+        """
+        return self.discipline == "fair" and self.room.unchanged_since(task) and self.room.best(task) is None
+
     def _age(self, since_ms: int) -> None:
         """Jobs that hold nothing and wait since then, or longer, go first."""
         if since_ms < self._hungry_ms:
             return
-        self._hungry_ms = _NEVER_MS
-        for leaf in self.leaves.values():
-            while (top := leaf.hungry.top()) is not None:
-                if (hungry_ms := leaf.hungry.key[top]) > since_ms:
-                    self._hungry_ms = min(self._hungry_ms, hungry_ms)
-                    break
-                leaf.hungry.drop(top)
-                job = self.by_order[top]
-                job.aged = True
-                self._enter(job)
+        while (first_ms := self._hungry.least()) is not None and first_ms <= since_ms:
+            job = self.by_order[self._hungry.drop_top()]
+            job.aged = True
+            self._enter(job)
+        self._hungry_ms = _NEVER_MS if first_ms is None else first_ms
 
     def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
@@ -421,6 +411,8 @@ class Board:
             part = waiting.placed[key] = Part()
         part.count += 1
         if devices:
+            if part.devices is None:
+                part.devices = []
             part.devices.append(devices)
 
     def _collect(self) -> list[Placement]:
@@ -430,7 +422,7 @@ class Board:
             for (number, beyond), part in (waiting.placed or {}).items():
                 count = part.count
                 tasks = (job, waiting.stage, waiting.first, count, waiting.attempt, number, beyond, waiting.task)
-                placements.append(Placement(*tasks, part.devices, self.jobs[job].queue))
+                placements.append(Placement(*tasks, part.devices or [], self.jobs[job].queue))
                 waiting.first += count
             waiting.placed = None
         self._touched = []
@@ -459,10 +451,9 @@ class Board:
             self._enter(job)
         else:
             self._withdraw(leaf, job, job.bins[0])
-            leaf.hungry.drop(job.order)
+            self._hungry.drop(job.order)
             job.bins = []
-        if leaf.name in self._draw.key:
-            self._draw.set(leaf.name, self._claim(leaf))
+        self._line.move(leaf)
 
     def unplace(self, placement: Placement) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for."""
@@ -474,6 +465,7 @@ class Board:
     def _block(self, task: TaskClass) -> None:
         """Out of the draw in every leaf until a node gets room; leaves drop it as they come to it."""
         task.blocked = True
+        self._line.block(task)
         self.blocked[task.index] = task
         self.stirred[task.index] = True
 
@@ -481,11 +473,7 @@ class Board:
         task.blocked = False
         del self.blocked[task.index]
         self.stirred[task.index] = True
-        parked, task.parked = task.parked, {}
-        for name, bin_id in parked:
-            leaf = self.leaves[name]
-            if bin_id in leaf.bins:
-                self._offer(leaf, bin_id, leaf.bins[bin_id])
+        self._line.open(task)
 
     def stir_all(self) -> None:
         """Every class's reason is worth a look: the board is new."""

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
+from services.leftover.maxima import full_seat
 from services.leftover.placement import Board
 from services.leftover.room import TaskClass
-from services.leftover.seats import CLASS_MASK, LANE_BITS, LeafSeat, full_seat
+from services.leftover.seats import CLASS_MASK, LANE_BITS, LeafSeat
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
 

@@ -19,7 +19,7 @@ SLOTS = "slots"
 """The only kind that counts under the preset `slots`: places, one a task."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class NodeRoom:
     """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all. `kept`:
     tasks of this class alone may start here."""
@@ -36,14 +36,16 @@ class NodeRoom:
     kept: "TaskClass | None" = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TaskClass:
-    """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `weights`:
-    (resource position, weight).
+    """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `needs`:
+    (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has.
+    `is_plain`: room is all that a node needs to have for it.
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
-    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: those that are
-    out of the draw meanwhile.
+    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: by leaf, those
+    that are out of the draw meanwhile; `aside`: those leaves by their claims, as far as the line had moved by `seen`.
+    `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks.
     """
 
     index: int
@@ -53,7 +55,8 @@ class TaskClass:
     prefer: dict[str, str]
     gang: int
     pairs: list[tuple[int, int]]
-    weights: list[tuple[int, int]]
+    needs: list[tuple[int, int, int]]
+    is_plain: bool
     gpu: int = 0
     size: int = 0
     nodes: Keyed[int] | None = None
@@ -61,7 +64,10 @@ class TaskClass:
     waiting: int = 0
     blocked: bool = False
     bins: dict[tuple[str, int], bool] = field(default_factory=dict)
-    parked: dict[tuple[str, int], bool] = field(default_factory=dict)
+    parked: dict[str, dict[int, bool]] = field(default_factory=dict)
+    aside: Keyed[str] = field(default_factory=Keyed)
+    seen: int = 0
+    could_fit: bool | None = None
 
 
 def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
@@ -95,6 +101,7 @@ class Room:
         self.number: dict[str, int] = {}
         self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
         self.changed_base = 0
+        self._span, self._in_span = (0, 0), list[int]()  # What the last class to look had not seen.
         self.kept_nodes: list[int] = []
 
     def add(
@@ -121,32 +128,54 @@ class Room:
     ) -> TaskClass:
         """A class with no tasks yet. A resource that no node has makes a class that never fits."""
         largest, pairs = self.largest, self.pairs(demand)
-        weights = [
-            (p, max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p])))
+        needs = [
+            (p, amount, -max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p])) if largest[p] else 0)
             for p, amount in pairs
-            if p >= 0 and largest[p]
+            if p >= 0
         ]
+        is_plain = not (labels or prefer or demand.get("gpu") or self.slots) and len(needs) == len(pairs)
         key = class_key(demand, labels, prefer, gang)
         parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
         size = max(parts, default=0) * max(1, gang)
-        return TaskClass(index, key, demand, labels, prefer, gang, pairs, weights, demand.get("gpu", 0), size)
+        return TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, demand.get("gpu", 0), size)
 
-    def fits(self, task: TaskClass, node: NodeRoom) -> bool:
-        """Whether one task of the class fits on the node now."""
-        free = node.free
-        for p, amount in task.pairs:
-            if p < 0 or free[p] < amount:
-                return False
+    def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
+        """How well the node suits one task of the class, less is better; None where it does not fit now."""
+        free, rank = node.free, 0
+        for p, amount, weight in task.needs:
+            have = free[p]
+            if have < amount:
+                return None
+            rank += weight * have
         if not node.open or (node.kept is not None and node.kept is not task):
-            return False
+            return None
+        if task.is_plain:
+            return rank
+        if not self._allows(task, node):
+            return None
+        return rank - _PREFERRED * sum(node.labels.get(k) == v for k, v in task.prefer.items())
+
+    def _allows(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether the node has what a class asks for beside room."""
+        if len(task.needs) < len(task.pairs):
+            return False  # A resource that no node has.
         if task.gpu and on_devices(task.gpu, node.devices) is None:
             return False
         if self.slots and not self.has_all(task, node):
             return False
         return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
 
+    def fits(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether one task of the class fits on the node now."""
+        return self.suits(task, node) is not None
+
     def could_fit(self, task: TaskClass) -> bool:
-        """Whether any open node would hold one task if it were empty."""
+        """Whether any open node would hold one task if it were empty. Worked out once: a room's nodes stay the same."""
+        if task.could_fit is None:
+            task.could_fit = self._could_fit(task)
+        return task.could_fit
+
+    def _could_fit(self, task: TaskClass) -> bool:
         for node in self.nodes:
             large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
             large = (
@@ -163,38 +192,50 @@ class Room:
         capacity = self.capacities[self.number[node.name]]
         return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
 
-    def rank(self, task: TaskClass, node: NodeRoom) -> int:
-        """Less is better."""
-        free, score = node.free, 0
-        for p, weight in task.weights:
-            score += weight * free[p]
-        if task.prefer:
-            score += _PREFERRED * sum(node.labels.get(k) == v for k, v in task.prefer.items())
-        return -score
-
     def look(self, task: TaskClass) -> Keyed[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
-        if task.nodes is None or task.cursor < self.changed_base:
-            task.nodes = Keyed()
-            nodes = enumerate(self.nodes)
-            task.nodes.fill({i: self.rank(task, node) for i, node in nodes if self.fits(task, node)})
+        nodes, suits, view = self.nodes, self.suits, task.nodes
+        if view is None or task.cursor < self.changed_base:
+            ranks = [suits(task, node) for node in nodes]
+            view = task.nodes = Keyed()
+            view.fill({number: rank for number, rank in enumerate(ranks) if rank is not None})
         else:
-            view = task.nodes
-            for number in self.changed[task.cursor - self.changed_base :]:
-                node = self.nodes[number]
-                if self.fits(task, node):
-                    view.set(number, self.rank(task, node))
+            for number in self._changed_since(task):
+                rank = suits(task, nodes[number])
+                if rank is not None:
+                    view.set(number, rank)
         task.cursor = self.changed_base + len(self.changed)
-        return task.nodes
+        return view
+
+    def _changed_since(self, task: TaskClass) -> list[int]:
+        """Nodes that got room since the class looked, each once: many get room again and again, and most classes look
+        at the same time.
+        """
+        span = task.cursor, self.changed_base + len(self.changed)
+        if span != self._span:
+            self._span, self._in_span = span, list(dict.fromkeys(self.changed[task.cursor - self.changed_base :]))
+        return self._in_span
+
+    def might_suit(self, task: TaskClass) -> bool:
+        """Whether a class that found no room could find some now: a node that got room since has enough for a task. The
+        class looks at it when its turn comes, by when others may have taken most of it.
+        """
+        if task.nodes is None or task.cursor < self.changed_base:
+            return self.look(task).top() is not None
+        for number in self._changed_since(task):
+            if self.suits(task, self.nodes[number]) is not None:
+                return True
+        task.cursor = self.changed_base + len(self.changed)
+        return False
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
         view = self.look(task)
         while (number := view.top()) is not None:
-            node = self.nodes[number]
-            if not self.fits(task, node):
-                view.drop(number)
-            elif (rank := self.rank(task, node)) == view.key[number]:
+            rank = self.suits(task, self.nodes[number])
+            if rank is None:
+                view.drop_top()
+            elif rank == view.key[number]:
                 return number
             else:
                 view.set(number, rank)
@@ -221,7 +262,9 @@ class Room:
         for index, milli in devices:
             node.devices[node.device_indexes.index(index)] += milli
         assert task.nodes is not None, "nothing was taken"
-        task.nodes.set(number, self.rank(task, node))
+        rank = self.suits(task, node)
+        assert rank is not None, f"{node.name}: what was taken has no place any more"
+        task.nodes.set(number, rank)
 
     def unchanged_since(self, task: TaskClass) -> bool:
         """Whether no node has got room since the class last looked."""

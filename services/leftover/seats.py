@@ -15,11 +15,12 @@ LANE_BITS = 32
 CLASS_MASK = (1 << LANE_BITS) - 1
 
 _SHARE_BITS = 40
+_SHARE_MOST = (1 << _SHARE_BITS) - 1
 _WORK_BITS = 100
 _PRIORITY_TOP = 1 << 20
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Waiting:
     """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`."""
 
@@ -33,15 +34,15 @@ class Waiting:
     placed: dict[tuple[int, bool], "Part"] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Part:
     """How many tasks of a span go to one node in this round, with their device shares."""
 
     count: int = 0
-    devices: list[list[tuple[int, int]]] = field(default_factory=list)
+    devices: list[list[tuple[int, int]]] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class QueueSeat:
     """A queue with a maximum: `most` and `held` by resource position. `capped`: bins that wait for it to shrink, as
     (leaf, bin).
@@ -58,35 +59,12 @@ class QueueSeat:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
-@dataclass(slots=True)
-class JobSeat:
-    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
-    `tasks` how many it holds; `work` what is left of it, in share units x ms. `under`: queues with a maximum above it.
-    `aged`: it holds nothing and has waited so long that it goes first.
-    """
-
-    name: str
-    order: int
-    leaf: str
-    priority: int
-    held: list[int]
-    queue: str = ""
-    lane: int = 0
-    under: tuple[QueueSeat, ...] = ()
-    work: int = 0
-    tasks: int = 0
-    share: int = 0
-    aged: bool = False
-    waits: list[Waiting] = field(default_factory=list)
-    bins: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draw`: the bins in the draw. `served`: seq of the opening whose round gave it something
-    last. `hungry`: jobs that wait and hold nothing, by since when. `stopped`: where the order is strict, lanes
-    whose head finds its queue full.
+    last. `stopped`: where the order is strict, lanes
+    whose head finds its queue full. `parks`: a bin of it has been out of the draw because its class was blocked.
     """
 
     name: str
@@ -98,28 +76,50 @@ class LeafSeat:
     sizes: Keyed[int] = field(default_factory=Keyed)
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
     draw: Keyed[int] = field(default_factory=Keyed)
-    hungry: Keyed[int] = field(default_factory=Keyed)
     stopped: dict[int, QueueSeat] = field(default_factory=dict)
+    parks: bool = False
 
     @property
     def strict(self) -> bool:
         """Whether nobody goes ahead of a head that does not fit."""
         return self.order == "fifo"
 
-    def rank(self, job: JobSeat) -> int:
+    def rank(self, job: "JobSeat") -> int:
         """What jobs of this leaf are served by, least first, before the order of admission decides."""
-        if self.order == "fifo":
-            return 0
-        if job.aged:
+        if self.order == "fifo" or job.aged:
             return 0
         top = _PRIORITY_TOP - job.priority
         if self.order == "drf":
-            return (top << _SHARE_BITS) | min(job.share, (1 << _SHARE_BITS) - 1)
+            share = job.share
+            return (top << _SHARE_BITS) | (share if share < _SHARE_MOST else _SHARE_MOST)
         if self.order == "fair":
             return (top << _SHARE_BITS) | job.tasks
         if self.order == "srtf":
             return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
         return top
+
+
+@dataclass(slots=True, eq=False)
+class JobSeat:
+    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
+    `tasks` how many it holds; `work` what is left of it, in share units x ms. `under`: queues with a maximum above it.
+    `aged`: it holds nothing and has waited so long that it goes first.
+    """
+
+    name: str
+    order: int
+    leaf: LeafSeat
+    priority: int
+    held: list[int]
+    queue: str = ""
+    lane: int = 0
+    under: tuple[QueueSeat, ...] = ()
+    work: int = 0
+    tasks: int = 0
+    share: int = 0
+    aged: bool = False
+    waits: list[Waiting] = field(default_factory=list)
+    bins: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -138,10 +138,3 @@ class Placement:
     task: TaskClass
     devices: list[list[tuple[int, int]]]
     queue: str = ""
-
-
-def full_seat(job: JobSeat, task: TaskClass) -> QueueSeat | None:
-    """The queue, if any, that one more task of a job (or its whole gang) would take beyond its maximum."""
-    if not job.under:
-        return None
-    return next((seat for seat in job.under if not seat.has_room(task.pairs, task.gang or 1)), None)

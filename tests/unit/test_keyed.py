@@ -60,6 +60,7 @@ moves = st.lists(
         st.tuples(st.just("set"), st.integers(0, 6), st.integers(-3, 3)),
         st.tuples(st.just("drop"), st.integers(0, 6)),
         st.tuples(st.just("top")),
+        st.tuples(st.just("drop_top")),
     ),
     max_size=200,
 )
@@ -76,5 +77,9 @@ def test_the_top_depends_on_ids_and_keys_alone(moves):
             heap.drop(*given)
             plain.pop(*given, None)
         else:
-            assert heap.top() == min(((key, id_) for id_, key in plain.items()), default=(0, None))[1]
+            least, first = min(((key, id_) for id_, key in plain.items()), default=(None, None))
+            assert (heap.top(), heap.least()) == (first, least)
+            if what == "drop_top" and first is not None:
+                assert heap.drop_top() == first
+                del plain[first]
     assert heap.key == plain

@@ -137,6 +137,24 @@ def test_room_that_is_given_back_is_seen_by_every_class():
     assert (rooms.best(small), rooms.best(large)) == (1, 1)
 
 
+def test_a_class_without_room_might_find_some_where_a_task_fits_and_nowhere_else():
+    rooms = room({"cpu": 2}, {"cpu": 2})
+    small, large = asks(rooms, {"cpu": 1}), asks(rooms, {"cpu": 2})
+    assert rooms.might_suit(large)
+    for number in (0, 1):
+        rooms.take(large, number)
+    assert rooms.best(small) is rooms.best(large) is None
+    assert not rooms.might_suit(small)
+
+    rooms.give(1, rooms.pairs({"cpu": 1}), [])
+    assert (rooms.might_suit(small), rooms.might_suit(large)) == (True, False)
+    assert rooms.unchanged_since(large)
+    assert (rooms.best(small), rooms.best(large)) == (1, None)
+
+    rooms.give(1, rooms.pairs({"cpu": 1}), [])
+    assert (rooms.might_suit(large), rooms.best(large)) == (True, 1)
+
+
 def test_what_was_put_back_is_as_it_was():
     rooms = room(({"cpu": 4, "gpu": 2_000}, {}, [1_000, 1_000]))
     task = asks(rooms, {"cpu": 1, "gpu": 1_500})

@@ -1,0 +1,81 @@
+"""The line of leaves: what a blocked class has aside comes back best claim first, and only as far as a round gets."""
+
+import pytest
+
+from services.leftover.placement import Board
+from services.leftover.room import Room
+from services.leftover.seats import Waiting
+
+LEAVES = 300
+
+
+@pytest.fixture
+def board():
+    """One node of one core, taken; a job of one-core tasks in each leaf; nobody holds anything but `holder`."""
+    room = Room([{"cpu": 1}])
+    room.add("n", "e", {"cpu": 1}, {}, [], True)
+    board = Board(room, "fair")
+    task = board.class_for({"cpu": 1}, {}, {}, 0)
+    board.add_job("holder", 0, "", 0)
+    board.wait("holder", [Waiting("s", 0, task, 0, 1, 1, 0)])
+    assert [p.job for p in board.place()] == ["holder"]
+    for i in range(LEAVES):
+        leaf = f"q{i:03}"
+        board.add_job(leaf, 1 + i, leaf, 0)
+        board.wait(leaf, [Waiting("s", 0, task, 0, 9, 1, 0)])
+        board.serve(leaf, LEAVES - i)  # Who was served longest ago comes last by name.
+    assert board.place() == []
+    return board
+
+
+def turn(board, job):
+    """The core is free again; who gets it."""
+    board.room.give(0, [(0, 1)], [])
+    board.hold(job, [(0, 1)], -1)
+    placed = [placement.job for placement in board.place()]
+    assert len(placed) == 1
+    return placed[0]
+
+
+def test_leaves_take_turns_while_their_class_is_blocked_again_and_again(board):
+    served, job = [], "holder"
+    for seq in range(LEAVES + 1, 2 * LEAVES + 4):
+        job = turn(board, job)
+        board.serve(job, seq)
+        served.append(job)
+    names = [f"q{i:03}" for i in reversed(range(LEAVES))]
+    assert served == [*names, *names[:3]]
+
+
+def test_a_claim_that_moves_while_its_leaf_stands_aside_counts(board):
+    board.serve("q007", 0)
+    assert turn(board, "holder") == "q007"
+    board.serve("q007", 9_999)
+    board.set_target("q290", 0)
+    board.serve("q290", 0)
+    board.set_target("q299", 0)
+    assert turn(board, "q007") == "q298"
+
+
+def test_no_move_is_missed_however_many_there_were(board):
+    for seq in reversed(range(5 * LEAVES)):
+        board.serve("q000", seq)
+        board.serve("q001", 10_000 + seq)
+        assert board.place() == []
+    assert turn(board, "holder") == "q000"
+    assert len(board._line._moved) < 5 * LEAVES + 1_000
+
+
+def test_a_job_that_leaves_while_its_leaf_stands_aside_is_not_served(board):
+    board.remove_job("q299")
+    assert turn(board, "holder") == "q298"
+
+
+def test_a_round_costs_the_leaves_it_serves_not_those_that_wait(board, monkeypatch):
+    offered = []
+    offer = Board._offer
+    monkeypatch.setattr(
+        Board, "_offer", lambda self, leaf, *given: (offered.append(leaf.name), offer(self, leaf, *given))
+    )
+    assert turn(board, "holder") == "q299"
+    assert list(dict.fromkeys(offered)) == ["q299"]
