@@ -24,8 +24,9 @@ class Filled:
     """The last filling. `levels`: of the units that ask; `nodes`: of the queues above them, in billionths of the cell.
 
     For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
-    `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from. `moved`: leaves whose
-    demand has changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
+    `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from; `amounts`: what they
+    left to each queue, were there one kind only, and whether it would take more. `moved`: leaves whose demand has
+    changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
     """
 
     levels: dict[str, int]
@@ -34,6 +35,7 @@ class Filled:
     satisfied: dict[str, bool]
     capped: dict[str, bool] = field(default_factory=dict)
     pledges: dict[str, tuple[Sequence[int], int]] = field(default_factory=dict)
+    amounts: dict[str, tuple[int, bool]] = field(default_factory=dict)
     moved: dict[str, bool] = field(default_factory=dict)
     all_fits: bool = False
     churned: bool = False
@@ -92,6 +94,10 @@ def _limits_move(ledger: Ledger, filled: Filled, leaf: str) -> bool:
         if any(at.claim) or at.name in filled.pledges:
             if filled.pledges.get(at.name) != ledger.pledge_of(at):
                 return True
+        if at.name in filled.amounts:
+            amount, wants_more = filled.amounts[at.name]
+            if not wants_more or not ledger.wants_more(at, amount):
+                return True
         at = at.parent
     return False
 
@@ -134,6 +140,8 @@ def _fill(state: State, ledger: Ledger) -> Filled:
     filled.satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled.capped = {name: True for name, seat in ledger.seats.items() if seat.over} if ledger.over else {}
     filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}
+    amounts = planting.amounts.items()
+    filled.amounts = {name: (amount, ledger.wants_more(ledger.seats[name], amount)) for name, amount in amounts}
     filled.churned = bool(planting.churned)
     return filled
 

@@ -5,10 +5,11 @@ sharing.py). Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children s
 below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy multiplied. A queue with
 another policy stands among them as one, with its own weight.
 
-Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children are
-guaranteed (ledger.py) stands for their weights. *Maxima*: a queue that asks for more than its maximum is first filled
-alone, in a cell that has no more than that of the kinds named; what its units get there is what they ask for in the
-filling of all. Those further down come first.
+Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children would have
+were there one kind only (`Ledger.divide`) stands for their weights: what guarantees cover comes first, then weights
+count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is first
+filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they ask for in
+the filling of all. Those further down come first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +30,8 @@ HELD = ("naive-hdrf", "capacity")
 
 FLAT = ("drf", "collapsed")
 
-_WEIGHT_BITS = 40
-"""A guarantee in the place of a weight: this much of it. Who is guaranteed nothing has the least weight of all."""
+_WEIGHT_BITS, _LEAST_BITS = 50, 10
+"""A share in the place of a weight: this much of it. Whoever has next to nothing weighs no more than 2^-40 of all."""
 
 _FINE_BITS = 64
 
@@ -48,7 +49,8 @@ class Planting:
         self._policy = sharing_of(state.policy.preset)
         self._ledger = ledger
         self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
-        self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it is guaranteed.
+        self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
+        self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
         self.bits = 0
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
@@ -99,39 +101,48 @@ class Planting:
         ]
         return root
 
-    def _node(self, queue: Queue, path: str, above: str, guaranteed: int) -> Node:
+    def _node(self, queue: Queue, path: str, above: str, share: int) -> Node:
         policy = queue.policy or above
-        self._found[path] = queue, policy, guaranteed
+        self._found[path] = queue, policy, share
         if not queue.children or policy in LISTS:
             self.units[path] = demand = self._demand(path)
             node = self._nodes[path] = Node(path, queue.weight, demand=demand)
             return node
         node = self._nodes[path] = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
         if policy == "collapsed":
-            node.children = list(self._collapsed(queue, path, Fraction(1), guaranteed))
+            node.children = list(self._collapsed(queue, path, Fraction(1), share))
         elif policy == "drf":
-            node.children = self._side_by_side(path, list(self._flat(queue, path)), policy, guaranteed)
+            node.children = self._side_by_side(path, list(self._flat(queue, path)), policy, share)
         else:
             children = [(child, below(path, child.name)) for child in queue.children]
-            node.children = self._side_by_side(path, children, policy, guaranteed)
+            node.children = self._side_by_side(path, children, policy, share)
         if policy in HELD and (above not in HELD or not path):
             self.churned.append(node)
         return node
 
-    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, guaranteed: int) -> list[Node]:
+    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, share: int) -> list[Node]:
         asking = [(queue, name) for queue, name in queues if name in self.asking]
-        found = self._guaranteed(path, [name for _, name in asking], guaranteed)
+        found = self._divided(path, [name for _, name in asking], share)
         nodes = [self._node(queue, name, policy, found.get(name, 0)) for queue, name in asking]
         if found:
+            weights = self._weights(found)
             for node in nodes:
-                node.weight = _weight(found.get(node.name, 0))
+                node.weight = weights.get(node.name, 1)
         return nodes
 
-    def _guaranteed(self, path: str, names: Sequence[str], guaranteed: int) -> dict[str, int]:
-        """What each of these is guaranteed; empty where weights alone say it."""
+    def _divided(self, path: str, names: Sequence[str], share: int) -> dict[str, int]:
+        """What each of these would have of a share; empty where weights alone say it."""
         if not any(self._ledger.seats[path].claims):
             return {}
-        return self._ledger.share_guarantee(names, guaranteed)
+        found = self._ledger.divide(names, share)
+        self.amounts |= found
+        return found
+
+    def _weights(self, found: dict[str, int]) -> dict[str, int]:
+        """What stands for weights. Whoever is left nothing goes by its own for what the others cannot use."""
+        heaviest = max([self._ledger.seats[name].weight for name in found], default=1)
+        least = {name: (self._ledger.seats[name].weight << _LEAST_BITS) // heaviest for name in found}
+        return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}
 
     def _flat(self, queue: Queue, path: str) -> Iterator[tuple[Queue, str]]:
         for child in queue.children:
@@ -142,11 +153,11 @@ class Planting:
             else:
                 yield child, name
 
-    def _collapsed(self, queue: Queue, path: str, part: Fraction, guaranteed: int) -> Iterator[Node]:
+    def _collapsed(self, queue: Queue, path: str, part: Fraction, share: int) -> Iterator[Node]:
         children = [(child, below(path, child.name)) for child in queue.children]
         asking = [(child, name) for child, name in children if name in self.asking]
-        found = self._guaranteed(path, [name for _, name in asking], guaranteed)
-        weights = {name: _weight(share) for name, share in found.items()} or {
+        found = self._divided(path, [name for _, name in asking], share)
+        weights = self._weights(found) or {
             name: child.weight for child, name in asking if self._ledger.seats[name].asks
         }
         total = sum(weights.values())
@@ -178,20 +189,20 @@ class Planting:
         """Takes off what maxima do not allow, from the leaves up."""
         over = [seat for seat in self._ledger.seats.values() if seat.over]
         for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
-            queue, policy, guaranteed = self._found.get(seat.name, (None, "", 0))
+            queue, policy, share = self._found.get(seat.name, (None, "", 0))
             if queue is None or not queue.children or policy in LISTS:
                 self._clip_evenly(seat)
             else:
                 # Those whose children stand elsewhere, side by side with others, are planted on their own.
-                node = self._nodes.get(seat.name) or self._apart(queue, seat.name, policy, guaranteed)
+                node = self._nodes.get(seat.name) or self._apart(queue, seat.name, policy, share)
                 if node.children:
                     self._clip_below(seat, node)
 
-    def _apart(self, queue: Queue, path: str, policy: str, guaranteed: int) -> Node:
+    def _apart(self, queue: Queue, path: str, policy: str, share: int) -> Node:
         """A copy of a queue that is no node of the tree; nothing of the tree is changed by it."""
-        nodes, churned = dict(self._nodes), list(self.churned)
-        node = self._node(queue, path, policy, guaranteed)
-        self._nodes, self.churned = nodes, churned
+        before = dict(self._nodes), list(self.churned), dict(self.amounts)
+        node = self._node(queue, path, policy, share)
+        self._nodes, self.churned, self.amounts = before
         return node
 
     def _clip_evenly(self, seat: Seat) -> None:
@@ -215,10 +226,6 @@ class Planting:
             self._parts[leaf] = self._parts.get(leaf, 1 << self.bits) * part // whole
         if unit in self.units:
             self.units[unit] = self._nodes[unit].demand = self._demand(unit)
-
-
-def _weight(guaranteed: int) -> int:
-    return max(1, guaranteed >> ONE_BITS - _WEIGHT_BITS)
 
 
 def _leaves(seat: Seat) -> Iterator[Seat]:

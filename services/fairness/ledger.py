@@ -16,7 +16,8 @@ from itertools import islice
 from operator import add, ge, sub
 from typing import NamedTuple
 
-from services.fairness.spans import Spans
+from services.fairness.division import Claimant, divided
+from services.fairness.spans import Calm, Spans
 from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
 
 TOLD_STEP = 1_000_000
@@ -43,19 +44,6 @@ class Told(NamedTuple):
 
 
 NOTHING = Told()
-
-
-class Calm(NamedTuple):
-    """How far sums may move before their queue has to be looked at: dominant shares, in billionths, of what it holds
-    and asks for, and one task of each of its leaves that wait. Each from `least` to before `end` (None: without end).
-    """
-
-    held_least: int
-    held_end: int
-    asked_least: int
-    asked_end: int | None
-    slack_least: int
-    slack_end: int | None
 
 
 class Seat:
@@ -202,12 +190,21 @@ class Ledger:
         lent, borrowed = max(0, guaranteed - max(held, wanted)), max(0, held - guaranteed)
         return Told(guaranteed, fair, held, lent, borrowed, kind)
 
-    def share_guarantee(self, names: Iterable[str], guaranteed: int) -> dict[str, int]:
-        """What each of these queues, side by side, has of what is guaranteed to all; as weights, maxima aside."""
+    def divide(self, names: Iterable[str], share: int) -> dict[str, int]:
+        """What each of these queues, side by side, would have of a share were there one kind only: its guarantee as far
+        as it asks for that, no more than it asks for, and else by weight.
+        """
         seats = [self.seats[name] for name in names if self.seats[name].asks]
-        own = {seat.name: self._own(seat) for seat in seats if any(seat.claim)}
-        part, whole = self._rate(guaranteed, sum(seat.weight for seat in seats), own)
-        return {seat.name: max(own.get(seat.name, 0), part * seat.weight // whole if whole else 0) for seat in seats}
+        parts = [Claimant(seat.weight, *self._bounds(seat)) for seat in seats]
+        return {seat.name: part for seat, part in zip(seats, divided(share, parts), strict=True)}
+
+    def wants_more(self, seat: Seat, share: int) -> bool:
+        """Whether a queue would take more than so much."""
+        return self._bounds(seat)[1] > share
+
+    def _bounds(self, seat: Seat) -> tuple[int, int]:
+        least = self._covered(seat) if any(seat.claim) else 0
+        return least, max(least, min(self._share(seat.demand), self._most(seat)))
 
     def pledges(self) -> dict[str, tuple[Sequence[int], int]]:
         """All that guarantees come from, by queue: as long as it stays, they do."""
@@ -279,11 +276,17 @@ class Ledger:
         """What a queue is guaranteed whatever the weights: what is covered of what it asks for, and of the kinds named
         all that is promised. Where too much is covered, all get only that, less in proportion.
         """
-        pledged = max([have for have, claim in zip(self.root.claims, seat.claim, strict=True) if claim])
-        most = max(seat.claim)
-        if pledged > ONE + FINE:
-            return min(ONE, most * ONE // pledged)
-        return min(ONE, max(most, self._named(seat)))
+        covered = self._covered(seat)
+        return covered if self._pledged_of(seat) > ONE + FINE else min(ONE, max(covered, self._named(seat)))
+
+    def _covered(self, seat: Seat) -> int:
+        """What guarantees cover of what a queue asks for."""
+        pledged = self._pledged_of(seat)
+        return min(ONE, max(seat.claim) * ONE // pledged if pledged > ONE + FINE else max(seat.claim))
+
+    def _pledged_of(self, seat: Seat) -> int:
+        """How much of the cell is covered for all, of the kind of which that is most among those covered here."""
+        return max([have for have, claim in zip(self.root.claims, seat.claim, strict=True) if claim])
 
     def _named(self, seat: Seat) -> int:
         """What a queue is promised of the kinds named, as far as it asks for them, if it asked for enough."""

@@ -5,8 +5,22 @@ rate leaves outside are found without asking the others.
 """
 
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 _BITS = 64
+
+
+class Calm(NamedTuple):
+    """How far sums may move before their queue has to be looked at: dominant shares, in billionths, of what it holds
+    and asks for, and one task of each of its leaves that wait. Each from `least` to before `end` (None: without end).
+    """
+
+    held_least: int
+    held_end: int
+    asked_least: int
+    asked_end: int | None
+    slack_least: int
+    slack_end: int | None
 
 
 class Spans:

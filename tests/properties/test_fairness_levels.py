@@ -184,6 +184,29 @@ def test_of_a_single_kind_every_queue_gets_what_it_is_guaranteed(shape, given):
         assert got(books, path).get("cpu", 0) >= share * SHARE_UNITS - NEARLY, path
 
 
+@for_all(
+    shapes(
+        limits=({}, {}, {"cpu": 3_000}, {"cpu": 9_000}, {"cpu": 20_000}, {"cpu": 40_000}), maxima=({},), policies=("",)
+    ),
+    asks_of_one_kind,
+)
+def test_of_a_single_kind_what_guarantees_do_not_cover_goes_by_weight_to_those_who_have_least_for_theirs(shape, given):
+    """Nobody gets a task beyond its guarantee while a sibling that asks for more has less for its weight."""
+    books = asked(shape, given)
+    cores = {path: got(books, path).get("cpu", 0) / SHARE_UNITS * books.capacity["cpu"] for path, _ in walked(shape)}
+    promises = {path: share * books.capacity["cpu"] for path, share in promised(books).items()}
+    wants = {path: books.below_of(books.demand, path).get("cpu", 0) for path in cores}
+    for path, each in walked(shape):
+        paths = {below(path, child.name): child.weight for child in each.children}
+        for rich, heavy in paths.items():
+            for poor, light in paths.items():
+                if cores[rich] > promises[rich] + 0.01 and cores[poor] < wants[poor] - 0.01:
+                    assert cores[rich] / heavy <= cores[poor] / light * 1.000_001 + 0.01 / min(heavy, light), (
+                        rich,
+                        poor,
+                    )
+
+
 @for_all(shapes(maxima=({},), policies=("",)), asks)
 def test_every_queue_gets_what_it_is_guaranteed_where_promises_do_not_cross(shape, given):
     """Guarantees in different kinds can only be kept for sure where their dominant shares go together, too."""

@@ -181,3 +181,55 @@ def test_levels_that_go_by_what_is_held_leave_out_who_waits_out_a_back_off(polic
     story.finish(*[single(grant, i) for grant in story.granted[-1:] for i in range(grant.first, grant.first + 5)])
     story.at(60_010)
     assert levels(story) == {"a": 400, "b": 600}
+
+
+# ---------------------------------------------------------------- beside guarantees of all
+PROMISED = (limited("a", guaranteed=6_000), limited("d", guaranteed=4_000), queue("b"), queue("c", 3))
+
+
+def cores(story):
+    story.settle()
+    return {name: vector["cpu"] // 1_000 for name, vector in sorted(story.fairness.used.items())}
+
+
+@pytest.mark.parametrize(
+    ("asked", "due", "has"),
+    [
+        pytest.param(0, {"a": 600, "b": 100, "c": 300}, {"a": 6, "b": 1, "c": 3}, id="a promise that nobody asks for"),
+        pytest.param(
+            2, {"a": 600, "b": 50, "c": 150, "d": 200}, {"a": 6, "b": 1, "c": 1, "d": 2}, id="one asked for in part"
+        ),
+        pytest.param(4, {"a": 600, "b": 0, "c": 0, "d": 400}, {"a": 6, "d": 4}, id="all that is promised is asked for"),
+    ],
+)
+def test_what_siblings_do_not_ask_of_their_promises_goes_at_once_to_who_was_promised_nothing(asked, due, has):
+    story = cell(*PROMISED)
+    story.take(wants("i", 50, "a"), wants("k", 50, "b"), wants("l", 50, "c"))
+    if asked:
+        story.take(wants("j", asked, "d"))
+    assert (cores(story), levels(story)) == (has, due)
+
+
+def test_below_a_queue_that_gets_more_than_its_promise_the_rest_is_for_those_who_were_promised_nothing():
+    story = cell(queue("in", 1, limited("x", guaranteed=6_000), queue("y")), queue("c", 3))
+    story.take(wants("i", 50, "in/x"), wants("j", 50, "in/y"), wants("k", 2, "c"))
+    assert (cores(story), levels(story)) == ({"c": 2, "in/x": 6, "in/y": 2}, {"c": 200, "in/x": 600, "in/y": 200})
+
+
+def test_who_was_promised_nothing_has_what_comes_free_in_the_round_in_which_nobody_else_waits():
+    story = cell(limited("a", guaranteed=10_000), queue("b"))
+    story.take(wants("j", 12, "a"), wants("k", 50, "b"))
+    story.settle()
+    running = [single(grant, i) for grant in story.granted for i in range(grant.first, grant.first + grant.count)]
+    assert cores(story) == {"a": 10}
+    for ended, has in enumerate([0, 0, 1, 2, 3]):
+        story.at(story.time + 10).finish(running[ended])
+        assert cores(story).get("b", 0) == has
+
+
+def test_who_was_promised_nothing_has_the_pieces_that_are_too_small_and_the_kinds_that_are_not_asked_for():
+    story = cell(limited("a", guaranteed=10_000), queue("b"), queue("c"))
+    memory = job("l", stage(tasks=50, demand={"memory": 1_000}), queue="c")
+    story.take(wants("j", 50, "a", cpu=3_000), wants("k", 50, "b"), memory)
+    story.settle()
+    assert story.fairness.used == {"a": {"cpu": 9_000}, "b": {"cpu": 1_000}, "c": {"memory": 10_000}}

@@ -1,0 +1,35 @@
+"""A quantity divided by weights, where each has a least and a most: what limits make of weights among siblings."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_RATE_BITS = 40
+
+
+class Claimant(NamedTuple):
+    """One of those who divide; `least` is not more than `most`."""
+
+    weight: int
+    least: int
+    most: int
+
+
+def divided(whole: int, among: Sequence[Claimant]) -> list[int]:
+    """What each gets: the same for each unit of weight, but at least `least` and at most `most`.
+
+    All of `whole` is given, but for rounding, unless all have their `most`; more of it, where `least` comes to more.
+    """
+    given = sum([each.least for each in among])
+    if given >= whole:
+        return [each.least for each in among]
+    weights = 0  # Of those that get more as the rate rises; `given` is what the others have.
+    turns = [((each.least << _RATE_BITS) // each.weight, 0, at) for at, each in enumerate(among)]
+    turns += [((each.most << _RATE_BITS) // each.weight, 1, at) for at, each in enumerate(among)]
+    for rate, is_full, at in sorted(turns):
+        if given + (rate * weights >> _RATE_BITS) >= whole:
+            break
+        each = among[at]
+        given += each.most if is_full else -each.least
+        weights += -each.weight if is_full else each.weight
+    left = max(0, whole - given)
+    return [min(each.most, max(each.least, left * each.weight // weights)) if weights else each.most for each in among]
