@@ -7,6 +7,7 @@ from math import gcd
 from schemas.queue_tree import upwards
 from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_churn import handed_out
+from services.fairness.core_plot import Plotted, plotted_of
 from services.fairness.core_state import State
 from services.fairness.core_tree import TOP, Planting
 from services.fairness.hdrf import Fill, fill
@@ -39,6 +40,7 @@ class Filled:
     moved: dict[str, bool] = field(default_factory=dict)
     all_fits: bool = False
     churned: bool = False
+    plotted: Plotted | None = None
 
 
 def levels_in(state: State, ledger: Ledger | None) -> Filled | None:
@@ -50,12 +52,22 @@ def levels_in(state: State, ledger: Ledger | None) -> Filled | None:
     if (state.queues.policy or sharing_of(state.policy.preset)) in LISTS:
         return None
     filled: Filled | None = state.filled
+    plotted = filled.plotted if filled is not None else None
+    if filled is not None and plotted is not None:
+        plotted.moved |= filled.moved
     if not ledger.over and _all_fits(state):
         filled = _satisfied(state, ledger, filled)
     elif filled is None or filled.all_fits or filled.churned or _matters(ledger, filled, state):
-        filled = _fill(state, ledger)
+        if plotted is not None and not plotted.follow(state, ledger):
+            plotted = None
+        filled = _fill_kept(ledger, plotted) if plotted is not None else None
+        if filled is None:
+            planting = Planting(state, ledger)
+            plotted = plotted_of(planting, ledger)
+            filled = _fill_kept(ledger, plotted) if plotted is not None else None
+            filled = filled or _fill(state, ledger, planting)
     state.filled = filled
-    filled.moved = {}
+    filled.moved, filled.plotted = {}, plotted
     return filled
 
 
@@ -113,8 +125,21 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _fill(state: State, ledger: Ledger) -> Filled:
-    planting = Planting(state, ledger)
+def _fill_kept(ledger: Ledger, plotted: Plotted) -> Filled | None:
+    """What `_fill` comes to with a tree that is kept; None where that takes compiled code too many bits."""
+    found = plotted.fill()
+    if found is None:
+        return None
+    levels = dict(zip(found.names, found.units, strict=True))
+    satisfied = dict(zip(found.names, found.satisfied, strict=True))
+    for unit in plotted.idle:
+        del levels[unit], satisfied[unit]
+    inner = zip(found.inner, found.inner_units, strict=True)
+    nodes = {path: units for path, units in inner if path is not None and path != TOP}
+    return Filled(levels, nodes, {unit: ledger.seats[unit].demand for unit in levels}, satisfied)
+
+
+def _fill(state: State, ledger: Ledger, planting: Planting) -> Filled:
     root = planting.root
     if root is None:
         return Filled({}, {}, {}, {})

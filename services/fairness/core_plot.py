@@ -1,0 +1,85 @@
+"""A large tree without limits, kept laid out from one filling to the next: only leaves that moved are written anew.
+
+What a kept tree comes to is what a new one would, to the last bit. So it is given up where a level would be measured
+otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
+"""
+
+from services.fairness.arrays import Filled, Plot, is_large, plot_of
+from services.fairness.core_state import State
+from services.fairness.core_tree import Planting
+from services.fairness.ledger import Ledger, Seat
+from services.fairness.tree import Node, walk
+
+
+class Plotted:
+    """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
+    caller says; `idle`: units in it that ask for nothing now."""
+
+    def __init__(self, root: Node, plot: Plot) -> None:
+        self._plot = plot
+        self.moved: dict[str, bool] = {}
+        self.idle: dict[str, bool] = {}
+        self._above: dict[str, str] = {}
+        self._asking: dict[str, int] = {}  # Queue -> children in the tree that ask.
+        self._heaviest: dict[str, int] = {}  # And those as heavy as any that ever did.
+        self._is_heaviest: dict[str, bool] = {}
+        for node in walk(root):
+            most = max([child.weight for child in node.children], default=0)
+            self._asking[node.name] = len(node.children)
+            self._heaviest[node.name] = sum([child.weight == most for child in node.children])
+            for child in node.children:
+                if not child.children:
+                    self._above[child.name], self._is_heaviest[child.name] = node.name, child.weight == most
+
+    def follow(self, state: State, ledger: Ledger) -> bool:
+        """Write down what moved. False if the tree is of no use any more."""
+        moved, self.moved = self.moved, {}
+        return _is_plain(ledger) and all(self._put(state, ledger, leaf) for leaf in ledger.leaves_of(moved))
+
+    def fill(self) -> Filled | None:
+        """A filling; None where it has to be worked out otherwise."""
+        return self._plot.fill()
+
+    def _put(self, state: State, ledger: Ledger, leaf: str) -> bool:
+        seat = ledger.group_of(leaf)
+        asks = _asks(state, seat)
+        if seat.name not in self._above:
+            return not asks
+        if asks == (seat.name in self.idle) and not self._turn(seat.name, asks):
+            return False
+        try:
+            self._plot.put(seat.name, seat.demand)
+        except OverflowError:
+            return False
+        return True
+
+    def _turn(self, unit: str, asks: bool) -> bool:
+        """A unit begins to ask again, or ceases to. False if its siblings would be measured otherwise then."""
+        above = self._above[unit]
+        if asks:
+            del self.idle[unit]
+        else:
+            self.idle[unit] = True
+        self._asking[above] += 1 if asks else -1
+        if self._is_heaviest[unit]:
+            self._heaviest[above] += 1 if asks else -1
+        return self._asking[above] > 0 and self._heaviest[above] > 0
+
+
+def _asks(state: State, seat: Seat) -> bool:
+    if seat.children:
+        return any(_asks(state, child) for child in seat.children)
+    return seat.name in state.demand
+
+
+def _is_plain(ledger: Ledger) -> bool:
+    return not ledger.over and not any(ledger.root.claims)
+
+
+def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
+    """A tree to be kept; None where it is small, has limits or unlike policies, or is not for compiled code."""
+    root = planting.root
+    if root is None or not _is_plain(ledger) or planting.passes_over or planting.churned or not is_large(root):
+        return None
+    plot = plot_of(root, planting.capacity)
+    return Plotted(root, plot) if plot is not None else None

@@ -1,0 +1,133 @@
+"""A tree that is kept from filling to filling says what one that is planted anew does; and it is kept."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import strategies as st
+
+pytest.importorskip("numba")
+
+from services.fairness import arrays, core_levels
+from tests.cells import queue, tree
+from tests.properties.fairness_books import Books, walked
+from tests.properties.test_fairness_levels import asks, steps
+from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
+from tests.strategies import for_all
+
+BOTH = {"cpu": 1_000, "memory": 1_600}
+"""Of both kinds as much of the cell."""
+
+plain = shapes(limits=({},), maxima=({},), policies=("", "", "fifo", "hdrf"))
+
+
+@pytest.fixture(autouse=True)
+def restored():
+    before = arrays.LEAVES_MIN
+    yield
+    arrays.LEAVES_MIN = before
+
+
+def both(shape, preset):
+    """A cell in which every tree is kept, and one in which none is, nor anything else, nor code is compiled."""
+    return [(Books(shape, preset, forgetful=forgets), 10**9 if forgets else 1) for forgets in (False, True)]
+
+
+@for_all(st.one_of(plain, shapes()), st.sampled_from(["hdrf", "hdrf", "drf", "collapsed", "naive-hdrf"]), asks, steps)
+def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given, changes):
+    books = both(shape, preset)
+    for each, arrays.LEAVES_MIN in books:
+        each.set_capacity(CAPACITIES[0])
+        for ask in given:
+            each.job(*ask)
+        for leaf in range(10):
+            each.job(leaf, BOTH, 9)
+        for what, *values in changes:
+            getattr(each, what)(*values)
+            each.decide()
+
+    assert books[0][0].told == books[1][0].told
+    assert books[0][0].state.told == books[1][0].state.told
+
+
+@for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)
+def test_it_says_the_same_whatever_happens(shape, preset, changes):
+    books = both(shape, preset)
+    for each, arrays.LEAVES_MIN in books:
+        each.set_capacity(CAPACITIES[0])
+        for what, *values in changes:
+            getattr(each, what)(*values)
+            each.look()
+
+    assert books[0][0].told == books[1][0].told
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """The trees planted, one after the other."""
+    found = []
+    planting = core_levels.Planting
+
+    def counting(*given):
+        found.append(planting(*given))
+        return found[-1]
+
+    monkeypatch.setattr(core_levels, "Planting", counting)
+    arrays.LEAVES_MIN = 1
+    return found
+
+
+def full_cell(*queues):
+    books = Books(tree(*queues))
+    books.set_capacity({"cpu": 100_000, "memory": 160_000})
+    for at in range(sum(not each.children for _, each in walked(books.tree))):
+        books.job(at, BOTH, 90)
+    books.look()
+    return books
+
+
+def pair(name, *weights):
+    return queue(name, 1, *[queue(f"{name}{at}", weight) for at, weight in enumerate(weights)])
+
+
+def test_other_demands_plant_no_tree(planted):
+    books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
+    before = len(planted)
+    for at in range(4):
+        books.job(at, {"cpu": 1_000}, 10 * at + 10)
+        books.look()
+
+    assert len(planted) == before
+
+
+@pytest.mark.parametrize(
+    ("leaves", "more"),
+    [
+        pytest.param([0], 0, id="a light one among its siblings"),
+        pytest.param([2], 0, id="one of two that weigh most"),
+        pytest.param([1], 2, id="the heaviest: its siblings are measured anew without it and with it"),
+        pytest.param([2, 3], 2, id="all below a queue"),
+    ],
+)
+def test_a_queue_that_asks_for_nothing_keeps_its_place_while_it_can(planted, leaves, more):
+    books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
+    before = len(planted)
+    for at in reversed(leaves):
+        books.cancel(at)
+    books.look()
+    for at in leaves:
+        books.job(at, BOTH, 90)
+    books.look()
+
+    assert len(planted) == before + more
+
+
+def test_a_limit_that_begins_to_count_ends_it(planted):
+    books = full_cell(replace(queue("a"), max={"cpu": 95_000}), queue("b"))
+    before = len(planted)
+    assert planted[-1].bits == 0
+
+    books.job(0, BOTH, 90)
+    books.look()
+
+    assert len(planted) == before + 1
+    assert planted[-1].bits
