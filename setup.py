@@ -13,7 +13,7 @@ COMPILED = {
     "services/admission": ("core", "core_judge", "core_rounds"),
     "services/altruism": ("core",),
     "services/fairness": ("core", "core_levels", "core_queues", "core_tree", "hdrf", "ledger", "spans", "water"),
-    "services/leftover": ("core", "core_board", "headroom", "keyed", "placement", "reasons", "room", "seats"),
+    "services/leftover": ("core", "core_board", "headroom", "keyed", "line", "placement", "reasons", "room", "seats"),
     "services/simulator": ("cluster", "engine", "metrics"),
 }
 """Package -> modules on the path of every round, by what a profile says."""
