@@ -236,6 +236,8 @@ def apply_config(
         out(effect_text(answer))
     else:
         out("in force" if answer["changed"] else "in force already: nothing changed")
+        for remark in answer["notes"]:
+            note(f"note: {remark}")
 
 
 @admin_app.callback()

@@ -357,7 +357,8 @@ def _add_config(app: FastAPI, api: Api) -> None:
     async def configure(request: Request, dry_run: bool = False) -> Response:
         """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether that was any news.
 
-        `dry_run`: nothing is changed; the answer says which shares would be others, and the errors are the same.
+        `notes`: what the cell takes, and yet somebody may not mean. `dry_run`: nothing is changed; the answer says
+        which shares would be others, and the errors are the same.
         """
         document = await api.body(request)
         try:
@@ -371,5 +372,7 @@ def _add_config(app: FastAPI, api: Api) -> None:
                 return _json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
         answer = await api.send("config", document, request)
         changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
-        told = {"changed": changed, **documents.config_document(api.follower.state), "warnings": warnings}
+        state = api.follower.state
+        told = {"changed": changed, **documents.config_document(state), "warnings": warnings}
+        told["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
         return _json(told, 200 if answer.answered else 202)

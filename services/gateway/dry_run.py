@@ -20,6 +20,7 @@ from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
 from services.gateway.counting import PLACES, added, capacity_of, counted
 from services.gateway.problems import Problem
+from services.gateway.promises import left_nothing
 from services.gateway.queue_documents import settings_document, with_shares
 from services.gateway.queueing import named
 from services.gateway.view_state import LiveJob, State
@@ -191,6 +192,9 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         if amount > capacity.get(resource, amount):
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
+    for path, resource in left_nothing(tree, capacity):
+        told = f"others are guaranteed all {resource} that it could have"
+        remarks.append(f"{named(path)}: {told}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
         jobs = "1 job asks" if count == 1 else f"{count} jobs ask"
         remarks.append(f"{named(path)}: {jobs} for more at once than its max, and would never run on")

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from schemas import JobCancelled, QueueShare
-from schemas.edge import ConfigPatch, read_input
-from schemas.edge_queues import tree_document
+from schemas.edge import ConfigPatch, Malformed, read_input
+from schemas.edge_queues import claims_of, tree_document
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.queues import Preset
@@ -20,7 +21,10 @@ from services.fairness.effect import effect
 from services.gateway import dry_run as dry
 from services.gateway.dry_run import Config, dry_run, tasks_of
 from services.gateway.problems import Problem
+from services.gateway.promises import left_nothing
 from tests.cells import queue
+from tests.properties.fairness_books import Books, walked
+from tests.properties.test_fairness_queues import shapes
 from tests.strategies import for_all
 from tests.unit.test_gateway_app import told
 from tests.unit.test_gateway_view import Watched, stage
@@ -258,9 +262,52 @@ def test_what_could_not_be_meant_is_noted():
     assert tried(cell, shape)["notes"] == [
         "queue a: guaranteed memroy: no node has that",
         "cpu: 4500m would be guaranteed, and the cell has 4",
+        *[f"queue {path}{NONE_OF_CPU}" for path in ("a", "default")],
         "queue a: 2 jobs ask for more at once than its max, and would never run on",
     ]
     assert tried(cell, tree(of("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
+
+
+NONE_OF_CPU = ": others are guaranteed all cpu that it could have; while they ask for that, it gets none"
+X = of("x", guaranteed={"cpu": 2_000})
+
+
+@pytest.mark.parametrize(
+    ("children", "found"),
+    [
+        pytest.param([of("a", guaranteed={"cpu": 4_000}), "b"], ["b", "default"], id="all of the cell"),
+        pytest.param([of("a", guaranteed={"cpu": 3_999}), "b"], [], id="all but a little"),
+        pytest.param([of("a", guaranteed={"cpu": 5_000}), "b"], ["b", "default"], id="more than there is"),
+        pytest.param([of("a", guaranteed={"cpu": 4_000}), of("b", max={"cpu": 0})], ["default"], id="it may have none"),
+        pytest.param([of("a", X, "y", guaranteed={"cpu": 2_000}), "b"], ["a/y"], id="all of a queue"),
+        pytest.param([of("a", X, "y", weight=9), "b"], [], id="whose weight gives it more"),
+        pytest.param([of("a", X, "y"), of("b", weight=8)], ["a/y"], id="whose weight gives it less"),
+        pytest.param([of("a", guaranteed={"gpu": 4_000}), "b"], [], id="of what the cell has not got"),
+    ],
+)
+def test_a_queue_for_which_promises_to_others_leave_nothing_is_noted(children, found):
+    named = [note.removesuffix(NONE_OF_CPU) for note in tried(Watched(cpu=4), tree(*children))["notes"]]
+
+    assert [name for name in named if name.startswith("queue") and ":" not in name] == [
+        f"queue {path}" for path in found
+    ]
+
+
+@for_all(shapes(limits=({}, {}, {"cpu": 9_000}, {"cpu": 20_000}, {"cpu": 40_000}), maxima=({},), policies=("",)))
+def test_those_who_would_be_left_nothing_are_those_who_get_nothing_when_all_ask(shape):
+    try:
+        claims_of(shape, "")
+    except Malformed:
+        assume(False)  # The edge takes no such tree.
+    books = Books(shape)
+    books.set_capacity({"cpu": 40_000})
+    for at in range(len([path for path, each in walked(shape) if not each.children])):
+        books.job(at, {"cpu": 1_000}, 100)
+    books.look()
+
+    empty = {path for path, _ in left_nothing(shape, books.capacity)}
+    below_empty = {leaf for leaf in books.state.demand if any(f"{leaf}/".startswith(f"{path}/") for path in empty)}
+    assert below_empty == {leaf for leaf, level in books.state.told.items() if level < 10}
 
 
 # ---------------------------------------------------------------- over HTTP
@@ -287,6 +334,21 @@ def test_a_dry_run_changes_nothing():
     assert document["warnings"] == [
         'queues.children[0].max.cpu: 4 means 4 thousandths; for 4 whole ones write "4"',
     ]
+
+
+def test_what_is_put_in_force_is_noted_as_it_was_foretold():
+    promises = {"name": "root", "children": [{"name": "ads", "guaranteed": {"cpu": "99"}}, {"name": "ml"}]}
+
+    async def story(cell):
+        await cell.post(JOB | {"queue": "default"})
+        dry_answer = await cell.http.put("/v1/config?dry_run=true", json={"queues": promises})
+        first, again = [await cell.http.put("/v1/config", json={"queues": promises}) for _ in range(2)]
+        return [answer.json()["notes"] for answer in (dry_answer, first, again)]
+
+    foretold, real, again = told(story)
+    assert foretold == real
+    assert [note.partition(":")[0] for note in real] == ["cpu", "queue ml", "queue default"]
+    assert again == []
 
 
 @pytest.mark.parametrize(
