@@ -184,7 +184,9 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
     )
     bare = cell.ask("config", "apply", tmp_path / "bare.json", "--dry-run")
     assert "queues.children[0].max.cpu: 4 means 4 thousandths" in bare.err
-    (tmp_path / "odd.json").write_text('{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cup": "4"}}]}}')
+    (tmp_path / "odd.json").write_text(
+        '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cup": "4"}}]}}'
+    )
     odd = cell.ask("config", "apply", tmp_path / "odd.json")
     assert (odd.out, odd.err) == ("in force\n", "note: queue ads: max cup: no node has that\n")
 
