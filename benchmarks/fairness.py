@@ -69,7 +69,7 @@ def tree(leaves: int, depth: int, limited: bool, draw: Random) -> Node:
 def live(root: Node, draw: Random) -> list[float | None]:
     """Seconds to build a live tree, and per change: a task starts, a task ends, a kind fills up or frees again."""
     began = time.process_time()
-    live_tree = LiveTree(root, CAPACITY)
+    live_tree = LiveTree(root, CAPACITY, foresees=True)
     build = time.process_time() - began
     names = sorted(live_tree.places)
     for name in names[:: max(1, len(names) // 2_000)]:

@@ -30,9 +30,10 @@ VIEWS_MAX = 16
 class LiveTree:
     """A tree of queues in use. Quantities in base units, in the order of `capacity`; names are unique in the tree."""
 
-    def __init__(self, root: Node, capacity: Sequence[int], *, rescales: bool = True) -> None:
+    def __init__(self, root: Node, capacity: Sequence[int], *, rescales: bool = True, foresees: bool = False) -> None:
         """`root` is an inner node; `Node.held` is what a leaf holds, `Node.tasks` what it still waits for (None:
-        endless)."""
+        endless). `foresees`: build the views beforehand that will be needed when one kind more fills up, for trees that
+        last; otherwise each is built when it is needed first."""
         self.rescales = rescales
         self.free: list[int] = []
         self.fair = any(node.order == "fair" for node in walk(root))
@@ -42,6 +43,10 @@ class LiveTree:
         self.root = Branch(root.name, root.weight, root.order, root.rank, None, self._nothing())
         self._plant(root, self.root)
         self._look()
+        if foresees:
+            for j in self.view.open[: VIEWS_MAX - 1]:
+                self._see(self.view.full | 1 << j)
+            self._look()
 
     # ------------------------------------------------------------------ questions
     def next(self) -> str | None:
@@ -302,7 +307,14 @@ class LiveTree:
     def _look(self) -> None:
         """See what is full now, in the view that belongs to it. Who found too little before, and now enough, tries
         again."""
-        full = self.wants.full(self.free)
+        self.view = self._see(self.wants.full(self.free))
+        for j, entries in self.short.items():
+            while entries and entries[0][0] <= self.free[j]:
+                place = entries.pop(0)[2]
+                place.parent.groups[place.mask].put_aside(place, None)
+
+    def _see(self, full: int) -> View:
+        """The view of the tree while these kinds are full, up to date."""
         view = self.views.pop(full, None)
         if view is None or len(view.dirty) * 2 > len(self.branches):
             view = View(self.kinds, len(self.capacity), full, self.rescales, self.fair)
@@ -311,11 +323,8 @@ class LiveTree:
                 del self.views[next(iter(self.views))]
         elif view.dirty:
             view.catch_up()
-        self.view = self.views[full] = view
-        for j, entries in self.short.items():
-            while entries and entries[0][0] <= self.free[j]:
-                place = entries.pop(0)[2]
-                place.parent.groups[place.mask].put_aside(place, None)
+        self.views[full] = view
+        return view
 
     def _least(self, branch: Branch) -> Place | None:
         """Down to the child with the least that can use what is free."""

@@ -24,15 +24,15 @@ limits = st.sampled_from([None, 0, 1, 2, 5])
 class ATreeInUse(RuleBasedStateMachine):
     """A live tree beside its plain description, from which everything is worked out anew after each step."""
 
-    @initialize(cell=cells(), order=st.lists(orders, min_size=1, max_size=6))
-    def start(self, cell, order):
+    @initialize(cell=cells(), order=st.lists(orders, min_size=1, max_size=6), foresees=st.booleans())
+    def start(self, cell, order, foresees):
         self.root, self.capacity = cell
         for at, node in enumerate(walk(self.root)):
             node.order, node.rank = order[at % len(order)], at % 3
             if not node.children:
                 node.held = [0] * len(self.capacity)
         self.tasks = {node.name: 0 for node in leaves(self.root)}
-        self.live = LiveTree(self.root, self.capacity)
+        self.live = LiveTree(self.root, self.capacity, foresees=foresees)
         self.names = 0
 
     def leaf(self, data, holding=False):

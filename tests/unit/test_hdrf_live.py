@@ -6,6 +6,7 @@ import pytest
 
 from services.fairness.live import VIEWS_MAX, LiveTree
 from services.fairness.tree import ONE, Node
+from services.fairness.views import View
 from tests.properties.hdrf_trees import inner, leaf
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -193,3 +194,44 @@ def test_a_tree_starts_from_what_leaves_hold():
     assert live.tasks() == {"a": 3, "b": 1}
     assert live.free == [13, 19]
     assert live.next() == "b"
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The sets of full kinds whose view was built, in order."""
+    found = []
+    build = View.build
+
+    def noting(view, branch):
+        if branch.parent is None:
+            found.append(view.full)
+        return build(view, branch)
+
+    monkeypatch.setattr(View, "build", noting)
+    return found
+
+
+@pytest.mark.parametrize(("foresees", "later"), [pytest.param(True, [], id="foreseen"), (False, [0b1, 0b10])])
+def test_views_of_one_kind_more_that_is_full_can_be_built_beforehand(built, foresees, later):
+    tree = inner("r", inner("m", leaf("a", 1, 0), leaf("b", 0, 1)), inner("n", leaf("c", 1, 1)))
+    live = LiveTree(tree, (10, 10), foresees=foresees)
+    beforehand = list(built)
+
+    for name in ("a", "b"):
+        live.give(name, 10)
+        live.finish(name, 10)
+
+    assert beforehand == ([0, 0b1, 0b10] if foresees else [0])
+    assert built[len(beforehand) :] == later
+    live.give("a", 10)
+    live.give("b", 10)
+    assert built[-1] == 0b11  # That both are full was not foreseen.
+
+
+def test_of_many_kinds_no_more_views_are_built_beforehand_than_are_kept(built):
+    tree = inner("r", leaf("a", *[1] * (VIEWS_MAX + 2)))
+
+    live = LiveTree(tree, [10] * (VIEWS_MAX + 2), foresees=True)
+
+    assert len(built) == VIEWS_MAX
+    assert live.view.full == 0
