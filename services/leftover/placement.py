@@ -160,10 +160,11 @@ class Board:
         if job is None:
             return
         leaf = job.leaf
+        mine, ours = job.held, leaf.held
         for p, amount in task_pairs:
             if p >= 0:
-                job.held[p] += amount * count
-                leaf.held[p] += amount * count
+                mine[p] += amount * count
+                ours[p] += amount * count
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
@@ -435,12 +436,13 @@ class Board:
             self._count_in(job.under, task.pairs, count)
         job.tasks += count
         job.aged = False
+        mine, ours = job.held, leaf.held
         for p, amount in task.pairs:
-            job.held[p] += amount * count
-            leaf.held[p] += amount * count
-            if (share := job.held[p] * SHARE_UNITS // total[p]) > job.share:
+            mine[p] += amount * count
+            ours[p] += amount * count
+            if (share := mine[p] * SHARE_UNITS // total[p]) > job.share:
                 job.share = share
-            if (share := leaf.held[p] * SHARE_UNITS // total[p]) > leaf.share:
+            if (share := ours[p] * SHARE_UNITS // total[p]) > leaf.share:
                 leaf.share = share
         waiting.count -= count
         task.waiting -= count

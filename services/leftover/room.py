@@ -289,9 +289,10 @@ class Room:
     def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """One task's room is free again: `demand` as (resource position, amount)."""
         node = self.nodes[number]
+        free = node.free
         for p, amount in demand:
             if p >= 0:
-                node.free[p] += amount
+                free[p] += amount
         for index, milli in devices:
             if index in node.device_indexes:
                 node.devices[node.device_indexes.index(index)] += milli
