@@ -24,6 +24,7 @@ from largesse.decisions import SHARDED
 from largesse.kafka_client import Client
 from largesse.telemetry import configure
 from schemas.edge_config import SHARDS_MAX
+from schemas.spelling import counted
 from schemas.topics import BY_NAME, SNAPSHOTS, Topic
 
 MESSAGE_BYTES_MIN = 1_048_576
@@ -85,7 +86,7 @@ def faults(name: str, topic: Topic | None, found: Found | None, partition: int) 
         return [f"topic {name} is missing"]
     wrong = []
     if partition >= found.partitions:
-        wrong.append(f"topic {name} has {found.partitions} partitions, number {partition} is not among them")
+        wrong.append(f"topic {name} has {counted(found.partitions, 'partition')}, number {partition} is not among them")
     if topic is not None:
         wrong += [f"topic {name} has {key}={found.settings.get(key)}, {need}" for key, need in _lacking(topic, found)]
     return wrong
@@ -245,7 +246,7 @@ async def _put_one_right(
         if check:
             return ["missing"], False
         await admin.make(name, partitions, replicas, settings_of(topic, replicas))
-        return [f"made, {partitions} partitions, {replicas} replicas"], True
+        return [f"made, {counted(partitions, 'partition')}, {counted(replicas, 'replica')}"], True
     lines, right = [], True
     lacking = _lacking(topic, found)
     if lacking:
@@ -258,9 +259,9 @@ async def _put_one_right(
     if found.partitions < partitions:
         if grow and not check:
             await admin.grow(name, partitions)
-            lines.append(f"{found.partitions} -> {partitions} partitions")
+            lines.append(f"{found.partitions} -> {counted(partitions, 'partition')}")
         else:
-            lines.append(f"has {found.partitions} partitions, needs {partitions}: --grow adds them")
+            lines.append(f"has {counted(found.partitions, 'partition')}, needs {partitions}: --grow adds them")
             right = False
     return lines or ["right"], right
 

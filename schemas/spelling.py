@@ -1,4 +1,4 @@
-"""The nearest known name to a mistyped one, for messages that name the fix."""
+"""Words of messages: the nearest known name to a mistyped one, which names the fix; counts of things."""
 
 from collections.abc import Iterable
 
@@ -37,3 +37,8 @@ def _distance(a: str, b: str, limit: int) -> int:
             return limit + 1
         before = above
     return row[-1]
+
+
+def counted(count: int, what: str) -> str:
+    """`1 job`, `2 jobs`, `1,000 jobs`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

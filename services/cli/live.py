@@ -7,12 +7,13 @@ from urllib.parse import quote
 import typer
 
 from schemas.quantities import rounded_text
+from schemas.spelling import counted
 from services.cli.client import Gateway, job_path
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, print_output
 from services.cli.queues import effect_text, tree_text
-from services.cli.show import counted, rendered, span, table
+from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
 from services.gateway.documents import HOW
 

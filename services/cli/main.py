@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from schemas.spelling import counted
 from services.cli import live
 from services.cli.ending import Ending, Wrong, note, out, out_json
 from services.cli.importing import import_app
-from services.cli.show import counted
 
 app = typer.Typer(
     add_completion=False,

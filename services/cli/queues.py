@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas.quantities import vector_text
+from schemas.spelling import counted
 from services.cli.show import rendered, table, width
 
 Document = dict[str, Any]
@@ -47,7 +48,7 @@ def limits_text(queue: Document) -> str:
     limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
     told += [f"{name} {vector_text(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
     if (most := limits["running_jobs_max"]) is not None:
-        told.append(f"{most} job{'s' if most > 1 else ''} run{'s' if most == 1 else ''} at once")
+        told.append(f"{counted(most, 'job')} run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
         told.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")

@@ -58,11 +58,6 @@ def _cell(value: Any) -> Text:
     return Text("".join(c if c.isprintable() else "?" for c in text), style=_COLOURS.get(text, ""))
 
 
-def counted(count: int, what: str) -> str:
-    """`1 job`, `2 jobs`, `1,000 jobs`."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def span(ms: float) -> str:
     """A length of time, short: `850 ms`, `35.7 s`, `12.3 min`, `5.1 h`, `3.2 d`."""
     if ms < 1_000:

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from largesse.export import ExportWriter
 from schemas import JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
+from schemas.spelling import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, note
-from services.cli.show import counted, percent, rendered, span, table
+from services.cli.show import percent, rendered, span, table
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 from services.simulator.workloads.files import Damaged

@@ -12,13 +12,14 @@ from largesse.settings import SettingWrong
 from largesse.telemetry import configure
 from schemas.edge import Cluster
 from schemas.quantities import vector_text
+from schemas.spelling import counted
 from services.agent.capacity import measured
 from services.agent.settings import NodeSettings
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Wrong, out
 from services.cli.hosting import Given, Host, Plan, opened
-from services.cli.show import counted, span
+from services.cli.show import span
 from services.gateway.serve import PortTaken
 
 AGENTS_MAX = 64

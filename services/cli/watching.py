@@ -10,10 +10,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from schemas.spelling import counted
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import counted, rendered, span, table, width
+from services.cli.show import rendered, span, table, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = 20

@@ -18,6 +18,7 @@ from schemas.edge_queues import claims_of, tree_document
 from schemas.gate import limit
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
+from schemas.spelling import counted as counted_text
 from services.gateway.counting import PLACES, added, capacity_of, counted
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
@@ -196,8 +197,8 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         told = f"others are guaranteed all {resource} that it could have"
         remarks.append(f"{named(path)}: {told}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
-        jobs = "1 job asks" if count == 1 else f"{count} jobs ask"
-        remarks.append(f"{named(path)}: {jobs} for more at once than its max, and would never run on")
+        ask = f"{counted_text(count, 'job')} {'asks' if count == 1 else 'ask'}"
+        remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never run on")
     return remarks
 
 

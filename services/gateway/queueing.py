@@ -10,6 +10,7 @@ from schemas import Stage, Vector
 from schemas.gate import full_queue
 from schemas.quantities import fits_in, on_devices, quantity_text
 from schemas.queue_tree import upwards
+from schemas.spelling import counted as counted_text
 from services.gateway.counting import added, counted, used_by
 from services.gateway.view_state import LiveJob, NodeRow, State, class_of
 
@@ -36,7 +37,7 @@ class Queueing:
         most = gate.limits[full]
         ahead = bisect_left(self._line(full), (-job.spec.priority, job.order))
         place = f"{ahead} {'is' if ahead == 1 else 'are'} before it" if ahead else "it is next"
-        return f"{named(full)} lets {most} job{'s' if most > 1 else ''} run at once; {place}"
+        return f"{named(full)} lets {counted_text(most, 'job')} run at once; {place}"
 
     def at_max(self, queue: str, stage: Stage) -> str | None:
         """Which maximum leaves no room for one task of a stage (a gang: for all), in words; None: none of them."""

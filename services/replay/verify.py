@@ -37,6 +37,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
+from schemas.spelling import counted
 from services.admission.core_judge import judge, lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
@@ -82,10 +83,8 @@ class Verdict:
 
     def text(self) -> str:
         """For people."""
-        compared = f"{self.rounds_compared} rounds compared, {self.records} records"
-        fed = "".join(
-            f"; rounds {s.round_first} to {s.round_last} are of rules {s.rules}: fed, not compared" for s in self.fed
-        )
+        compared = f"{counted(self.rounds_compared, 'round')} compared, {counted(self.records, 'record')}"
+        fed = "".join(f"; {_rounds(s)} of rules {s.rules}: fed, not compared" for s in self.fed)
         if self.difference is None:
             word = "same" if self.rounds_compared else "nothing of these rules to compare"
             return f"{self.source}: {word}: {compared}{fed}"
@@ -93,6 +92,12 @@ class Verdict:
         where = f"round {d.round}, seq {d.seq}, {d.topic}: {d.what}"
         path = f"\n  at {d.path}\n  recorded {d.recorded}\n  decided  {d.decided}" if d.path else ""
         return f"{self.source}: diverged: {where}{path}\n  {compared} before{fed}"
+
+
+def _rounds(span: Span) -> str:
+    if span.round_first == span.round_last:
+        return f"round {span.round_first} is"
+    return f"rounds {span.round_first} to {span.round_last} are"
 
 
 def verify(source: Source, until: int | None = None) -> Verdict:

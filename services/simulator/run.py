@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas import JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge import Cluster, ConfigPatch
+from schemas.spelling import counted
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
@@ -51,7 +52,8 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     agents.close_held(cell.time)
     if agents.jobs:
         raise Stuck(
-            f"{len(agents.jobs)} jobs wait and nothing can start any more, the first is {next(iter(agents.jobs))!r}"
+            f"nothing can start any more with {counted(len(agents.jobs), 'job')} left, the first is"
+            f" {next(iter(agents.jobs))!r}"
         )
     result = agents.metrics.result()
     placements = result["placements"]

@@ -4,7 +4,8 @@ import tomllib
 
 import pytest
 
-from services.cli.show import counted
+from schemas.spelling import counted
+from services.replay.verify import Span, Verdict
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
 
 NOWHERE = "http://127.0.0.1:9"
@@ -22,6 +23,17 @@ def test_the_version_is_that_of_the_distribution():
 )
 def test_one_is_no_plural(count, told):
     assert counted(count, "job") == told
+
+
+@pytest.mark.parametrize(
+    ("rounds", "last", "told"),
+    [
+        (1, 4, "log: same: 1 round compared, 1 record; round 4 is of rules 2: fed, not compared"),
+        (2, 5, "log: same: 2 rounds compared, 1 record; rounds 4 to 5 are of rules 2: fed, not compared"),
+    ],
+)
+def test_what_a_verification_came_to_is_told_in_the_right_number(rounds, last, told):
+    assert Verdict("log", records=1, rounds_compared=rounds, fed=[Span(2, 4, last)]).text() == told
 
 
 @pytest.mark.parametrize("words", [["watch"], ["get", "job"], ["cancel"]])
