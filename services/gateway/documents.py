@@ -157,7 +157,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
         found = _reason(state.waits.get(class_of(stage), "next_round"), asked)
-        if found["reason"] == "no_node" and (told := queueing.drained(stage)):
+        if found["reason"] in ("no_node", "gang_no_room") and (told := queueing.drained(stage)):
             found["text"] = told
         reasons.append(found)
     if waiting > asked:

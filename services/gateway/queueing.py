@@ -6,9 +6,9 @@ Made for one request: what it works out about the whole cell, it works out once,
 
 from bisect import bisect_left
 
-from schemas import Stage, Vector
+from schemas import Policy, Stage, Vector
 from schemas.gate import full_queue
-from schemas.quantities import fits_in, on_devices, quantity_text
+from schemas.quantities import on_devices, quantity_text
 from schemas.queue_tree import upwards
 from schemas.spelling import counted as counted_text
 from services.gateway.counting import added, counted, used_by
@@ -56,18 +56,33 @@ class Queueing:
         return None
 
     def drained(self, stage: Stage) -> str | None:
-        """Which nodes could take a task of a stage, did they not drain, in words; None: none of them."""
+        """Which nodes could take a task of a stage, or what a gang lacks of room, did they not drain, in words; None:
+        it does not wait for them. What else runs there now counts for nothing.
+        """
         if self._draining is None:
             self._draining = {name: node for name, node in self._state.nodes.items() if node.draining and not node.lost}
         kind = class_of(stage)
         if kind not in self._drained:
-            able = [name for name, node in self._draining.items() if _could_take(node, stage)]
-            names = ", ".join(able[:NODES_TOLD_MAX])
-            if len(able) > NODES_TOLD_MAX:
-                names += f" and {len(able) - NODES_TOLD_MAX} more"
-            told = f"{names} could take it, but {'drain' if len(able) > 1 else 'drains'}"
-            self._drained[kind] = told if able else None
+            self._drained[kind] = self._told_of(stage) if self._draining else None
         return self._drained[kind]
+
+    def _told_of(self, stage: Stage) -> str | None:
+        assert self._draining is not None
+        policy = self._state.policy
+        rooms = {name: _tasks_on(policy, node, stage) for name, node in self._draining.items()}
+        able = [name for name, room in rooms.items() if room]
+        names, drain = ", ".join(able[:NODES_TOLD_MAX]), "drain" if len(able) > 1 else "drains"
+        if len(able) > NODES_TOLD_MAX:
+            names += f" and {len(able) - NODES_TOLD_MAX} more"
+        if not able:
+            return None
+        if not stage.gang:
+            return f"{names} could take it, but {drain}"
+        others = [node for node in self._state.nodes.values() if not node.draining and not node.lost]
+        room = sum(_tasks_on(policy, node, stage) for node in others)
+        if not room < stage.tasks <= room + sum(rooms.values()):
+            return None
+        return f"all tasks of the gang ({stage.tasks}) have room only with {names}, which {drain}"
 
     def _line(self, full: str) -> list[tuple[int, int]]:
         """Who stands before one gate, by rank: in whichever leaf below it, the first to go comes first."""
@@ -89,13 +104,25 @@ class Queueing:
         return self._held[queue]
 
 
-def _could_take(node: NodeRow, stage: Stage) -> bool:
-    """Whether a task would have room there, were the node empty."""
+def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:
+    """How many tasks of a stage would have room there, were the node empty."""
     if any(node.labels.get(key) != value for key, value in stage.labels.items()):
-        return False
-    gpu = stage.demand.get("gpu", 0)
-    fits = fits_in(stage.demand, node.capacity)
-    return fits and (not gpu or on_devices(gpu, [device.milli for device in node.devices]) is not None)
+        return 0
+    demand = {kind: amount for kind, amount in stage.demand.items() if amount}
+    if policy.preset == "slots":
+        room = policy.slots_per_node if all(node.capacity.get(kind) for kind in demand) else 0
+    else:
+        room = min([stage.tasks, *[node.capacity.get(kind, 0) // amount for kind, amount in demand.items()]])
+    gpu, free = demand.get("gpu", 0), [device.milli for device in node.devices]
+    if not gpu:
+        return room
+    for task in range(room):
+        taken = on_devices(gpu, free)
+        if taken is None:
+            return task
+        for position, milli in taken:
+            free[position] -= milli
+    return room
 
 
 def named(queue: str) -> str:

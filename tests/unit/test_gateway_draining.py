@@ -45,6 +45,40 @@ def test_nodes_that_drain_say_nothing_of_a_job_that_waits_for_room():
     assert why(waiting(cell))[0] == "no_room"
 
 
+def test_a_gang_that_waits_for_draining_nodes_says_so_until_they_resume():
+    cell = waiting(drained(Watched(nodes=3, cpu=2), "n0", "n1"), tasks=5, gang=True)
+    told = "all tasks of the gang (5) have room only with n0, n1, which drain"
+    assert why(cell) == ("gang_no_room", told)
+
+    drained(cell, "n0", draining=False)
+    assert why(cell) == ("gang_no_room", told.replace("n0, n1, which drain", "n1, which drains"))
+    drained(cell, "n1", draining=False)
+    assert cell.tasks("j") == {"starting": 5}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param({"tasks": 4}, id="it fits where nodes do not drain, once they are free"),
+        pytest.param({"tasks": 5, "labels": {"zone": "a"}}, id="those that drain could not take it"),
+    ],
+)
+def test_nodes_that_drain_say_nothing_of_a_gang_that_they_do_not_keep_waiting(asked):
+    cell = drained(Watched(nodes=2, cpu=4), "n1").take(NodeRegistered("a", "e1", {"cpu": 5_000}, {"zone": "a"}))
+    cell.submit("first", stage(tasks=9))
+
+    assert why(waiting(cell, gang=True, **asked)) == (
+        "gang_no_room",
+        f"there is no room for all tasks of the gang ({asked['tasks']}) at once",
+    )
+
+
+def test_under_slots_a_node_that_drains_could_take_as_many_as_it_has_places():
+    cell = drained(Watched(nodes=2, cpu=8, preset="slots", slots_per_node=3), "n0")
+
+    assert why(waiting(cell, tasks=5, gang=True))[1] == "all tasks of the gang (5) have room only with n0, which drains"
+
+
 def test_only_some_of_many_nodes_are_named():
     names = [f"n{i}" for i in range(NODES_TOLD_MAX + 2)]
     cell = waiting(drained(Watched(nodes=len(names)), *names))
