@@ -8,13 +8,17 @@ takes longer and comes to the same.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import chain
 from typing import Any
 
 from services.fairness.tree import ONE, RANK_ORDERS, Node, in_rank
 
 LEAVES_MIN = 256
-"""Trees with fewer leaves are filled in plain Python: until compiled code is there takes longer than such a filling."""
+"""Trees with fewer leaves do not have code compiled, or loaded, for them: that takes longer than such a filling."""
+
+LEAVES_FEW = 8
+"""Once it is there, trees with fewer leaves are filled in plain Python: making arrays takes longer."""
 
 NODES_MAX = 1 << 20
 """Leaves, and nodes, of a tree at most: sums over so many cannot outgrow what compiled code reckons in."""
@@ -25,6 +29,16 @@ _WORD_BITS = 62
 """Of a number in one word."""
 
 _ORDERS = {"hdrf": 0, "naive": 1, "fair": 2, **dict.fromkeys(RANK_ORDERS, 3)}
+
+
+@cache
+def _code() -> tuple[Any, Any, Any]:
+    """numpy, what the arrays are made of, and the code that fills them. Raises ImportError where one is missing."""
+    import numpy as np
+
+    from services.fairness import fill_kernel, water_kernel
+
+    return np, water_kernel, fill_kernel.run
 
 
 @dataclass(slots=True)
@@ -70,11 +84,7 @@ class Plot:
     """
 
     def __init__(self, root: Node, capacity: Sequence[int]) -> None:
-        import numpy as np
-
-        from services.fairness import fill_kernel, water_kernel
-
-        self._np, self._w, self._run = np, water_kernel, fill_kernel.run
+        self._np, self._w, self._run = _code()
         laid = Laid()
         laid.plant(root, 0, 0)
         if max(len(laid.nodes), len(laid.leaves)) > NODES_MAX or len(capacity) > KINDS_MAX:
@@ -206,13 +216,14 @@ def plot_of(root: Node, capacity: Sequence[int]) -> Plot | None:
 
 
 def is_large(root: Node) -> bool:
-    """Whether a tree has so many leaves that arrays pay."""
+    """Whether a tree has so many leaves that arrays pay. Goes by what is loaded, which nothing but time tells."""
+    least = LEAVES_FEW if _code.cache_info().currsize else LEAVES_MIN
     found, ahead = 0, [root]
     while ahead:
         children = ahead.pop().children
         below = [child for child in children if child.children]
         found += len(children) - len(below)
-        if found >= LEAVES_MIN:
+        if found >= least:
             return True
         ahead += below
     return False

@@ -81,7 +81,9 @@ class Planting:
 
     def is_clipped(self, unit: str) -> bool:
         """Whether a maximum keeps it from asking for all."""
-        return bool(self._parts) and any(leaf in self._parts for leaf in self.leaves_of(unit))
+        if not self._parts or unit in self._parts:
+            return bool(self._parts)
+        return bool(self._ledger.seats[unit].children) and any(leaf in self._parts for leaf in self.leaves_of(unit))
 
     def _churns(self) -> bool:
         return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
@@ -172,12 +174,12 @@ class Planting:
                 yield node
 
     def _demand(self, unit: str) -> list[int]:
+        seat = self._ledger.seats[unit]
         if not self._parts:
-            asked = self._ledger.seats[unit].demand
-            return [amount << self.bits for amount in asked] if self.bits else asked
-        if not self._ledger.seats[unit].children:
+            return [amount << self.bits for amount in seat.demand] if self.bits else seat.demand
+        if not seat.children:
             part = self._parts.get(unit, 1 << self.bits) if unit in self.asking else 0
-            return [asked * part for asked in self._ledger.seats[unit].demand]
+            return [asked * part for asked in seat.demand]
         total = [0] * len(self._ledger.capacity)
         for leaf in self.leaves_of(unit):
             part = self._parts.get(leaf, 1 << self.bits)

@@ -142,8 +142,15 @@ def test_and_up_to_there_it_is_not(root, capacity):
     assert agree(root, capacity)
 
 
-def test_trees_are_large_from_so_many_leaves_on():
-    few = [leaf(f"n{at}", 1) for at in range(arrays.LEAVES_MIN - 1)]
+@pytest.mark.parametrize(
+    ("loaded", "least"),
+    [pytest.param(False, arrays.LEAVES_MIN, id="not yet"), pytest.param(True, arrays.LEAVES_FEW, id="loaded")],
+)
+def test_so_many_leaves_are_worth_compiled_code(loaded, least):
+    arrays._code.cache_clear()
+    if loaded:
+        arrays.warm_up()
+    few = [leaf(f"n{at}", 1) for at in range(least - 1)]
 
     assert not arrays.is_large(inner("r", inner("g", *few)))
     assert arrays.is_large(inner("r", inner("g", *few), leaf("one more", 1)))
