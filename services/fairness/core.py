@@ -31,6 +31,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import Tries, is_broken, judge_failure
 from services.fairness.core_levels import levels_in
+from services.fairness.core_plot import foresee
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
 from services.fairness.core_state import (
@@ -98,6 +99,7 @@ def _config(state: State, record: Record) -> None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.gate, body.queues))
         forget_queues(state)
+        foresee(body.queues)
     state.filled = state.ledger = None
     state.stirred = record.seq
 

@@ -4,6 +4,9 @@ What a kept tree comes to is what a new one would, to the last bit. So it is giv
 otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
 """
 
+from schemas import Queue
+from schemas.queue_tree import walk as queues_in
+from services.fairness import arrays
 from services.fairness.arrays import Filled, Plot, is_large, plot_of
 from services.fairness.core_state import State
 from services.fairness.core_tree import Planting
@@ -83,3 +86,11 @@ def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
         return None
     plot = plot_of(root, planting.capacity)
     return Plotted(root, plot) if plot is not None else None
+
+
+def foresee(queues: Queue) -> None:
+    """Where a tree is large, have the code loaded that will fill it, or compiled: a fold may wait for that, while no
+    round should.
+    """
+    if sum([not queue.children for _, queue in queues_in(queues)]) >= arrays.LEAVES_MIN:
+        arrays.warm_up()

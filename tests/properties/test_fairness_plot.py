@@ -133,3 +133,12 @@ def test_a_limit_that_begins_to_count_ends_it(planted):
 
     assert len(planted) == before + 1
     assert planted[-1].bits
+
+
+@pytest.mark.parametrize(("leaves", "loads"), [(arrays.LEAVES_MIN - 1, False), (arrays.LEAVES_MIN, True)])
+def test_code_for_a_large_tree_is_there_before_its_first_round(leaves, loads):
+    arrays._code.cache_clear()
+
+    Books(tree(queue("a", 1, *[queue(f"a{at}") for at in range(leaves)])))
+
+    assert arrays._code.cache_info().currsize == loads
