@@ -3,7 +3,7 @@
 Trees are drawn with one seed, flat and up to eight levels deep, over three kinds. Fillings: `limited` asks for twice
 the cell, so that most leaves are satisfied one after the other, `endless` has none of these events, `whole` gives
 whole tasks. A live tree: to build it, one task starts or ends, one leaf asks for something else or gets another weight,
-one kind fills up or frees again (`first`: when its view has to be built). `full`: on a cluster that is full of every
+the scarcest kind fills up or frees again (`first`: for the first time). `full`: on a cluster that is full of every
 kind, one task ends and the next one starts, so that a kind frees and fills up each time. Medians. Run it with
 `make bench`, or `python -m benchmarks.fairness [--quick]` for the small
 sizes.
@@ -92,13 +92,14 @@ def live(root: Node, draw: Random) -> list[float | None]:
 
 
 def toggled(root: Node, live_tree: LiveTree, start: Callable[[], None]) -> tuple[float, float]:
-    """Seconds to fill the first kind up, or free it again: the median, and the worst of the first two."""
-    # A leaf that takes all that is free of the first kind, and gives it back.
+    """Seconds to fill a kind up, or free it again: the median, and the worst of the first two."""
+    # A leaf that takes all that is free of the scarcest kind, and gives it back.
+    kind = min(range(KINDS), key=lambda j: live_tree.free[j])
     live_tree.add(root.name, Node("hog", demand=[1] * KINDS, tasks=0))
     costs = []
     for _ in range(CHANGES // 10):
         start()  # Something else changes meanwhile, so that each view has to catch up.
-        costs.append(_cost(lambda: take_all(live_tree, "hog"), 1))
+        costs.append(_cost(lambda: take_all(live_tree, "hog", kind), 1))
         start()
         costs.append(_cost(lambda: live_tree.finish("hog"), 1))
     return median(costs[2:]), max(costs[:2])
@@ -124,9 +125,9 @@ def full(live_tree: LiveTree, holding: list[str], draw: Random) -> float:
     return _cost(change, min(CHANGES // 5, len(running) // 2))
 
 
-def take_all(live_tree: LiveTree, leaf: str) -> None:
-    """The first kind fills up: one change of demand, one task."""
-    live_tree.set_demand(leaf, [live_tree.free[0]] + [0] * (KINDS - 1), 1)
+def take_all(live_tree: LiveTree, leaf: str, kind: int) -> None:
+    """A kind fills up: one change of demand, one task."""
+    live_tree.set_demand(leaf, [live_tree.free[j] if j == kind else 0 for j in range(KINDS)], 1)
     live_tree.give(leaf)
 
 

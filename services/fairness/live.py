@@ -26,15 +26,21 @@ from services.fairness.views import Branch, View
 VIEWS_MAX = 16
 """Sets of full kinds whose view is kept. Beyond, the one unused for longest is built anew when it comes round."""
 
+KEPT_UP_MAX = 2
+"""Views that a change brings nearer to the present while they are not in use: those most likely to be next."""
+
+CAUGHT_UP_MAX = 2
+"""By so many nodes each. A change makes no more than two dirty."""
+
 
 class LiveTree:
     """A tree of queues in use. Quantities in base units, in the order of `capacity`; names are unique in the tree."""
 
     def __init__(self, root: Node, capacity: Sequence[int], *, rescales: bool = True, foresees: bool = False) -> None:
         """`root` is an inner node; `Node.held` is what a leaf holds, `Node.tasks` what it still waits for (None:
-        endless). `foresees`: build the views beforehand that will be needed when one kind more fills up, for trees that
-        last; otherwise each is built when it is needed first."""
-        self.rescales = rescales
+        endless). `foresees`: build the views beforehand that will be needed when one kind more fills up, and keep
+        those likely to be next up to date, for trees that last; otherwise that waits until one is needed."""
+        self.rescales, self.foresees = rescales, foresees
         self.free: list[int] = []
         self.fair = any(node.order == "fair" for node in walk(root))
         self.places: dict[str, Place] = {}
@@ -308,6 +314,9 @@ class LiveTree:
         """See what is full now, in the view that belongs to it. Who found too little before, and now enough, tries
         again."""
         self.view = self._see(self.wants.full(self.free))
+        if self.foresees:
+            for view in sorted([view for view in self.views.values() if view.dirty], key=self._distance)[:KEPT_UP_MAX]:
+                view.catch_up(CAUGHT_UP_MAX)
         for j, entries in self.short.items():
             while entries and entries[0][0] <= self.free[j]:
                 place = entries.pop(0)[2]
@@ -325,6 +334,12 @@ class LiveTree:
             view.catch_up()
         self.views[full] = view
         return view
+
+    def _distance(self, view: View) -> tuple[int, int]:
+        """How far a view is from being needed: how many kinds would have to fill up or free, and what is left there."""
+        apart, full = view.full ^ self.view.full, self.view.full
+        left = [self.free[j] * self.units[j] for j in self.kinds if apart >> j & 1 and not full >> j & 1]
+        return apart.bit_count(), max(left, default=0)
 
     def _least(self, branch: Branch) -> Place | None:
         """Down to the child with the least that can use what is free."""

@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from operator import add, sub
 from typing import Any
 
 FINE_BITS = 192
@@ -96,11 +97,11 @@ def remove(entries: list[Entry], key: int, name: str) -> None:
 
 
 def plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    return [a + b for a, b in zip(left, right, strict=True)]
+    return list(map(add, left, right))
 
 
 def minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    return [a - b for a, b in zip(left, right, strict=True)]
+    return list(map(sub, left, right))
 
 
 @dataclass(slots=True)

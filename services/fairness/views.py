@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import merge
+from itertools import islice
 
 from services.fairness.places import FINE_BITS, Entry, Group, Place, key_of, minus, plus, remove
 from services.fairness.tree import RANK_ORDERS
@@ -96,11 +97,10 @@ class View:
             self._drop(branch, below, child.name)
             self._put(branch, below, child, seen)
 
-    def catch_up(self) -> None:
-        """Take in what changed while another view was in use."""
-        dirty, self.dirty = self.dirty, {}
-        for branch in dirty.values():
-            self.refresh(branch)
+    def catch_up(self, nodes: int | None = None) -> None:
+        """Take in what changed while another view was in use: all of it, or so many nodes."""
+        for name in list(islice(self.dirty, nodes)):
+            self.refresh(self.dirty.pop(name))
 
     def candidates(self, branch: Branch) -> Iterator[Entry]:
         """The children that are not blocked, the least first. Leaves of which no task fits are left out."""

@@ -235,3 +235,15 @@ def test_of_many_kinds_no_more_views_are_built_beforehand_than_are_kept(built):
 
     assert len(built) == VIEWS_MAX
     assert live.view.full == 0
+
+
+def test_of_foreseen_views_those_of_the_scarcest_kinds_are_kept_up_to_date():
+    groups = [inner(f"g{at}", leaf(f"a{at}", 3, 1, 2), leaf(f"b{at}", 1, 1, 1)) for at in range(9)]
+    live = LiveTree(inner("r", *groups), (100, 100, 100), foresees=True)
+
+    for _ in range(12):
+        serve(live)
+
+    behind = {full: len(view.dirty) for full, view in live.views.items()}
+    assert behind[0b001] == behind[0b100] == 0
+    assert behind[0b010] > 5
