@@ -1,7 +1,8 @@
 """What is said of every queue, and the watch over guarantees: one that is broken for longer than any task runs is told.
 
 A queue is below its guarantee if it waits for more (tasks that wait out a back-off aside) and, with one task more for
-each of its leaves that wait, would still hold less than it is guaranteed. The guarantee is broken once every task of
+each of its leaves that wait, would still hold less than it is guaranteed, or less than its own guarantee covers of what
+it asks for where promises are more than there is. The guarantee is broken once every task of
 the cell has started since then: all that came free went to others.
 """
 
@@ -144,10 +145,12 @@ def breaches(state: State, ledger: Ledger, time: int) -> list[Breach]:
     """Guarantees that have broken, and those that hold again, since that was last told."""
     limit = time if state.oldest_ms is None else state.oldest_ms
     found: list[Breach] = []
+    richest: list[str] | None = None
     for name, since_ms in state.below.items():
         if since_ms >= limit:
             break  # They come in the order of time.
-        winner = found[0].winner if found else ledger.richest()
+        richest = richest if richest is not None else ledger.richest()
+        winner = next((each for each in richest if not f"{each}/".startswith(f"{name}/")), "")
         found.append(Breach(name, *_shares_of(ledger, name), since_ms, winner))
     for name, since_ms in state.mended.items():
         found.append(Breach(name, *_shares_of(ledger, name), since_ms, over=True))
@@ -156,5 +159,6 @@ def breaches(state: State, ledger: Ledger, time: int) -> list[Breach]:
 
 def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
     ledger.look_at([name])
-    told = ledger.told_of(ledger.seats[name])
-    return told.guaranteed, told.allocated
+    seat = ledger.seats[name]
+    told = ledger.told_of(seat)
+    return max(told.guaranteed, ledger.promised(seat)), told.allocated

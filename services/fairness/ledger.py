@@ -225,18 +225,20 @@ class Ledger:
             seat = seat.parent
         return seat
 
-    def richest(self) -> str:
-        """Of the queues with a level of their own the one that holds most beyond its guarantee; "" if none does.
+    def promised(self, seat: Seat) -> int:
+        """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
+        return share_units(min(ONE, max(seat.claim), self._most(seat))) if seat.floor else 0
 
-        Asks them all.
+    def richest(self) -> list[str]:
+        """The queues with a level of their own that hold something beyond their guarantees, or if none does, that hold
+        something; those with most of it first. Asks them all.
         """
-        best, found = 0, ""
-        for name, seat in self.seats.items():
-            if seat.is_group and seat.parent is not None:
-                beyond = self.share_of(seat.used) - share_units(seat.guaranteed)
-                if beyond > best or (beyond == best and found and name < found):
-                    best, found = beyond, name
-        return found
+        groups = [seat for seat in self.seats.values() if seat.is_group and seat.parent is not None]
+        held = [(self.share_of(seat.used), seat) for seat in groups]
+        beyond = sorted([(share_units(seat.guaranteed) - amount, seat.name) for amount, seat in held])
+        if not beyond or beyond[0][0] >= 0:
+            beyond = sorted([(-amount, seat.name) for amount, seat in held])
+        return [name for less, name in beyond if less < 0]
 
     # ------------------------------------------------------------------ amounts
     def shares_of(self, amounts: Iterable[int]) -> list[int]:
@@ -410,7 +412,7 @@ class Ledger:
         else:
             self.news.pop(seat.name, None)
         edge = new.allocated + seat.slack
-        low = seat.waiting > 0 and not seat.listed and edge < new.guaranteed
+        low = seat.waiting > 0 and not seat.listed and edge < max(new.guaranteed, self.promised(seat))
         if low != seat.low:
             seat.low = low
             self.shaken[seat.name] = seat
@@ -459,7 +461,7 @@ class Ledger:
         slack_end: int | None = None
         if seat.waiting:
             edge = held + seat.slack
-            part = (new.guaranteed - edge - 1 if seat.low else edge - new.guaranteed) // 3
+            part = max(0, (new.guaranteed - edge - 1 if seat.low else edge - new.guaranteed) // 3)
             if seat.low:
                 least, held_most = max(least, new.guaranteed - part), min(held_most, held + part)
                 slack_end = seat.slack + part + 1

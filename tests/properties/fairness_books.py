@@ -276,6 +276,13 @@ class Books:
         go(self.tree, "", Fraction(1), sharing_of(self.preset))
         return found
 
+    def promised(self, path):
+        """What a queue's own guarantee covers of what it asks for, whether or not all can have theirs."""
+        each, vector = dict(walked(self.tree))[path], self.below_of(self.demand, path)
+        share = self.share(covered(vector, self.named(each.guaranteed), most=1) or {})
+        most = covered(vector, self.named(each.max))
+        return min(Fraction(1), share if most is None else min(share, self.share(most)))
+
     def named(self, limits):
         return {kind: amount for kind, amount in limits.items() if self.capacity.get(kind)}
 
@@ -313,7 +320,7 @@ class Books:
         for path, part in sorted(guarantees.items()):
             here = [leaf for leaf in tasks if path and f"{leaf}/".startswith(f"{path}/")]
             used = units(self.share(self.below_of(self.sums(lambda live: len(live.held)), path)))
-            if here and used + sum(tasks[leaf] for leaf in here) < units(part):
+            if here and used + sum(tasks[leaf] for leaf in here) < units(max(part, self.promised(path))):
                 found.append(path)
         return found
 

@@ -10,7 +10,7 @@ from schemas.queue_tree import below
 from schemas.sharing import LISTS, groups
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, covered, walked
-from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, moves, played, shapes
+from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, LIMITS, moves, played, shapes
 from tests.strategies import for_all
 
 NEARLY = 8
@@ -218,6 +218,24 @@ def test_every_queue_gets_what_it_is_guaranteed_where_promises_do_not_cross(shap
             assume(together <= (found[path] if path else 1))
     for path, share in found.items():
         assert max(got(books, path).values(), default=0) >= share * SHARE_UNITS - NEARLY, path
+
+
+@for_all(st.lists(st.tuples(st.sampled_from(LIMITS), st.sampled_from([1, 2, 7])), min_size=2, max_size=6), asks)
+def test_of_leaves_side_by_side_every_promise_is_kept_in_whatever_kinds_if_all_can_be(leaves, given):
+    shape = tree(*[replace(queue(f"q{at}", weight), guaranteed=most) for at, (most, weight) in enumerate(leaves)])
+    books = asked(shape, given)
+    covers = {
+        path: covered(books.demand.get(path, {}), books.named(each.guaranteed), most=1) or {}
+        for path, each in walked(shape)
+        if path
+    }
+    together = {}
+    for vector in covers.values():
+        for kind, amount in vector.items():
+            together[kind] = together.get(kind, 0) + amount
+    assume(books.share(together) <= 1)
+    for path, vector in covers.items():
+        assert max(got(books, path).values(), default=0) >= books.share(vector) * SHARE_UNITS - NEARLY, path
 
 
 # ---------------------------------------------------------------- policies of subtrees

@@ -319,3 +319,46 @@ def test_a_queue_share_says_which_kind_is_held_most():
     assert story.answer("shares").queues == [
         QueueShare("a", ALL, 6 * ALL // 10, 6 * ALL // 10, 4 * ALL // 10, 0, "memory")
     ]
+
+
+# ---------------------------------------------------------------- promises that cross
+def crossing(first, second):
+    """Two queues, one guaranteed eight tenths of the CPU, one of the memory, whose tasks ask for both; tasks end."""
+    shape = (
+        replace(queue("a"), guaranteed={"cpu": 8_000}),
+        replace(queue("b"), guaranteed={"memory": 8_000}),
+    )
+    story = SlowCell()
+    story.take(config(tree(*shape)), node("n1", cpu=10_000, memory=10_000))
+    for name, (cpu, memory) in (("a", first), ("b", second)):
+        story.take(job(f"j-{name}", stage(tasks=60, cpu=cpu, memory=memory), queue=name))
+    story.settle()
+    running = [single(grant, i) for grant in story.granted for i in range(grant.first, grant.first + grant.count)]
+    for _ in range(30):
+        story.at(story.time + 10).finish(running.pop(0))
+        running += [single(grant, i) for grant in story.settle() for i in range(grant.first, grant.first + grant.count)]
+    return later(story)
+
+
+def test_promises_in_different_kinds_are_both_kept_where_each_leaves_the_other_its_own():
+    story = crossing((1_000, 200), (200, 1_000))
+    assert {name: sum(vector.values()) for name, vector in story.fairness.used.items()} == {"a": 9_600, "b": 9_600}
+    assert breaches(story) == []
+    assert story.fairness.broken == {}
+
+
+def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_names_the_other():
+    story = crossing((1_000, 1_000), (1_000, 1_000))
+    assert {name: vector["cpu"] for name, vector in story.fairness.used.items()} == {"a": 5_000, "b": 5_000}
+
+    told = [record for record in story.decided if record.type == "Shares"]
+    found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in told for one in record.body.breaches]
+    assert found == [("a", 800, "b"), ("b", 800, "a")]
+    assert set(story.fairness.broken) == {"a", "b"}
+
+    story.cancel("j-b")
+    ended = [single(g, i) for g in story.granted if g.job == "j-b" for i in range(g.first, g.first + g.count)]
+    story.finish(*ended[-5:])
+    story.settle()
+    assert story.fairness.used == {"a": {"cpu": 10_000, "memory": 10_000}}
+    assert story.fairness.broken == {}
