@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from schemas.envelope import Record
 
-RULES = 1
+RULES = 2
 """Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
 
 

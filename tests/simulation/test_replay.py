@@ -388,7 +388,7 @@ def test_rounds_of_other_rules_are_fed_and_named(tmp_path, monkeypatch):
 
     assert verdict.is_same, verdict.text()
     assert [(span.rules, span.round_first, span.round_last) for span in verdict.fed] == [(RULES + 1, 4, 7)]
-    assert "rounds 4 to 7 are of rules 2" in verdict.text()
+    assert f"rounds 4 to 7 are of rules {RULES + 1}" in verdict.text()
 
 
 def test_where_nothing_is_of_these_rules_the_answer_is_no(tmp_path, monkeypatch):
