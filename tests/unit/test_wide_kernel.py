@@ -8,7 +8,9 @@ pytest.importorskip("numba")
 
 import numpy as np
 from numba import njit
+from numba.core import caching
 
+from services.fairness import fill_kernel, water_kernel, wide_kernel
 from services.fairness.wide_kernel import BITS, load, part, ratio, scaled, store, times
 
 ONE = 1 << 128
@@ -116,3 +118,20 @@ def test_what_has_too_many_bits_is_trouble_and_what_just_fits_is_not():
 @pytest.mark.parametrize("by", [0, -1, -ONE])
 def test_division_by_what_is_not_above_zero_is_trouble(by):
     assert reckoned([(5, 7, by)])[0][2:] == [None, None]
+
+
+def test_where_nothing_can_be_kept_on_disk_code_is_compiled_all_the_same(monkeypatch):
+    kept = caching.CacheImpl if hasattr(caching, "CacheImpl") else caching._CacheImpl  # By the version of numba.
+    monkeypatch.setattr(kept, "_locator_classes", [])
+
+    made = wide_kernel.entry(lambda words: words[0] + 1)
+
+    assert made(np.array([4])) == 5
+    assert made.stats.cache_path is None
+
+
+def test_what_is_kept_on_disk_counts_only_for_the_texts_it_was_made_of():
+    texts = wide_kernel.source_of(wide_kernel, water_kernel)
+
+    assert texts != wide_kernel.source_of(wide_kernel, fill_kernel)
+    assert [cell.cell_contents for cell in fill_kernel.run.py_func.__closure__] == [texts]
