@@ -165,10 +165,6 @@ class Room:
             return False
         return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
 
-    def fits(self, task: TaskClass, node: NodeRoom) -> bool:
-        """Whether one task of the class fits on the node now."""
-        return self.suits(task, node) is not None
-
     def could_fit(self, task: TaskClass) -> bool:
         """Whether any open node would hold one task if it were empty. Worked out once: a room's nodes stay the same."""
         if task.could_fit is None:

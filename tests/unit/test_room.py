@@ -50,7 +50,7 @@ def test_a_task_fits_where_every_kind_has_room():
     rooms = room({"cpu": 4, "memory": 8}, {"cpu": 8, "memory": 2})
     task = asks(rooms, {"cpu": 4, "memory": 4})
 
-    assert [rooms.fits(task, node) for node in rooms.nodes] == [True, False]
+    assert [rooms.suits(task, node) is not None for node in rooms.nodes] == [True, False]
 
 
 def test_a_kind_that_is_not_asked_for_never_blocks():
