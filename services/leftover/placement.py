@@ -207,8 +207,12 @@ class Board:
             bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
                 bin_ = self._new_bin(leaf, bin_id, waiting.task)
-            bin_.set(job.order, self._key(rank, job, waiting, position))
-            self._offer(leaf, bin_id, bin_)
+            key = self._key(rank, job, waiting, position)
+            bin_.set(job.order, key)
+            if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
+                self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
+            else:
+                self._offer(leaf, bin_id, bin_)
         if job.bins != entered:
             for bin_id in job.bins:
                 if bin_id not in entered:
@@ -260,7 +264,7 @@ class Board:
             leaf.draw.drop(bin_id)
             return
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
-            leaf.stopped[bin_id >> LANE_BITS].capped[leaf.name, bin_id] = True
+            leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
             return
         else:
             leaf.draw.set(bin_id, least)
@@ -373,7 +377,7 @@ class Board:
             leaf.draw.drop(other)
             full.capped[leaf.name, other] = True
         if leaf.strict:
-            leaf.stopped[lane] = full
+            leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.order]
         return True
 
     def _place_one(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:

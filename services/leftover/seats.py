@@ -63,8 +63,8 @@ class QueueSeat:
 class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draw`: the bins in the draw. `served`: seq of the opening whose round gave it something
-    last. `stopped`: where the order is strict, lanes
-    whose head finds its queue full. `parks`: a bin of it has been out of the draw because its class was blocked.
+    last. `stopped`: where the order is strict, lanes whose head finds this queue full, with its key. `parks`: a bin
+    of it has been out of the draw because its class was blocked.
     """
 
     name: str
@@ -76,7 +76,7 @@ class LeafSeat:
     sizes: Keyed[int] = field(default_factory=Keyed)
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
     draw: Keyed[int] = field(default_factory=Keyed)
-    stopped: dict[int, QueueSeat] = field(default_factory=dict)
+    stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
     parks: bool = False
 
     @property

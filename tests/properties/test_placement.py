@@ -438,3 +438,18 @@ def test_a_board_that_remembers_places_as_the_plain_rules_do(rules, seed):
     for _ in range(60):
         step(both, chance)
     both.round()
+
+
+def test_who_comes_before_the_head_of_a_full_queue_is_tried_before_it():
+    """A stage that becomes ready is older than the head, and small enough for what the maximum leaves."""
+    both = Both("fair", {"a": "fifo"}, {"a": {"cpu": 4_000}})
+    for tasks in (3, 1, 2):
+        both.job(0, 0, [({"cpu": 1_000, "memory": 1_024}, {}, {}, False, tasks, 0)])
+    both.round()
+    both.end(0, 1)
+    both.ask(2, [({"cpu": 3_000, "memory": 1_024}, {}, {}, False, 1, 0)])
+    both.round()
+    both.ask(0, [({"cpu": 500, "memory": 256}, {}, {}, False, 1, 0)])
+    both.round()
+
+    assert [placement.task.demand["cpu"] for placement in both.last] == [500]
