@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from heapq import heappop, heappush
+from itertools import cycle
 from random import Random
 
 import pytest
@@ -83,7 +84,7 @@ class Agents:
 
     def reweigh(self, weights):
         """Queues get other weights, in the order of the tree."""
-        given = iter(weights)
+        given = cycle(weights)  # A tree may have more queues than weights were drawn.
 
         def other(queue):
             weight = next(given) * MILLIONTHS
