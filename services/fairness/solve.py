@@ -103,14 +103,19 @@ def _churn(problem: Problem) -> Answer:
     """Allocate from empty; after each event, give out anew what finished tasks have freed."""
     members = _members(problem, problem.root)
     waiting: Waiting = {leaf.name: None if leaf.tasks is None else Fraction(leaf.tasks) for leaf in members}
-    tasks = _refilled(problem, {leaf.name: Fraction(0) for leaf in members}, waiting)
+    tasks = {leaf.name: Fraction(0) for leaf in members}
+    tree = LiveTree(_bent(problem, tasks, waiting), problem.capacity, foresees=True) if _stands(problem) else None
+    tasks = _refilled(problem, tasks, waiting, tree)
     after = []
     for at, event in enumerate(problem.events):
         for name, finished in event.items():
             if finished > tasks[name]:
                 print(f"note: input.events[{at}].finish.{name}: it holds {_plain(tasks[name])} only", file=sys.stderr)
-            tasks[name] -= min(finished, tasks[name])
-        tasks = _refilled(problem, tasks, waiting)
+            ended = min(finished, tasks[name])
+            tasks[name] -= ended
+            if tree is not None and ended:
+                tree.finish(name, int(ended))
+        tasks = _refilled(problem, tasks, waiting, tree)
         after.append({"allocation": {name: {"tasks": _plain(held)} for name, held in tasks.items()}})
     return {"mode": problem.mode, "after_events": after}
 
@@ -119,14 +124,19 @@ Tasks = dict[str, Fraction]
 Waiting = dict[str, Fraction | None]
 
 
-def _refilled(problem: Problem, tasks: Tasks, waiting: Waiting) -> Tasks:
+def _stands(problem: Problem) -> bool:
+    """Whether one tree serves all events: whole tasks, and weights that do not depend on who asks."""
+    return problem.mode == "whole" and problem.policy != "collapsed"
+
+
+def _refilled(problem: Problem, tasks: Tasks, waiting: Waiting, tree: LiveTree | None) -> Tasks:
     """What leaves hold once nothing is free that anybody could use. `waiting` is brought up to date."""
-    root = _bent(problem, tasks, waiting)
     if problem.mode == "whole":
-        tree = LiveTree(root, problem.capacity)
+        tree = tree or LiveTree(_bent(problem, tasks, waiting), problem.capacity)
         hand_out(tree)
         found = {name: Fraction(held) for name, held in tree.tasks().items()}
     else:
+        root = _bent(problem, tasks, waiting)
         flow = Exact(root, problem.capacity)
         for leaf in leaves(root):
             flow.put(leaf, tasks.get(leaf.name, Fraction(0)), waiting.get(leaf.name, Fraction(0)))
