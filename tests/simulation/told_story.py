@@ -27,9 +27,10 @@ def job(at):
 
 
 def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: int | str) -> list[Input]:
-    """Jobs, a node that goes silent and comes back, one that is drained, cancellations, another tree, other shards."""
+    """Jobs, a node that goes silent and comes back, one that is drained, cancellations, a tree with limits, other shards."""
     tree = {"name": "root", "children": [{"name": "a"}, {"name": "b", "children": [{"name": "x"}, {"name": "y"}]}]}
-    heavier = {**tree, "children": [{"name": "a", "weight": 3}, tree["children"][1]]}
+    limited = {"name": "b", "guaranteed": {"cpu": "3"}, "children": [{"name": "x", "max": {"cpu": "3"}}, {"name": "y"}]}
+    heavier = {**tree, "children": [{"name": "a", "weight": 3, "running_jobs_max": 2}, limited]}
     settings = {"altruism_shards": shards, "retry_backoff_ms": 200, "round_gap_ms": 100, **knobs}
     told: list[Input] = [(0, "config", {"set": settings, "queues": tree})]
     told += [(100 + 450 * at, "jobs", job(at)) for at in range(JOBS)]
