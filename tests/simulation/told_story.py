@@ -27,7 +27,7 @@ def job(at):
 
 
 def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: int | str) -> list[Input]:
-    """Jobs, a node that goes silent and comes back, one that is drained, cancellations, a tree with limits, other shards."""
+    """Jobs, a node that goes silent and comes back, one that is drained, cancellations, limits, other shards."""
     tree = {"name": "root", "children": [{"name": "a"}, {"name": "b", "children": [{"name": "x"}, {"name": "y"}]}]}
     limited = {"name": "b", "guaranteed": {"cpu": "3"}, "children": [{"name": "x", "max": {"cpu": "3"}}, {"name": "y"}]}
     heavier = {**tree, "children": [{"name": "a", "weight": 3, "running_jobs_max": 2}, limited]}
