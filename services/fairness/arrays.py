@@ -14,8 +14,8 @@ from typing import Any
 
 from services.fairness.tree import ONE, RANK_ORDERS, Node, in_rank
 
-LEAVES_MIN = 256
-"""Trees with fewer leaves do not have code compiled, or loaded, for them: that takes longer than such a filling."""
+LEAVES_MIN = 1_000
+"""Trees with fewer leaves do not have code compiled, or loaded, for them: plain Python takes milliseconds there."""
 
 LEAVES_FEW = 8
 """Once it is there, trees with fewer leaves are filled in plain Python: making arrays takes longer."""
