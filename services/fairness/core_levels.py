@@ -7,7 +7,7 @@ from math import gcd
 from schemas.queue_tree import upwards
 from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_churn import handed_out
-from services.fairness.core_plot import Plotted, plotted_of
+from services.fairness.core_plot import Plotted, is_asked_of, plotted_of
 from services.fairness.core_state import State
 from services.fairness.core_tree import TOP, Planting
 from services.fairness.hdrf import Fill, fill
@@ -84,7 +84,7 @@ def _satisfied(state: State, ledger: Ledger, before: Filled | None) -> Filled:
         before.moved = dict.fromkeys(state.demand, True)
     for leaf in ledger.leaves_of(before.moved):
         unit = ledger.group_of(leaf)
-        if unit.asks or leaf in state.demand:
+        if unit.asks or is_asked_of(state, unit):
             before.levels[unit.name] = ledger.share_of(unit.demand)
         else:
             before.levels.pop(unit.name, None)

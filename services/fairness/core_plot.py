@@ -45,7 +45,7 @@ class Plotted:
 
     def _put(self, state: State, ledger: Ledger, leaf: str) -> bool:
         seat = ledger.group_of(leaf)
-        asks = _asks(state, seat)
+        asks = is_asked_of(state, seat)
         if seat.name not in self._above:
             return not asks
         if asks == (seat.name in self.idle) and not self._turn(seat.name, asks):
@@ -69,9 +69,10 @@ class Plotted:
         return self._asking[above] > 0 and self._heaviest[above] > 0
 
 
-def _asks(state: State, seat: Seat) -> bool:
+def is_asked_of(state: State, seat: Seat) -> bool:
+    """Whether jobs of a unit ask for something, if only for what the cell has not got."""
     if seat.children:
-        return any(_asks(state, child) for child in seat.children)
+        return any(is_asked_of(state, child) for child in seat.children)
     return seat.name in state.demand
 
 

@@ -63,6 +63,21 @@ def test_it_says_the_same_whatever_happens(shape, preset, changes):
     assert books[0][0].told == books[1][0].told
 
 
+def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_when_another_asks_no_more():
+    shape = tree(queue("a", 1), replace(queue("b", 1, queue("b0"), queue("b1")), policy="fifo"))
+    told = []
+    for each, _ in both(shape, "hdrf"):
+        each.set_capacity({"cpu": 100_000, "gpu": 0})
+        each.job(1, {"gpu": 1_000}, 1)
+        each.job(2, {"cpu": 1_000}, 1)
+        each.look()
+        each.cancel(1)
+        each.look()
+        told.append(each.state.told)
+
+    assert told == [{"b": 0}, {"b": 0}]
+
+
 @pytest.fixture
 def planted(monkeypatch):
     """The trees planted, one after the other."""
