@@ -425,8 +425,8 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
 
             lines, right = await put(cells=2)
             assert not right
-            assert f"{jobs.name}: has 1 partitions, needs 2: --grow adds them" in lines
-            with pytest.raises(BusError, match="has 1 partitions, number 1 is not among them"):
+            assert f"{jobs.name}: has 1 partition, needs 2: --grow adds them" in lines
+            with pytest.raises(BusError, match="has 1 partition, number 1 is not among them"):
                 await bus.bounds(jobs.name, 1)
             assert (await put(cells=2, grow=True))[1]
             assert await bus.bounds(jobs.name, 1) == (0, 0)
