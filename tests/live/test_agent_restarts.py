@@ -355,11 +355,11 @@ def test_a_data_folder_has_one_agent(tell, tmp_path):
 
 def test_an_old_registration_that_comes_late_is_answered_with_a_new_one(tell, tmp_path):
     async def story(cell):
-        await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "data")):
             await cell.until(lambda: cell.bodies(NodeRegistered))
         async with agent_on(cell, settings(tmp_path / "data")):
             await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            await cell.submit("j", once(tmp_path, 1))
             await started(cell, 1)
             old = next(document for document in cell.inputs["nodes"] if "register" in document)
             await cell.tell("nodes", old)
