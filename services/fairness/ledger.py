@@ -227,7 +227,7 @@ class Ledger:
 
     def promised(self, seat: Seat) -> int:
         """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
-        return share_units(min(ONE, max(seat.claim), self._most(seat))) if seat.floor else 0
+        return share_units(min(ONE, max(self._covers(seat)), self._most(seat))) if seat.floor else 0
 
     def richest(self) -> list[str]:
         """The queues with a level of their own that hold something beyond their guarantees, or if none does, that hold
@@ -264,15 +264,17 @@ class Ledger:
             self.over += over - seat.over
             seat.over = over
         if seat.floor or any(seat.claims) or any(seat.claim):
-            part, whole = factor_of(seat.demand, seat.floor) or (0, 1)
-            shares = self.shares_of(seat.demand)
-            if part < whole:
-                shares = [_settled(share * part // whole) for share in shares]
-            claim = [max(pair) for pair in zip(shares, seat.claims, strict=True)]
+            claim = list(map(max, self._covers(seat), seat.claims))
             if seat.parent is not None:
                 above = seat.parent
                 above.claims = [a + new - old for a, new, old in zip(above.claims, claim, seat.claim, strict=True)]
             seat.claim = claim
+
+    def _covers(self, seat: Seat) -> list[int]:
+        """What a queue's own guarantee covers of what it asks for, in shares of the cell by kind."""
+        part, whole = factor_of(seat.demand, seat.floor) or (0, 1)
+        shares = self.shares_of(seat.demand)
+        return [_settled(share * part // whole) for share in shares] if part < whole else shares
 
     def _own(self, seat: Seat) -> int:
         """What a queue is guaranteed whatever the weights: what is covered of what it asks for, and of the kinds named

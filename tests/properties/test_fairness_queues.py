@@ -360,3 +360,16 @@ def test_when_everything_is_said_guarantees_are_those_of_now(forgetful):
 
     assert books.told[2].full
     assert {one.queue: one.guaranteed for one in books.told[2].queues}["a"] == 500_000_000
+
+
+def test_what_is_promised_below_a_queue_is_no_promise_of_its_own():
+    """It is guaranteed GPUs, and asks for none: only the queue below it is promised something."""
+    below = replace(queue("a0"), guaranteed={"cpu": 3_000})
+    above = replace(queue("a", 1, below, queue("a1")), guaranteed={"gpu": 2_000})
+    books = Books(tree(above, replace(queue("b"), guaranteed={"cpu": 20_000})))
+    books.set_capacity({"cpu": 8_000, "gpu": 4_000})
+    books.job(0, {"cpu": 2_500}, 2)
+    books.job(2, {"cpu": 1_000}, 7)
+    books.look((1, 1))
+
+    assert sorted(books.state.below) == ["a/a0", "b"]
