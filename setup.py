@@ -9,12 +9,38 @@ import os  # noqa: TID251 -- A build is told by its environment, and runs nowher
 from setuptools import setup
 
 COMPILED = {
-    "largesse": ("ids",),
-    "services/admission": ("core", "core_judge", "core_rounds"),
-    "services/altruism": ("core",),
-    "services/fairness": ("core", "core_levels", "core_queues", "core_tree", "hdrf", "ledger", "spans", "water"),
-    "services/leftover": ("core", "core_board", "headroom", "keyed", "line", "placement", "reasons", "room", "seats"),
-    "services/simulator": ("cluster", "engine", "metrics"),
+    "largesse": ("codec", "core", "ids"),
+    "schemas": ("followed", "gate", "graph", "quantities", "queue_tree", "track"),
+    "services/admission": ("classes", "core", "core_judge", "core_names", "core_rounds", "core_state"),
+    "services/altruism": ("core", "core_state"),
+    "services/fairness": (
+        "core",
+        "core_counts",
+        "core_levels",
+        "core_queues",
+        "core_rests",
+        "core_state",
+        "core_tree",
+        "hdrf",
+        "ledger",
+        "spans",
+        "tree",
+        "water",
+    ),
+    "services/leftover": (
+        "core",
+        "core_board",
+        "core_state",
+        "headroom",
+        "keyed",
+        "line",
+        "maxima",
+        "placement",
+        "reasons",
+        "room",
+        "seats",
+    ),
+    "services/simulator": ("cluster", "drive", "engine", "metrics"),
 }
 """Package -> modules on the path of every round, by what a profile says."""
 

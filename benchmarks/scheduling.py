@@ -4,6 +4,7 @@ Every record is made, encoded, hashed and folded by all cores; start-up and read
 runs. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the small sizes.
 """
 
+import gc
 import sys
 import time
 from collections.abc import Iterator
@@ -91,10 +92,16 @@ def cpu_s() -> float:
     return time.process_time()
 
 
+def clear_up() -> None:
+    """What an earlier run left behind is not of the one that begins, nor is the search for it."""
+    gc.collect()
+
+
 def fill(
     nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
 ) -> dict[str, float]:
     """First round, rounds on a full cluster, rounds that refill it."""
+    clear_up()
     bench = Bench(nodes, queues, sizes, gap_ms)
     specs = bench.specs(pending)
     with uncollected():
@@ -157,6 +164,7 @@ def simulated(nodes: int, count: int, gap_ms: int) -> dict[str, float]:
     tree = Queue("root", children=[Queue(f"q{i}") for i in range(10)])
     cluster = Cluster([ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(nodes)], tree)
     jobs = one_core_jobs(count)
+    clear_up()
     begin = cpu_s()
     result = simulate(jobs, cluster, Options({"round_gap_ms": gap_ms}))
     spent = cpu_s() - begin
@@ -181,6 +189,7 @@ def tpch_load(shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> 
     work_ms = sum(_dominant_ms(spec, capacity, nodes) for spec in specs) / len(specs)
     submits = arrivals_ms(max(1, round(work_ms / load)), len(specs), 1, "load")
     cluster = Cluster([ClusterNode(f"node-{i}", capacity) for i in range(nodes)])
+    clear_up()
     begin = cpu_s()
     result = simulate(zip(submits, specs, strict=True), cluster, Options({"round_gap_ms": gap_ms}))
     spent = cpu_s() - begin

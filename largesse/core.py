@@ -25,6 +25,10 @@ class OpenRound:
     record: Record
     upstream: dict[str, list[Record]] = field(default_factory=dict)
 
+    def __init__(self, record: Record, upstream: dict[str, list[Record]] | None = None) -> None:
+        self.record = record
+        self.upstream = upstream if upstream is not None else {}
+
     @property
     def time(self) -> int:
         """Log time of the opening, in milliseconds."""

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from largesse import failpoints
 from largesse.bus import Bus, Message, Outgoing, Writer
 from largesse.order import LogOrder
+from largesse.plain_data import readable
 from largesse.settings import Settings
 from largesse.telemetry import SNAPSHOTS as TAKEN
 from largesse.telemetry import logger
@@ -238,4 +239,4 @@ async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind
 
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+    return TypeAdapter(readable(kind))

@@ -6,30 +6,9 @@ one admitted first.
 """
 
 from bisect import insort
-from dataclasses import dataclass, field
 
+from schemas.followed import Gate, Parked
 from schemas.queues import Queue
-
-
-@dataclass(slots=True)
-class Parked:
-    """A job before the gate. `order`: the seq of its admission."""
-
-    job: str
-    priority: int
-    order: int
-
-
-@dataclass(slots=True)
-class Gate:
-    """`limits` and `through` (jobs let through) by queue path, "" the whole tree, only for queues with a limit; `leaf`:
-    live job -> its queue; `parked`: by leaf queue, who waits, first comes first.
-    """
-
-    limits: dict[str, int] = field(default_factory=dict)
-    through: dict[str, int] = field(default_factory=dict)
-    leaf: dict[str, str] = field(default_factory=dict)
-    parked: dict[str, list[Parked]] = field(default_factory=dict)
 
 
 def admit(gate: Gate, job: str, queue: str, priority: int, order: int) -> bool:

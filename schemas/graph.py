@@ -1,31 +1,12 @@
 """A job's graph of stages and how far it has come. Shared words of every core that follows jobs."""
 
-from dataclasses import dataclass
+from functools import lru_cache
 
-from schemas.jobs import JobSpec, Stage
+from schemas.followed import Graph, Progress
+from schemas.jobs import JobSpec
 
-
-@dataclass(slots=True)
-class Graph:
-    """Stages by position; names by position; by position the children, and how many tasks and parents there are.
-    `roots`: those without parents. Built once a job; nobody changes it.
-    """
-
-    stages: list[Stage]
-    position: dict[str, int]
-    children: list[list[int]]
-    tasks: list[int]
-    parents: list[int]
-    roots: list[int]
-
-
-@dataclass(slots=True)
-class Progress:
-    """By stage position: tasks that have not ended in success, and parents that have not ended."""
-
-    left: list[int]
-    parents: list[int]
-
+LONE_KEPT = 1_024
+"""Shapes of jobs with one stage that are remembered."""
 
 _last: list[tuple[JobSpec, Graph]] = []
 """The spec asked for last, with its graph: the cores of one process meet each admission one after the other."""
@@ -41,6 +22,8 @@ def graph_of(spec: JobSpec) -> Graph:
 
 
 def _graph_of(spec: JobSpec) -> Graph:
+    if len(spec.stages) == 1:
+        return Graph(spec.stages, *_lone(spec.stages[0].stage, spec.stages[0].tasks))
     position = {stage.stage: i for i, stage in enumerate(spec.stages)}
     children: list[list[int]] = [[] for _ in spec.stages]
     for i, stage in enumerate(spec.stages):
@@ -51,9 +34,15 @@ def _graph_of(spec: JobSpec) -> Graph:
     return Graph(spec.stages, position, children, [stage.tasks for stage in spec.stages], parents, roots)
 
 
+@lru_cache(LONE_KEPT)
+def _lone(stage: str, tasks: int) -> tuple[dict[str, int], list[list[int]], list[int], list[int], list[int]]:
+    """What follows the stages in the graph of a job with one stage: jobs of one shape share it."""
+    return {stage: 0}, [[]], [tasks], [0], [0]
+
+
 def progress_of(graph: Graph) -> Progress:
-    """Nothing has ended yet."""
-    return Progress(graph.tasks.copy(), graph.parents.copy())
+    """Nothing has ended yet. Without edges nobody counts parents down, so those stay the graph's."""
+    return Progress(graph.tasks.copy(), graph.parents.copy() if len(graph.tasks) > 1 else graph.parents)
 
 
 def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int]:

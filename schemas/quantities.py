@@ -140,3 +140,15 @@ def on_devices(milli: int, free: list[int]) -> list[tuple[int, int]] | None:
             return None
         taken.append((min(fitting)[1], part))
     return taken
+
+
+def tasks_on_devices(milli: int, devices: list[int], most: int) -> int:
+    """How many tasks, `most` at most, find room one after the other on devices with so much free, in milli-GPUs."""
+    free = devices.copy()
+    for task in range(most if milli else 0):
+        taken = on_devices(milli, free)
+        if taken is None:
+            return task
+        for position, share in taken:
+            free[position] -= share
+    return most

@@ -17,6 +17,8 @@ tasks that run; the least work that remains; the highest priority."""
 LISTS = ("fifo", "fair", "srtf", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
 
+_SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
+
 ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf"}
 """What presets share out by that bear another name. `slots` does so by a single kind: places."""
 
@@ -31,8 +33,8 @@ class Group(NamedTuple):
 def sharing_of(preset: Preset) -> Sharing:
     """The policy of a tree whose root names none."""
     sharing = ALIKE.get(preset, preset)
-    assert sharing in get_args(Sharing), f"{preset} shares out in no known way"
-    return cast(Sharing, sharing)
+    assert sharing in _SHARINGS, f"{preset} shares out in no known way"
+    return sharing
 
 
 def groups(tree: Queue | None, preset: Preset) -> dict[str, Group]:

@@ -5,10 +5,9 @@ Rules (contracts.md, "Workload file"; architecture.md, "Tasks on a node"): a sta
 task; a gang shares one attempt, which ends for all of it when it ends for one.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
 
-from schemas.graph import Graph, Progress
+from schemas.followed import Graph, Progress, Span, Tries
 from schemas.tasks import Failure
 
 LOST_ATTEMPTS_MAX = 10
@@ -18,28 +17,6 @@ COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start")
 """Failures that count against a stage's retries."""
 
 Verdict = Literal["again", "over"]
-
-
-@dataclass(slots=True)
-class Span:
-    """Tasks `first` .. `first + count - 1` that wait for attempt `attempt`, runnable since `since_ms`."""
-
-    first: int
-    count: int
-    attempt: int
-    since_ms: int
-
-
-@dataclass(slots=True)
-class Tries:
-    """Failures so far, by "stage position/index"; a gang counts as its index 0. Only tasks that failed are here.
-
-    `broken`: by stage position, the last attempt of a gang that ended without success.
-    """
-
-    failed: dict[str, int] = field(default_factory=dict)
-    lost: dict[str, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
 
 
 def is_broken(tries: Tries | None, at: int, attempt: int) -> bool:

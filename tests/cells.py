@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from largesse.codec import encode
 from largesse.core import OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
+from largesse.plain_data import readable
 from largesse.snapshots import dump, load
 from schemas import (
     DecisionHash,
@@ -331,7 +332,7 @@ def drop_caches(states):
 
 
 def _cache_fields(kind):
-    hints = get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(readable(kind), include_extras=True)
     return [each for each in fields(kind) if get_origin(hints[each.name]) is Annotated and _excluded(hints[each.name])]
 
 

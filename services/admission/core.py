@@ -30,22 +30,14 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.followed import Tries
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from schemas.track import COUNTED, Tries, is_broken, judge_failure
-from services.admission.core_state import (
-    Ended,
-    Hold,
-    JobState,
-    NodeState,
-    Opening,
-    State,
-    attempt_key,
-    digest_of,
-    is_free,
-)
+from schemas.track import COUNTED, is_broken, judge_failure
+from services.admission.core_names import attempt_key, digest_of, is_free
+from services.admission.core_state import Ended, Hold, JobState, NodeState, Opening, State
 
 NAME = "admission"
 TOPIC = ""

@@ -36,19 +36,12 @@ from schemas.edge import ConfigPatch
 from schemas.edge_nodes import NodeLeft
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
-from schemas.quantities import fits_in, on_devices, quantity_text, vector_text
+from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
 from schemas.spelling import nearest
 from services.admission.classes import class_of
-from services.admission.core_state import (
-    LIVE_JOBS_MAX,
-    NodeState,
-    State,
-    attempt_key,
-    digest_of,
-    is_free,
-    tasks_held_by,
-)
+from services.admission.core_names import attempt_key, digest_of, is_free, tasks_held_by
+from services.admission.core_state import LIVE_JOBS_MAX, NodeState, State
 
 USERS_TOLD_MAX = 10
 """Users that a rejection names as those who may submit."""
@@ -182,14 +175,8 @@ def _room(node: NodeState, stage: Stage) -> int:
     if not _has_labels(node, stage.labels) or not fits_in(stage.demand, node.capacity):
         return 0
     room = min((node.capacity[r] // amount for r, amount in stage.demand.items() if amount), default=stage.tasks)
-    if gpu := stage.demand.get("gpu", 0):
-        free, placed = [device.milli for device in node.devices], 0
-        while placed < room and (taken := on_devices(gpu, free)) is not None:
-            for position, milli in taken:
-                free[position] -= milli
-            placed += 1
-        return placed
-    return room
+    gpu = stage.demand.get("gpu", 0)
+    return tasks_on_devices(gpu, [device.milli for device in node.devices], room) if gpu else room
 
 
 def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from largesse.ids import content_hash
-from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, TaskRange, Vector
-from schemas.graph import Graph, Progress
-from schemas.track import Tries
+from mypy_extensions import mypyc_attr
+
+from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, Vector
+from schemas.followed import Graph, Progress, Tries
 
 LIVE_JOBS_MAX = 1_000_000
 """Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
@@ -28,6 +28,7 @@ class NodeState:
     tasks: int = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Hold:
     """An attempt that holds room: where, under which agent epoch, how much, which devices."""
@@ -39,7 +40,16 @@ class Hold:
     started: bool = False
     devices: dict[str, int] | None = None
 
+    def __init__(self, attempt: int, node: str, epoch: str, demand: Vector) -> None:
+        self.attempt = attempt
+        self.node = node
+        self.epoch = epoch
+        self.demand = demand
+        self.started = False
+        self.devices = None
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class JobState:
     """A job that has not ended. `last`: by stage position and task index, the last attempt granted; 0 is none."""
@@ -50,6 +60,14 @@ class JobState:
     last: list[list[int]]
     tries: Tries | None = None
     over: bool = False
+
+    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, last: list[list[int]]) -> None:
+        self.spec = spec
+        self.graph = graph
+        self.progress = progress
+        self.last = last
+        self.tries = None
+        self.over = False
 
 
 @dataclass(slots=True)
@@ -101,31 +119,3 @@ class State:
     wake_ms: int | None = None
     wake_forecast_ms: dict[str, int] = field(default_factory=dict)
     told_seq: dict[str, int] = field(default_factory=dict)
-
-
-def attempt_key(job: str, stage: str, index: int) -> str:
-    """Names one task; unambiguous because no name contains a slash."""
-    return f"{job}/{stage}/{index}"
-
-
-def tasks_held_by(state: State, node: str) -> list[TaskRange]:
-    """The attempts on a node, in the order they were granted. Walks all holds: asked for only when a node is lost."""
-    ranges = []
-    for key, hold in state.holds.items():
-        if hold.node == node:
-            job, stage, index = key.split("/")
-            ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
-    return ranges
-
-
-def is_free(state: State, ended: Ended, time: int) -> bool:
-    """Whether a job that has ended no longer takes its name at log time `time` (ms).
-
-    Attempts that still hold room are known by it: they have to end first, however short names are kept.
-    """
-    return not ended.holding and time - ended.at_ms > state.policy.name_kept_ms
-
-
-def digest_of(spec: JobSpec) -> str:
-    """A short name for a spec: equal for equal specs. Its text names every field in order, the same on every Python."""
-    return content_hash(ascii(spec).encode())[:32]

@@ -26,17 +26,18 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.followed import Span, Tries
 from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
-from schemas.track import COUNTED, Span, Tries, failures_of, is_broken, judge_failure, take
-from services.altruism.core_state import Job, Later, State
+from schemas.track import COUNTED, failures_of, is_broken, judge_failure, take
+from services.altruism.core_state import Gang, Job, Later, State
 
 NAME = "altruism"
 TOPIC = "asks"
 UPSTREAM = ("shares",)
 READS: tuple[str, ...] = ()  # What it said follows from the facts: asks carry no plan yet.
-LAYOUT = 2
+LAYOUT = 3
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -61,8 +62,8 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
         job = state.jobs.get(name)
         if job is not None and (job.waits or not state.full):
             asks.append(JobAsk(name, _asks_of(job)))
-    for name in state.later:
-        for item in state.jobs[name].later:
+    for later in state.later.values():
+        for item in later:
             if item.at_ms > opened.time and (wake_ms is None or item.at_ms < wake_ms):
                 wake_ms = item.at_ms
     return [Asks(state.shard, of, asks, state.full, wake_ms)]
@@ -132,7 +133,7 @@ def _cancelled(state: State, record: Record) -> None:
 
 
 def _forget(state: State, name: str) -> None:
-    for kept in (state.jobs, state.changed, state.answering, state.later):
+    for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later):
         kept.pop(name, None)
 
 
@@ -145,7 +146,7 @@ def _finished(state: State, record: Record) -> None:
 
 def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
     if job.graph.stages[at].gang:
-        job.running[at] -= count
+        state.gangs[name][at].running -= count
         if is_broken(job.tries, at, attempt):
             _regang(state, record, job, name, at)
             return
@@ -166,16 +167,16 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     if job is None:
         return
     at = job.graph.position[stage]
-    gang = job.graph.stages[at].gang
-    if gang:
-        job.running[at] -= 1
+    gang = state.gangs[name][at] if job.graph.stages[at].gang else None
+    if gang is not None:
+        gang.running -= 1
         if not is_broken(job.tries, at, attempt):
-            job.broken_by[at] = reason
+            gang.broken_by = reason
     if job.tries is None:
         job.tries = Tries()
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
         return  # The job is over; JobEnded follows.
-    if gang:
+    if gang is not None:
         _regang(state, record, job, name, at)
         return
     _again(
@@ -189,10 +190,12 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
 
 def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
     """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
-    if job.running[at] == 0:
+    gang = state.gangs[name][at]
+    if gang.running == 0:
         assert job.tries is not None, "no attempt of it has failed"
+        assert gang.broken_by is not None, "no attempt of it has failed"
         attempt = job.tries.broken[str(at)]
-        at_ms = _retry_ms(state, record, job, at, 0, job.broken_by[at])
+        at_ms = _retry_ms(state, record, job, at, 0, gang.broken_by)
         _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
 
 
@@ -207,11 +210,10 @@ def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reaso
 def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
     if item.at_ms <= time:
         _put_first(job, item, time)
-    elif job.later and _continues(job.later[-1], item):
-        job.later[-1].count += item.count
+    elif name in state.later and _continues(state.later[name][-1], item):
+        state.later[name][-1].count += item.count
     else:
-        job.later.append(item)
-        state.later[name] = True
+        state.later.setdefault(name, []).append(item)
     _change(state, name)
 
 
@@ -276,15 +278,17 @@ def _opened(state: State, record: Record) -> None:
 
 
 def _mature(state: State, name: str, time: int) -> None:
-    job = state.jobs[name]
-    due = [item for item in job.later if item.at_ms <= time]
+    job, later = state.jobs[name], state.later[name]
+    due = [item for item in later if item.at_ms <= time]
     if due:
-        job.later = [item for item in job.later if item.at_ms > time]
         for item in due:
             _put_first(job, item, item.at_ms)
         _change(state, name)
-    if not job.later:
-        del state.later[name]
+        left = [item for item in later if item.at_ms > time]
+        if left:
+            state.later[name] = left
+        else:
+            del state.later[name]
 
 
 def _closed(state: State, record: Record) -> None:
@@ -299,7 +303,7 @@ def _closed(state: State, record: Record) -> None:
         if not spans:
             del job.waits[at]
         if job.graph.stages[at].gang:
-            job.running[at] = job.running.get(at, 0) + grant.count
+            state.gangs.setdefault(grant.job, {}).setdefault(at, Gang()).running += grant.count
     state.answering, state.full = {}, False
 
 

@@ -26,24 +26,17 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.followed import Tries
 from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
-from schemas.track import Tries, is_broken, judge_failure
+from schemas.track import is_broken, judge_failure
+from services.fairness.core_counts import add_tasks, counted, counted_capacity, recount, slots_of
 from services.fairness.core_levels import levels_in
 from services.fairness.core_plot import foresee
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
-from services.fairness.core_state import (
-    Holding,
-    Job,
-    State,
-    add_tasks,
-    counted,
-    counted_capacity,
-    recount,
-    slots_of,
-)
+from services.fairness.core_state import Holding, Job, State
 
 NAME = "fairness"
 TOPIC = "shares"

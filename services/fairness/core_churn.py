@@ -12,8 +12,9 @@ further down before those above; more tasks than that its units cannot have.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from services.fairness.core_counts import kinds_of
 from services.fairness.core_rests import could_start
-from services.fairness.core_state import State, kinds_of
+from services.fairness.core_state import State
 from services.fairness.core_tree import TOP
 from services.fairness.ledger import Ledger, Limits, Seat
 from services.fairness.tree import Node, leaves, walk

@@ -12,9 +12,10 @@ from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
 from schemas.sharing import LISTS, sharing_of
+from services.fairness.core_counts import kinds_of
 from services.fairness.core_levels import Filled
 from services.fairness.core_rests import could_start
-from services.fairness.core_state import State, kinds_of
+from services.fairness.core_state import State
 from services.fairness.ledger import NOTHING, Ledger, Seat, Told
 
 

@@ -10,7 +10,8 @@ from schemas import Vector
 from schemas.jobs import Stage
 from schemas.tasks import Failure
 from schemas.track import COUNTED, failures_of
-from services.fairness.core_state import Job, Rest, State, add_rest
+from services.fairness.core_counts import add_rest
+from services.fairness.core_state import Job, Rest, State
 
 
 def rest(state: State, job: Job, name: str, at: int, index: int, reason: Failure, time: int) -> None:

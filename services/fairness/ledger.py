@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from services.fairness.division import Claimant, divided
 from services.fairness.spans import Calm, Spans
-from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
+from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, part_units, share_units
 
 TOLD_STEP = 1_000_000
 """A value that has moved by less than this (a permille of the cell, in billionths) is not told again."""
@@ -250,12 +250,15 @@ class Ledger:
 
     def share_of(self, amounts: Iterable[int]) -> int:
         """The dominant share, in billionths."""
-        return share_units(self._share(amounts))
+        return max(map(part_units, amounts, self.capacity), default=0)
 
-    def _kind(self, amounts: Iterable[int]) -> int:
+    def _kind(self, amounts: Sequence[int]) -> int:
         """Which kind the largest part of the cell is held of; of equals the first."""
-        shares = self.shares_of(amounts)
-        return shares.index(max(shares))
+        most, capacity = 0, self.capacity
+        for at in range(1, len(amounts)):
+            if amounts[at] * capacity[most] > amounts[most] * capacity[at]:
+                most = at
+        return most
 
     def _limit(self, seat: Seat) -> None:
         """What guarantees cover of what a queue asks for, and whether it asks for more than its maximum."""
@@ -300,7 +303,7 @@ class Ledger:
 
     def _most(self, seat: Seat) -> int:
         """What a queue may have at most, asking in the direction in which it asks."""
-        factor = factor_of(seat.demand, seat.most)
+        factor = factor_of(seat.demand, seat.most) if seat.most else None
         return ONE if factor is None else min(ONE, self._share(seat.demand) * factor[0] // factor[1])
 
     # ------------------------------------------------------------------ guarantees

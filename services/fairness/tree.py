@@ -69,3 +69,14 @@ def in_rank(children: Sequence[Node]) -> list[Node]:
 def share_units(share: int) -> int:
     """A share of `ONE` in billionths of the cell, rounded down, after what rounding may have taken is put back."""
     return (share + NEAR) * SHARE_UNITS >> ONE_BITS
+
+
+def part_units(amount: int, have: int) -> int:
+    """`share_units` of the share that `amount` is of `have`, in small numbers where that comes to the same: what is put
+    back is less than 2^-29 of a billionth, so it counts only just below the next one.
+    """
+    whole = amount * SHARE_UNITS
+    units = whole // have
+    if have - (whole - units * have) > have >> 29:
+        return units
+    return share_units((amount << ONE_BITS) // have)

@@ -8,7 +8,7 @@ from bisect import bisect_left
 
 from schemas import Policy, Stage, Vector
 from schemas.gate import full_queue
-from schemas.quantities import on_devices, quantity_text
+from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.spelling import counted as counted_text
 from services.gateway.counting import added, counted, used_by
@@ -113,16 +113,7 @@ def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:
         room = policy.slots_per_node if all(node.capacity.get(kind) for kind in demand) else 0
     else:
         room = min([stage.tasks, *[node.capacity.get(kind, 0) // amount for kind, amount in demand.items()]])
-    gpu, free = demand.get("gpu", 0), [device.milli for device in node.devices]
-    if not gpu:
-        return room
-    for task in range(room):
-        taken = on_devices(gpu, free)
-        if taken is None:
-            return task
-        for position, milli in taken:
-            free[position] -= milli
-    return room
+    return tasks_on_devices(demand.get("gpu", 0), [device.milli for device in node.devices], room)
 
 
 def named(queue: str) -> str:

@@ -4,12 +4,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
-from schemas.gate import Gate
-from schemas.graph import Graph, Progress
+from schemas.followed import Gate, Graph, Progress, Tries
 from schemas.jobs import JobClass
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
-from schemas.track import Tries
 
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that stay in view; the oldest go first."""

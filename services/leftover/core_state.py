@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from mypy_extensions import mypyc_attr
+
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
-from schemas.gate import Gate
-from schemas.graph import Graph
+from schemas.followed import Gate, Graph
 from schemas.sharing import Group
 from services.leftover.seats import Placement
 
@@ -21,6 +22,7 @@ class Node:
     lost: bool = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
     """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
@@ -35,7 +37,17 @@ class Job:
     done: dict[str, int] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
 
+    def __init__(self, queue: str, order: int, priority: int, graph: Graph) -> None:
+        self.queue = queue
+        self.order = order
+        self.priority = priority
+        self.graph = graph
+        self.began = 0
+        self.done = {}
+        self.asks = []
 
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Held:
     """One task's room on a node; outlives its job until the node gives it back."""
@@ -45,6 +57,13 @@ class Held:
     node: str
     demand: Vector
     devices: list[DeviceShare]
+
+    def __init__(self, job: str, queue: str, node: str, demand: Vector, devices: list[DeviceShare]) -> None:
+        self.job = job
+        self.queue = queue
+        self.node = node
+        self.demand = demand
+        self.devices = devices
 
 
 @dataclass(slots=True)

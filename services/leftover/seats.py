@@ -33,6 +33,18 @@ class Waiting:
     since_ms: int
     placed: dict[tuple[int, bool], "Part"] | None = None
 
+    def __init__(
+        self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
+    ) -> None:
+        self.stage = stage
+        self.place = place
+        self.task = task
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.since_ms = since_ms
+        self.placed = None
+
 
 @dataclass(slots=True, eq=False)
 class Part:
@@ -40,6 +52,10 @@ class Part:
 
     count: int = 0
     devices: list[list[tuple[int, int]]] | None = None
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.devices = None
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +137,33 @@ class JobSeat:
     waits: list[Waiting] = field(default_factory=list)
     bins: list[int] = field(default_factory=list)
 
+    def __init__(
+        self,
+        name: str,
+        order: int,
+        leaf: LeafSeat,
+        priority: int,
+        held: list[int],
+        queue: str = "",
+        lane: int = 0,
+        under: tuple[QueueSeat, ...] = (),
+        work: int = 0,
+    ) -> None:
+        self.name = name
+        self.order = order
+        self.leaf = leaf
+        self.priority = priority
+        self.held = held
+        self.queue = queue
+        self.lane = lane
+        self.under = under
+        self.work = work
+        self.tasks = 0
+        self.share = 0
+        self.aged = False
+        self.waits = []
+        self.bins = []
+
 
 @dataclass(slots=True)
 class Placement:
@@ -138,3 +181,27 @@ class Placement:
     task: TaskClass
     devices: list[list[tuple[int, int]]]
     queue: str = ""
+
+    def __init__(
+        self,
+        job: str,
+        stage: str,
+        first: int,
+        count: int,
+        attempt: int,
+        node: int,
+        beyond: bool,
+        task: TaskClass,
+        devices: list[list[tuple[int, int]]],
+        queue: str = "",
+    ) -> None:
+        self.job = job
+        self.stage = stage
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.node = node
+        self.beyond = beyond
+        self.task = task
+        self.devices = devices
+        self.queue = queue

@@ -30,7 +30,8 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.graph import Graph, Progress, end_tasks, graph_of, progress_of
+from schemas.followed import Graph, Progress
+from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.metrics import Metrics
@@ -38,6 +39,8 @@ from services.simulator.schedule import AttemptOutcome, ScheduleWriter
 from services.simulator.shared_nodes import SharedNodes
 
 AUTHOR = "simulator"
+_NUMBER_BITS = 40  # Runs of one simulation are numbered with so many.
+_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
 _OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed", "lost": "lost", "revoked": "revoked"}
 
 
@@ -54,7 +57,15 @@ class Run:
     run_ms: int
     number: int
     failure: Failure | None = None
-    over: bool = False
+
+    def __init__(self, grant: Grant, first: int, count: int, start_ms: int, run_ms: int, number: int) -> None:
+        self.grant = grant
+        self.first = first
+        self.count = count
+        self.start_ms = start_ms
+        self.run_ms = run_ms
+        self.number = number
+        self.failure = None
 
 
 @dataclass(slots=True)
@@ -67,6 +78,13 @@ class SimJob:
     stretch: list[tuple[int, int]]
     running: dict[int, Run] = field(default_factory=dict)
 
+    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, stretch: list[tuple[int, int]]) -> None:
+        self.spec = spec
+        self.graph = graph
+        self.progress = progress
+        self.stretch = stretch
+        self.running = {}
+
 
 class SimCluster:
     """The agents' side of a simulated cell. `reports`: what is to be told to the sequencer now."""
@@ -76,7 +94,8 @@ class SimCluster:
         self.schedule = schedule
         self.reports: list[Any] = []
         self.jobs: dict[str, SimJob] = {}
-        self._ends: list[tuple[int, int, Run]] = []
+        self._ends: list[int] = []  # A heap: when a run ends, in ms, and below _NUMBER_BITS its number.
+        self._live: dict[int, Run] = {}
         self._held: dict[str, tuple[int, HeldRoom]] = {}
         self._runs = 0
         self._shared: SharedNodes[Run] | None = None
@@ -102,9 +121,13 @@ class SimCluster:
 
     def _next_set_ms(self) -> int | None:
         """Of the ends whose time is set: where nodes are shared, those by which tasks have run for too long."""
-        while self._ends and self._ends[0][2].over:
-            heappop(self._ends)
-        return self._ends[0][0] if self._ends else None
+        ends = self._ends
+        while ends and ends[0] & _NUMBER_MASK not in self._live:
+            heappop(ends)
+        return ends[0] >> _NUMBER_BITS if ends else None
+
+    def _end_at(self, time: int, run: Run) -> None:
+        heappush(self._ends, time << _NUMBER_BITS | run.number)
 
     def observe(self, record: Record) -> None:
         """Reacts to a record of the log, as an agent would."""
@@ -138,10 +161,11 @@ class SimCluster:
             self._end_shared(self._shared, time)
             return
         ends = self._ends
-        while ends and ends[0][0] <= time:
-            end_ms, _, run = heappop(ends)
-            if not run.over:
-                self._end(run, end_ms)
+        while ends and ends[0] >> _NUMBER_BITS <= time:
+            end = heappop(ends)
+            run = self._live.get(end & _NUMBER_MASK)
+            if run is not None:
+                self._end(run, end >> _NUMBER_BITS)
 
     def _end_shared(self, shared: SharedNodes[Run], time: int) -> None:
         while (end_ms := self.next_end_ms()) is not None and end_ms <= time:
@@ -149,7 +173,7 @@ class SimCluster:
                 for _, run in shared.take_due(end_ms):
                     self._end(run, end_ms)
             else:
-                run = heappop(self._ends)[2]
+                run = self._live[heappop(self._ends) & _NUMBER_MASK]
                 run.failure = "timeout"
                 self._end(run, end_ms)
 
@@ -193,12 +217,13 @@ class SimCluster:
         for name, capacity in self._capacity.items():
             nodes.set_capacity(name, capacity, record.time)
         ends, self._ends = sorted(self._ends), []
-        for end_ms, _, run in ends:
-            if not run.over:
+        for end in ends:
+            run = self._live.get(end & _NUMBER_MASK)
+            if run is not None:
                 stage = next(s for s in self.jobs[run.grant.job].spec.stages if s.stage == run.grant.stage)
                 cut_ms = 1 if run.failure is not None else 0  # It had more to do than it was let.
                 run.failure = None
-                self._share(nodes, run, stage, end_ms - record.time + cut_ms, record.time)
+                self._share(nodes, run, stage, (end >> _NUMBER_BITS) - record.time + cut_ms, record.time)
 
     def _node(self, record: Record) -> None:
         body: NodeRegistered | NodeReported = record.body
@@ -251,13 +276,14 @@ class SimCluster:
             else:
                 lasts_ms = durations[0] if durations else stage.estimate_ms
             self._runs += 1
-            run = job.running[self._runs] = Run(grant, first, last - first, time, lasts_ms, self._runs)
+            run = Run(grant, first, last - first, time, lasts_ms, self._runs)
+            self._live[run.number] = job.running[run.number] = run
             if self._shared is None:
                 if true != told:
                     run.run_ms = -(-lasts_ms * true // told)
                 if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:
                     run.run_ms, run.failure = stage.timeout_ms, "timeout"
-                heappush(self._ends, (time + run.run_ms, self._runs, run))
+                self._end_at(time + run.run_ms, run)
             else:
                 self._share(self._shared, run, stage, lasts_ms, time)
             first = last
@@ -267,7 +293,7 @@ class SimCluster:
         demand = {**stage.demand, **stage.true_demand}
         nodes.start(run.grant.node, run, run.number, demand, run.count, work_ms, time)
         if stage.timeout_ms is not None:
-            heappush(self._ends, (run.start_ms + stage.timeout_ms, run.number, run))
+            self._end_at(run.start_ms + stage.timeout_ms, run)
 
     def _failed(self, record: Record) -> None:
         """Tasks that will be tried again could run again; what still runs of a broken gang is stopped."""
@@ -308,9 +334,8 @@ class SimCluster:
 
     def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> SimJob:
         grant = run.grant
-        run.over = True
         job = self.jobs[grant.job]
-        del job.running[run.number]
+        del job.running[run.number], self._live[run.number]
         idle_ms = 0
         if self._shared is not None:
             self._shared.stop(grant.node, run.number, time)

@@ -36,6 +36,16 @@ class _Use:
     held_sum: int = 0
     spent: int = 0  # Task-ms of all time: each end counted plus, each start minus.
 
+    def __init__(self, demand: Vector, shares: list[int], most: int) -> None:
+        self.demand = demand
+        self.shares = shares
+        self.most = most
+        self.could = 0
+        self.held = 0
+        self.could_sum = 0
+        self.held_sum = 0
+        self.spent = 0
+
 
 @dataclass(slots=True)
 class _Job:
@@ -50,6 +60,17 @@ class _Job:
     equal_to: int = 0
     touched: bool = True
     steady: tuple[int, int] | None = None
+
+    def __init__(self, submit_ms: int, equal_from: int, row: dict[str, Any]) -> None:
+        self.submit_ms = submit_ms
+        self.equal_from = equal_from
+        self.row = row
+        self.uses = {}
+        self.held = 0
+        self.end_ms = None
+        self.equal_to = 0
+        self.touched = True
+        self.steady = None
 
 
 @dataclass(slots=True)
@@ -98,8 +119,10 @@ class Metrics:
         self._move(t)
         assert job not in self._jobs, f"{job}: submitted twice"
         self._count(tasks, t)
-        row = {"job": job, "queue": queue, "class": job_class, "submit_ms": t, "start_ms": None, "end_ms": None}
-        row |= {"tasks": tasks, "outcome": None}
+        row: dict[str, Any] = {
+            "job": job, "queue": queue, "class": job_class, "submit_ms": t, "start_ms": None, "end_ms": None,
+            "tasks": tasks, "outcome": None,
+        }  # fmt: skip
         self._rows.append(row)
         self._equal, self._equal_at = self._equal_until(t), t
         self._present += 1

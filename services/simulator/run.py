@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from schemas import JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge import Cluster, ConfigPatch
 from schemas.spelling import counted
 from services.simulator.cluster import AUTHOR, SimCluster
+from services.simulator.drive import Drive
 from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import ScheduleWriter
@@ -47,7 +47,7 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
     with uncollected():
-        _Drive(cell, agents, waiting, options.progress).run()
+        Drive(cell, agents, waiting, options.progress).run()
     wall_s = time.perf_counter() - started
     agents.close_held(cell.time)
     if agents.jobs:
@@ -96,58 +96,3 @@ def set_up(cell: Cell, values: dict[str, int | str], queues: Queue | None, clust
     cell.take(ConfigPatch(dict(values), queues, AUTHOR), AUTHOR)
     for node in cluster.nodes:
         cell.take(NodeRegistered(node.name, EPOCH, node.capacity, node.labels, node.devices, author=AUTHOR), AUTHOR)
-
-
-class _Drive:
-    """Virtual time: from one moment at which something happens to the next."""
-
-    def __init__(
-        self,
-        cell: Cell,
-        agents: SimCluster,
-        waiting: list[tuple[int, JobSpec]],
-        progress: Callable[[int, int], None] | None,
-    ) -> None:
-        self.cell, self.agents, self.progress = cell, agents, progress
-        self.total = len(waiting)
-        self.arrivals = groupby(waiting, key=lambda job: job[0])
-        self.arrival = next(self.arrivals, None)
-
-    def run(self) -> None:
-        """Until nothing is left to happen."""
-        cell, agents = self.cell, self.agents
-        submitted = 0
-        while (moment := self._next_ms()) is not None:
-            cell.advance(max(moment, cell.time))
-            agents.end_until(cell.time)
-            if cell.time >= cell.earliest_opening_ms():
-                agents.report_ends()
-                self._report()
-            while self.arrival is not None and self.arrival[0] <= cell.time:
-                for _, spec in self.arrival[1]:
-                    cell.take(spec, AUTHOR)
-                    submitted += 1
-                self.arrival = next(self.arrivals, None)
-            while cell.settle() is not None or agents.reports:
-                self._report()
-            if self.progress is not None:
-                self.progress(submitted - len(agents.jobs), self.total)
-
-    def _report(self) -> None:
-        reports = self.agents.reports
-        while reports:
-            self.cell.take(reports.pop(0), AUTHOR)
-
-    def _next_ms(self) -> int | None:
-        """The next moment. Agents report ends in batches: not before a round could open and do something about them."""
-        due_ms, end_ms = self.cell.next_due_ms(), self.agents.next_end_ms()
-        if self.agents.has_ends:
-            end_ms = self.cell.earliest_opening_ms()
-        elif end_ms is not None:
-            end_ms = max(end_ms, self.cell.earliest_opening_ms())
-        moment = self.arrival[0] if self.arrival is not None else None
-        if due_ms is not None and (moment is None or due_ms < moment):
-            moment = due_ms
-        if end_ms is not None and (moment is None or end_ms < moment):
-            moment = end_ms
-        return moment

@@ -73,7 +73,8 @@ def check_tasks(cell):
             continue
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in job.waits.get(at, []) for i in range(span.first, span.first + span.count)]
-            later = [i for item in job.later if item.stage == at for i in range(item.first, item.first + item.count)]
+            resting = [item for item in cell.altruism.later.get(name, []) if item.stage == at]
+            later = [i for item in resting for i in range(item.first, item.first + item.count)]
             held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in cell.admission.holds]
             if job.progress.parents[at]:
                 assert waits + later + held == [], f"{name}/{of.stage} waits for its parents"
@@ -82,7 +83,8 @@ def check_tasks(cell):
             assert not {*waits, *later} & {*held}
             done = of.tasks - job.progress.left[at]
             if of.gang:
-                assert job.running.get(at, 0) == len(held)
+                gang = cell.altruism.gangs.get(name, {}).get(at)
+                assert (gang.running if gang else 0) == len(held)
                 broken = held and known.last[at][held[0]] <= (known.tries.broken.get(str(at), 0) if known.tries else 0)
                 if broken:
                     assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"

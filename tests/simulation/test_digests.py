@@ -1,7 +1,8 @@
 """The same inputs give the same digest: under any hash seed, in any process, on any Python that we run on.
 
 Other interpreters come from LARGESSE_PYTHONS (paths, joined as in PATH) or are `python3.x` on the PATH; one that lacks
-orjson and pydantic is left out with its name. Compiled cores are those that `make compile` made of these sources.
+orjson, pydantic or mypy_extensions is left out with its name. Compiled cores are those that `make compile` made of
+these sources.
 """
 
 import json
@@ -58,28 +59,47 @@ def test_every_python_decides_alike(python):
     path = shutil.which(python)
     if path is None:
         pytest.skip(f"no {python} on the PATH")
-    asked = subprocess.run([path, "-c", "import orjson, pydantic"], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [path, "-c", "import mypy_extensions, orjson, pydantic"], capture_output=True, text=True, check=False
+    )
     if asked.returncode != 0:
-        pytest.skip(f"{python} cannot import orjson and pydantic: name one that can in LARGESSE_PYTHONS")
+        pytest.skip(f"{python} lacks mypy_extensions, orjson or pydantic: name one that can in LARGESSE_PYTHONS")
     for seed in SEEDS:
         assert told_by(path, seed, "3") == outcome(seed)
 
 
-def test_compiled_cores_decide_alike():
+@pytest.fixture(scope="module")
+def compiled():
+    """The environment of a process that runs on compiled cores."""
     if not (COMPILED / ".ready").is_file():
         pytest.skip("no compiled cores: make compile")
     sources = [path.relative_to(COMPILED) for path in COMPILED.glob("*/**/*.py")]
     if any((COMPILED / path).read_bytes() != (ROOT / path).read_bytes() for path in sources):
         pytest.skip("the compiled cores are of other sources than these: make compile")
-    here = {"PYTHONPATH": str(COMPILED), "PYTHONSAFEPATH": "1"}
-    where = "import services.leftover.core as core; print(core.__file__)"
+    here = {"PYTHONPATH": os.pathsep.join([str(COMPILED), str(ROOT)]), "PYTHONSAFEPATH": "1"}
+    where = "import services.leftover.core_state as state; print(state.__file__)"
     asked = subprocess.run(
         [sys.executable, "-c", where], env={**os.environ, **here}, capture_output=True, text=True, check=True
     )
     assert asked.stdout.startswith(str(COMPILED))
     assert asked.stdout.endswith(".so\n")
+    return here
+
+
+def test_compiled_cores_decide_alike(compiled):
     for seed in SEEDS:
-        assert told_by(sys.executable, seed, "4", **here) == outcome(seed)
+        assert told_by(sys.executable, seed, "4", **compiled) == outcome(seed)
+
+
+def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(compiled):
+    """Drawn histories with a snapshot before and after every answer, and the log that old rules left."""
+    start = "import sys, pytest, services.leftover.core_state as state; assert state.__file__.endswith('.so'); "
+    command = [sys.executable, "-c", f"{start}sys.exit(pytest.main(sys.argv[1:]))", "-q", "-p", "no:cacheprovider"]
+    command += ["tests/properties/test_cores.py", "tests/simulation/test_golden.py", "tests/unit/test_snapshots.py"]
+    env = {**os.environ, **compiled}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout[-3_000:]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -28,8 +28,8 @@ from schemas import (
 from schemas.edge import ConfigPatch
 from schemas.edge_nodes import NodeLeft
 from services.admission import core_judge
+from services.admission.core_names import digest_of
 from services.admission.core_rounds import due
-from services.admission.core_state import digest_of
 from tests.cells import (
     AUTHOR,
     EPOCH,

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from schemas.gate import Gate, admit, full_queue, is_parked, leave, limit
+from schemas.followed import Gate
+from schemas.gate import admit, full_queue, is_parked, leave, limit
 from schemas.queues import Queue
 from tests.strategies import for_all
 

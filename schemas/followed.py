@@ -1,0 +1,103 @@
+"""What the cores keep of the jobs that they follow: plain data, which snapshots hold. graph.py, gate.py and track.py
+work on it; they are compiled where cores are, and this is not (infra/DECISIONS.md, 18).
+"""
+
+from dataclasses import dataclass, field
+
+from mypy_extensions import mypyc_attr
+
+from schemas.jobs import Stage
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Graph:
+    """Stages by position; names by position; by position the children, and how many tasks and parents there are.
+    `roots`: those without parents. Built once a job; nobody changes it.
+    """
+
+    stages: list[Stage]
+    position: dict[str, int]
+    children: list[list[int]]
+    tasks: list[int]
+    parents: list[int]
+    roots: list[int]
+
+    def __init__(
+        self,
+        stages: list[Stage],
+        position: dict[str, int],
+        children: list[list[int]],
+        tasks: list[int],
+        parents: list[int],
+        roots: list[int],
+    ) -> None:
+        self.stages = stages
+        self.position = position
+        self.children = children
+        self.tasks = tasks
+        self.parents = parents
+        self.roots = roots
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Progress:
+    """By stage position: tasks that have not ended in success, and parents that have not ended."""
+
+    left: list[int]
+    parents: list[int]
+
+    def __init__(self, left: list[int], parents: list[int]) -> None:
+        self.left = left
+        self.parents = parents
+
+
+@dataclass(slots=True)
+class Parked:
+    """A job before the gate. `order`: the seq of its admission."""
+
+    job: str
+    priority: int
+    order: int
+
+
+@dataclass(slots=True)
+class Gate:
+    """`limits` and `through` (jobs let through) by queue path, "" the whole tree, only for queues with a limit; `leaf`:
+    live job -> its queue; `parked`: by leaf queue, who waits, first comes first.
+    """
+
+    limits: dict[str, int] = field(default_factory=dict)
+    through: dict[str, int] = field(default_factory=dict)
+    leaf: dict[str, str] = field(default_factory=dict)
+    parked: dict[str, list[Parked]] = field(default_factory=dict)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Span:
+    """Tasks `first` .. `first + count - 1` that wait for attempt `attempt`, runnable since `since_ms`."""
+
+    first: int
+    count: int
+    attempt: int
+    since_ms: int
+
+    def __init__(self, first: int, count: int, attempt: int, since_ms: int) -> None:
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.since_ms = since_ms
+
+
+@dataclass(slots=True)
+class Tries:
+    """Failures so far, by "stage position/index"; a gang counts as its index 0. Only tasks that failed are here.
+
+    `broken`: by stage position, the last attempt of a gang that ended without success.
+    """
+
+    failed: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, int] = field(default_factory=dict)
