@@ -1,8 +1,8 @@
 """The same inputs give the same digest: under any hash seed, in any process, on any Python that we run on.
 
-Other interpreters come from LARGESSE_PYTHONS (paths, joined as in PATH) or are `python3.x` on the PATH; one that lacks
-orjson, pydantic or mypy_extensions is left out with its name. Compiled cores are those that `make compile` made of
-these sources.
+Other interpreters come from LARGESSE_PYTHONS (paths, joined as in PATH) or are `python3.x` on the PATH. They need
+orjson, pydantic and mypy_extensions: one on the PATH that cannot import them is left out in its own words, one that was
+named has to. Compiled cores are those that `make compile` made of these sources.
 """
 
 import json
@@ -47,6 +47,12 @@ def interpreters():
     return [name for name in OTHERS if name != here]
 
 
+def point_of(stderr):
+    """The line that says what is wrong: a traceback's last, the first of what a shell or a shim says."""
+    lines = stderr.strip().splitlines() or ["it says nothing"]
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_hash_seed_reaches_no_decision(seed):
     assert told_by(sys.executable, seed, "2") == outcome(seed)
@@ -56,14 +62,15 @@ def test_the_hash_seed_reaches_no_decision(seed):
 
 @pytest.mark.parametrize("python", interpreters())
 def test_every_python_decides_alike(python):
+    refuse = pytest.fail if os.environ.get("LARGESSE_PYTHONS") else pytest.skip
     path = shutil.which(python)
     if path is None:
-        pytest.skip(f"no {python} on the PATH")
+        refuse(f"no {python} on the PATH")
     asked = subprocess.run(
         [path, "-c", "import mypy_extensions, orjson, pydantic"], capture_output=True, text=True, check=False
     )
     if asked.returncode != 0:
-        pytest.skip(f"{python} lacks mypy_extensions, orjson or pydantic: name one that can in LARGESSE_PYTHONS")
+        refuse(f"{python}: {point_of(asked.stderr)}; one that imports them can be named in LARGESSE_PYTHONS")
     for seed in SEEDS:
         assert told_by(path, seed, "3") == outcome(seed)
 
