@@ -46,7 +46,7 @@ TRACES = {  # Loads of about 80 %, after the traces' own tables.
         f"alibaba-dag {ALIBABA.format('medium')} --compress 100", _nodes(40, cpu="96", memory="100Gi")
     ),
     "alibaba-random": Trace(
-        f"alibaba-dag {ALIBABA.format('random')} --compress 100 --tasks-max 100000",
+        f"alibaba-dag {ALIBABA.format('random')} --compress 100",
         _nodes(150, cpu="96", memory="100Gi"),
     ),
 }
