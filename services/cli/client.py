@@ -17,6 +17,7 @@ TIMEOUT_S = 30.0
 
 USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
+EVENTS = "text/event-stream"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -46,18 +47,31 @@ class Gateway:
         )
 
     def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """One request. Raises Refused, Wrong, Broken."""
+        """One request. Raises Refused, Wrong, Broken, the last also for a redirect: no gateway sends one."""
         try:
             response = self._http.request(method, path, **request)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         if response.is_error:
             raise ending_of(response)
+        if not response.is_success:
+            raise stranger(response)
         return response
 
-    def get(self, path: str, **params: Any) -> Any:
-        """The document at a path; parameters that are None are left out."""
-        return self.ask("GET", path, params={k: v for k, v in params.items() if v is not None}).json()
+    def document(self, method: str, path: str, *fields: str, **request: Any) -> Any:
+        """What one request is answered with: a document that has these fields. Raises as `ask` does."""
+        response = self.ask(method, path, **request)
+        try:
+            document = response.json()
+        except ValueError:
+            raise stranger(response) from None
+        if not isinstance(document, dict) or not all(field in document for field in fields):
+            raise stranger(response)
+        return document
+
+    def get(self, path: str, *fields: str, **params: Any) -> Any:
+        """The document at a path, which has these fields; parameters that are None are left out."""
+        return self.document("GET", path, *fields, params={k: v for k, v in params.items() if v is not None})
 
     def events(self, job: str) -> Iterator[Any]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
@@ -68,6 +82,8 @@ class Gateway:
                 if response.is_error:
                     response.read()
                     raise ending_of(response)
+                if not response.is_success or not response.headers.get("Content-Type", "").startswith(EVENTS):
+                    raise stranger(response)
                 for line in response.iter_lines():
                     if line.startswith("data: "):
                         document = json.loads(line.removeprefix("data: "))
@@ -89,13 +105,18 @@ def job_path(job: str) -> str:
     return f"/v1/jobs/{quote(job, safe='')}"
 
 
+def stranger(response: httpx.Response) -> Broken:
+    """How a command ends that got an answer which no gateway gives."""
+    return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does: is --url right?")
+
+
 def ending_of(response: httpx.Response) -> Ending:
     """How a command ends that got this error."""
     try:
         problem = response.json()
         kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
-        return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does")
+        return stranger(response)
     if problem.get("live"):
         return Later(detail, Refused.code if response.status_code == 404 else Broken.code)
     if kind == "not_ready":

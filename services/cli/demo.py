@@ -47,7 +47,8 @@ def demo() -> None:
         with _cell(data) as gateway:
             out(f"a cell of {NODES} nodes on this machine, at {gateway.url}\n")
             jobs = [
-                gateway.ask("POST", "/v1/jobs", **read_file(str(file), "jobs").request).json()["job"] for file in files
+                gateway.document("POST", "/v1/jobs", "job", **read_file(str(file), "jobs").request)["job"]
+                for file in files
             ]
             _follow(gateway, jobs)
             wrong = [job for job in jobs if not _show(gateway, job)]

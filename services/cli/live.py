@@ -11,7 +11,7 @@ from schemas.spelling import counted
 from services.cli.client import Gateway, job_path
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
-from services.cli.printing import follow_output, print_output
+from services.cli.printing import follow_output, output_of, print_output
 from services.cli.queues import effect_text, tree_text
 from services.cli.show import rendered, span, table
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
@@ -22,8 +22,24 @@ Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
 
 
+def _given(argument: str, text: str) -> str:
+    """What was said for an argument. Raises Wrong for nothing, which is what a shell makes of an unset variable."""
+    if not text:
+        raise Wrong(f"{argument}: is empty: is a variable of the shell not set?")
+    return text
+
+
+def _node_name(text: str) -> str:
+    return _given("NAME", text)
+
+
+def _file_path(text: str) -> str:
+    return _given("FILE", text)
+
+
 def _job_id(text: str) -> str:
-    """An id as it may be. Raises Wrong for a task's."""
+    """An id as it may be. Raises Wrong for none, and for a task's."""
+    _given("ID", text)
     if "/" in text:
         job = text.partition("/")[0]
         raise Wrong(f"ID: {text!r} is no job's id: leave the stage and the task out" + (f": {job}" if job else ""))
@@ -31,6 +47,7 @@ def _job_id(text: str) -> str:
 
 
 Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=_job_id)]
+Node = Annotated[str, typer.Argument(help="the node's name", metavar="NAME", callback=_node_name)]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
 NOW = {state: f"it is {state}" for state in ("waiting", "running")} | HOW
 """What became of a job, in words."""
@@ -53,12 +70,14 @@ def add_to(app: typer.Typer) -> None:
 
 
 def submit(
-    file: Annotated[str, typer.Argument(help="a job spec in YAML or JSON; - is standard input", metavar="FILE")],
+    file: Annotated[
+        str, typer.Argument(help="a job spec in YAML or JSON; - is standard input", metavar="FILE", callback=_file_path)
+    ],
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Submit a job and print its id, once the log has it."""
-    answer = Gateway(url).ask("POST", "/v1/jobs", **read_file(file, "jobs").request).json()
+    answer = Gateway(url).document("POST", "/v1/jobs", "job", "state", **read_file(file, "jobs").request)
     known = NOW.get(answer.get("job_state"), "nothing happens")
     told = {
         "repeated": f"is in the cell already, word for word: {known}",
@@ -83,7 +102,7 @@ def watch_job(job: Job, url: Url = None, json: Json = False) -> None:
 
 def cancel(job: Job, url: Url = None, json: Json = False) -> None:
     """Cancel a job; its running tasks are killed."""
-    document = Gateway(url).ask("DELETE", job_path(job)).json()
+    document = Gateway(url).document("DELETE", job_path(job), "state")
     if json:
         out_json(document)
     else:
@@ -108,13 +127,13 @@ def logs(
     params: dict[str, Any] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
     gateway = Gateway(url)
     if json:
-        response = gateway.ask("GET", path, params=params)
+        response = output_of(gateway, path, params)
         out_json({"task": task, **params, "output": response.content.decode(errors="replace")})
         return
     if follow:
         follow_output(gateway, path, params)
     else:
-        print_output(gateway.ask("GET", path, params=params))
+        print_output(output_of(gateway, path, params))
 
 
 # ---------------------------------------------------------------- get
@@ -128,7 +147,7 @@ def get_jobs(
     json: Json = False,
 ) -> None:
     """Jobs: those that have not ended first, then ended ones, latest first."""
-    found = Gateway(url).get("/v1/jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
+    found = Gateway(url).get("/v1/jobs", "jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
     if json:
         out_json(found)
         return
@@ -138,7 +157,7 @@ def get_jobs(
 @get_app.command("job")
 def get_job(job: Job, url: Url = None, json: Json = False) -> None:
     """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
-    document = Gateway(url).get(job_path(job))
+    document = Gateway(url).get(job_path(job), "job", "stages")
     if json:
         out_json(document)
     else:
@@ -148,7 +167,7 @@ def get_job(job: Job, url: Url = None, json: Json = False) -> None:
 @get_app.command("queues")
 def get_queues(url: Url = None, json: Json = False) -> None:
     """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
-    tree = Gateway(url).get("/v1/queues")
+    tree = Gateway(url).get("/v1/queues", "queue")
     if json:
         out_json(tree)
     else:
@@ -158,7 +177,7 @@ def get_queues(url: Url = None, json: Json = False) -> None:
 @get_app.command("nodes")
 def get_nodes(url: Url = None, json: Json = False) -> None:
     """Nodes with what is free of what they have, and what of it is kept for a large task or a gang."""
-    found = Gateway(url).get("/v1/nodes")["nodes"]
+    found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
     if json:
         out_json(found)
         return
@@ -178,7 +197,7 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
 @get_app.command("reservations")
 def get_reservations(url: Url = None, json: Json = False) -> None:
     """Reservations and what they were promised."""
-    found = Gateway(url).get("/v1/reservations")["reservations"]
+    found = Gateway(url).get("/v1/reservations", "reservations")["reservations"]
     if json:
         out_json(found)
         return
@@ -191,7 +210,7 @@ def get_reservations(url: Url = None, json: Json = False) -> None:
 
 # ---------------------------------------------------------------- node and config
 def _drain(name: str, what: str, url: str | None, json: bool) -> None:
-    document = Gateway(url).ask("POST", f"/v1/nodes/{quote(name, safe='')}/{what}").json()
+    document = Gateway(url).document("POST", f"/v1/nodes/{quote(name, safe='')}/{what}", "state", "running")
     if json:
         out_json(document)
     else:
@@ -199,13 +218,13 @@ def _drain(name: str, what: str, url: str | None, json: bool) -> None:
 
 
 @node_app.command("drain")
-def drain(name: Annotated[str, typer.Argument(metavar="NAME")], url: Url = None, json: Json = False) -> None:
+def drain(name: Node, url: Url = None, json: Json = False) -> None:
     """Stop new placements on a node; what runs there runs on."""
     _drain(name, "drain", url, json)
 
 
 @node_app.command("resume")
-def resume(name: Annotated[str, typer.Argument(metavar="NAME")], url: Url = None, json: Json = False) -> None:
+def resume(name: Node, url: Url = None, json: Json = False) -> None:
     """Take new placements on a node again."""
     _drain(name, "resume", url, json)
 
@@ -213,13 +232,18 @@ def resume(name: Annotated[str, typer.Argument(metavar="NAME")], url: Url = None
 @config_app.command("show")
 def show_config(url: Url = None) -> None:
     """Print knobs and queues in force, as `config apply` takes them."""
-    out_json(Gateway(url).get("/v1/config"))
+    out_json(Gateway(url).get("/v1/config", "set"))
 
 
 @config_app.command("apply")
 def apply_config(
     file: Annotated[
-        str, typer.Argument(help='"set" (knobs), "queues" (the whole tree), or both; or a cluster file', metavar="FILE")
+        str,
+        typer.Argument(
+            help='"set" (knobs), "queues" (the whole tree), or both; or a cluster file',
+            metavar="FILE",
+            callback=_file_path,
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing; show whose share would move")] = False,
     url: Url = None,
@@ -228,7 +252,7 @@ def apply_config(
     """Put knobs or a queue tree in force, from YAML or JSON."""
     params = {"dry_run": "true"} if dry_run else {}
     written = read_config_file(file)
-    answer = Gateway(url).ask("PUT", "/v1/config", params=params, **written.request).json()
+    answer = Gateway(url).document("PUT", "/v1/config", "changed", params=params, **written.request)
     if json:
         out_json(answer)
     elif written.document.get("initial") and not answer["changed"]:
@@ -253,7 +277,7 @@ def abandon_round(
     json: Json = False,
 ) -> None:
     """Give up the open round, which a stopped service cannot answer; what waited goes to the next round."""
-    document = Gateway(url).ask("POST", f"/v1/rounds/{number}/abandon").json()
+    document = Gateway(url).document("POST", f"/v1/rounds/{number}/abandon", "abandoned")
     if json:
         out_json(document)
     else:

@@ -7,12 +7,20 @@ from typing import Any
 import httpx
 
 from largesse.output import ATTEMPT, END
-from services.cli.client import STATE_HEADER, Gateway
+from services.cli.client import STATE_HEADER, Gateway, stranger
 from services.cli.ending import Ending, Later, Unanswered, note, pipe
 from services.cli.patience import Patience
 
 FOLLOW_S = 0.5
 """Between two looks at the output of a task that runs."""
+
+
+def output_of(gateway: Gateway, path: str, params: dict[str, Any]) -> httpx.Response:
+    """What a task printed, as the gateway answers it. Raises as `Gateway.ask` does."""
+    response = gateway.ask("GET", path, params=params)
+    if ATTEMPT not in response.headers or END not in response.headers:
+        raise stranger(response)
+    return response
 
 
 def print_output(response: httpx.Response) -> None:
@@ -31,7 +39,7 @@ def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
     attempt, offset, told, patience = params.get("attempt"), 0, "", Patience()
     while True:
         try:
-            response = gateway.ask("GET", path, params=params | {"offset": offset})
+            response = output_of(gateway, path, params | {"offset": offset})
             now = int(response.headers[ATTEMPT])
             if attempt not in (None, now):
                 _print_rest(gateway, path, params | {"attempt": attempt, "offset": offset})
@@ -61,7 +69,7 @@ def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
 def _print_rest(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
     """What an attempt printed between the last look and its end, if its node still has it. Raises Unanswered."""
     try:
-        print_output(gateway.ask("GET", path, params=params))
+        print_output(output_of(gateway, path, params))
     except Unanswered:
         raise
     except Ending as why:

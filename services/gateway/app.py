@@ -139,6 +139,7 @@ def make_app(
         summary="An altruistic, fair and deadline-aware scheduler for shared clusters",
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
+        redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
         dependencies=[Depends(api.guard), Depends(api.check_parameters)],
     )
     install(app)

@@ -99,11 +99,11 @@ def test_a_job_that_is_not_there_after_the_restart_is_not_waited_for(clock):
     ],
 )
 def test_a_stream_that_ends_before_its_job_is_no_answer(lines, ended):
+    def answered(request):
+        return httpx.Response(200, text="\n\n".join(lines), headers={"Content-Type": "text/event-stream"})
+
     gateway = Gateway("http://127.0.0.1:9")
-    gateway._http = httpx.Client(
-        transport=httpx.MockTransport(lambda request: httpx.Response(200, text="\n\n".join(lines))),
-        base_url=gateway.url,
-    )
+    gateway._http = httpx.Client(transport=httpx.MockTransport(answered), base_url=gateway.url)
 
     if ended:
         assert [each["ended_ms"] for each in gateway.events("j")] == [None, 5]

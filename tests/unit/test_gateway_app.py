@@ -204,6 +204,7 @@ def test_a_cancelled_job_has_ended_when_the_answer_comes():
         ("GET", "/v1/jobs/none/events", "unknown_job"),
         ("POST", "/v1/nodes/none/drain", "unknown_node"),
         ("GET", "/v1/nothing", "not_found"),
+        ("GET", "/v1/jobs/", "not_found"),
         ("GET", "/v1/tasks/j/s/0/logs", "unknown_job"),
     ],
 )

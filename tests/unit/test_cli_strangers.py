@@ -1,0 +1,114 @@
+"""What a command says where nothing was named, and where --url is some other server."""
+
+import json
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+import typer
+
+from services.cli.ending import Broken, Wrong
+from services.cli.main import app
+from tests.unit.cli_process import largesse
+
+JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}]}
+ASKING = [
+    ["submit", "JOB"],
+    ["get", "jobs"],
+    ["get", "job", "j"],
+    ["get", "queues"],
+    ["get", "nodes"],
+    ["get", "reservations"],
+    ["watch", "j"],
+    ["cancel", "j"],
+    ["logs", "j/s/0"],
+    ["logs", "j/s/0", "--follow"],
+    ["logs", "j/s/0", "--json"],
+    ["node", "drain", "n1"],
+    ["config", "show"],
+    ["config", "apply", "CONFIG"],
+    ["admin", "abandon-round", "1"],
+]
+
+
+@contextmanager
+def a_server(status, kind, body):
+    """A web server that is no gateway and answers everything alike: its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("words", ASKING, ids=" ".join)
+@pytest.mark.parametrize(
+    ("status", "kind", "body"),
+    [
+        pytest.param(200, "text/html", b"<html>hello</html>", id="a page"),
+        pytest.param(200, "application/json", b"{}", id="another document"),
+        pytest.param(200, "application/json", b"[]", id="no document"),
+        pytest.param(307, "text/plain", b"", id="a redirect"),
+        pytest.param(502, "text/html", b"<html>bad gateway</html>", id="a proxy's error"),
+    ],
+)
+def test_another_server_is_told_from_a_gateway(tmp_path, words, status, kind, body):
+    files = {"JOB": (tmp_path / "job.json", JOB), "CONFIG": (tmp_path / "c.json", {"set": {"preset": "drf"}})}
+    for path, document in files.values():
+        path.write_text(json.dumps(document))
+    told = [str(files[word][0]) if word in files else word for word in words]
+
+    with a_server(status, kind, body) as url, pytest.raises(Broken) as ending:
+        typer.main.get_command(app).main([*told, "--url", url], standalone_mode=False)
+
+    assert str(ending.value).startswith(url)
+    assert str(ending.value).endswith(f" answered {status}, and not as a gateway does: is --url right?")
+    assert ending.value.code == 3
+
+
+def test_a_user_reads_it_in_one_line():
+    with a_server(200, "text/html", b"<html>hello</html>") as url:
+        said = largesse("get", "jobs", "--url", url)
+
+    assert (said.code, said.out) == (3, "")
+    assert said.err == (
+        f"largesse: {url}/v1/jobs?limit=1000 answered 200, and not as a gateway does: is --url right?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (["cancel", ""], "ID"),
+        (["watch", ""], "ID"),
+        (["get", "job", ""], "ID"),
+        (["node", "drain", ""], "NAME"),
+        (["node", "resume", ""], "NAME"),
+        (["submit", ""], "FILE"),
+        (["config", "apply", ""], "FILE"),
+    ],
+)
+def test_an_empty_argument_is_named_and_nobody_is_asked(words, argument):
+    with pytest.raises(Wrong) as ending:
+        typer.main.get_command(app).main([*words, "--url", "http://127.0.0.1:9"], standalone_mode=False)
+
+    assert str(ending.value) == f"{argument}: is empty: is a variable of the shell not set?"
+    assert ending.value.code == 2
