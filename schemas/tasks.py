@@ -35,7 +35,8 @@ class TaskRange:
 @dataclass
 class TaskEnd:
     """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
-    use of any of them.
+    use of any of them. Of memory, in MiB, that is the larger of two: the largest single process, as the kernel measured
+    it, and the largest sum over an attempt's whole session, without pages of files, as looked at once a second.
     """
 
     job: str
@@ -52,7 +53,7 @@ class TaskEnd:
 @dataclass
 class TaskFailure:
     """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against
-    `retries`.
+    `retries`. `peak`: as of attempts that succeeded.
     """
 
     job: str

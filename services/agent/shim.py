@@ -190,6 +190,7 @@ class Guardian:
         self.reason: str | None = None
         self.detail = ""
         self.kill_ns: int | None = None
+        self.seen_kib = 0  # The most that its processes together were seen to hold.
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
@@ -237,9 +238,9 @@ class Guardian:
         """Until the command has ended: pumps its output, keeps its time, looks at its memory, hears a stop."""
         timeout_ms, limit_mib = self.task["timeout_ms"], self.task["resident_mib"]
         deadline_ns = None if timeout_ms is None else self.begun_ns + timeout_ms * 1_000_000
-        look_ns = None if limit_mib is None else self.begun_ns + MEMORY_LOOK_MS * 1_000_000
+        look_ns = self.begun_ns + MEMORY_LOOK_MS * 1_000_000
         while True:
-            signals = self._wait([moment for moment in (deadline_ns, look_ns, self.kill_ns) if moment is not None])
+            signals = self._wait([moment for moment in (look_ns, deadline_ns, self.kill_ns) if moment is not None])
             self._reap()
             if self.status is not None:
                 return
@@ -250,7 +251,7 @@ class Guardian:
             if deadline_ns is not None and now_ns >= deadline_ns:
                 deadline_ns = None
                 self._stop("timeout", self.task["grace_ms"], f"ran longer than {timeout_ms} ms")
-            if look_ns is not None and now_ns >= look_ns:
+            if now_ns >= look_ns:
                 look_ns = now_ns + MEMORY_LOOK_MS * 1_000_000
                 self._check_memory(limit_mib)
             if self.kill_ns is not None and now_ns >= self.kill_ns:
@@ -289,10 +290,12 @@ class Guardian:
         kill_ns = time.monotonic_ns() + grace_ms * 1_000_000
         self.kill_ns = kill_ns if self.kill_ns is None else min(self.kill_ns, kill_ns)
 
-    def _check_memory(self, limit_mib: int) -> None:
-        """Ends the attempt at once if its processes together hold more than it asked for."""
-        used_mib = sum(_private_kib(pid) for pid in session_of(self.child)) // 1024
-        if used_mib > limit_mib and self.reason is None:
+    def _check_memory(self, limit_mib: int | None) -> None:
+        """Notes what its processes hold together, and ends the attempt at once if that is more than it may."""
+        used_kib = sum(_private_kib(pid) for pid in session_of(self.child))
+        self.seen_kib = max(used_kib, self.seen_kib)
+        used_mib = used_kib // 1024
+        if limit_mib is not None and used_mib > limit_mib and self.reason is None:
             self._stop("exit_code", 0, f"used {used_mib} MiB of memory, more than the {limit_mib} MiB it may")
 
     def _signal(self, number: int) -> None:
@@ -318,7 +321,9 @@ class Guardian:
 
     def _result(self) -> dict[str, Any]:
         assert self.status is not None
-        peak_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        # The largest single process, which the kernel has measured, or the largest sum, which was looked at only now and
+        # then.
+        peak_kib = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, self.seen_kib)
         run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
         result: dict[str, Any] = {"run_ms": run_ms, "peak_mib": -(-peak_kib // 1024), "exit_code": None}
         if os.WIFEXITED(self.status):

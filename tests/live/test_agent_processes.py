@@ -396,6 +396,56 @@ def test_more_memory_than_was_asked_for_ends_a_task(tell):
     tell(story)
 
 
+THREE = """
+import os, time
+for _ in range(3):
+    if os.fork() == 0:
+        hoard = bytearray(60 << 20)
+        time.sleep(2.5)
+        os._exit(0)
+for _ in range(3):
+    os.wait()
+"""
+"""Each of three processes holds 60 MiB."""
+
+
+@pytest.mark.parametrize("limit", ["resident", "none"])
+def test_the_peak_is_of_all_processes_together(tell, limit):
+    async def story(cell, data):
+        await cell.submit("j", python(THREE, demand={"cpu": 100, "memory": "1Gi"}))
+
+        assert await outcome_of(cell) == "succeeded"
+        (item,) = cell.items(TaskFinished)
+        assert 180 <= item.peak["memory"] < 300
+
+    tell(story, memory_limit=limit)
+
+
+def test_a_task_that_is_ended_for_its_memory_used_more_than_it_may(tell):
+    async def story(cell, data):
+        await cell.submit("j", python(THREE, demand={"cpu": 100, "memory": "120Mi"}))
+
+        assert await outcome_of(cell) == "failed"
+        (failed,) = await failures_of(cell)
+        assert failed.detail.endswith("MiB of memory, more than the 120 MiB it may")
+        assert failed.peak["memory"] > 120
+
+    tell(story)
+
+
+def test_the_peak_of_one_process_is_what_the_kernel_measured(tell):
+    """It is over long before anybody looks."""
+
+    async def story(cell, data):
+        await cell.submit("j", python("bytearray(150 << 20)", demand={"cpu": 100, "memory": "1Gi"}))
+
+        assert await outcome_of(cell) == "succeeded"
+        (item,) = cell.items(TaskFinished)
+        assert 150 <= item.peak["memory"] < 250
+
+    tell(story)
+
+
 def test_the_kernel_can_limit_what_a_task_reserves(tell):
     async def story(cell, data):
         await cell.submit("j", python("bytearray(2 << 30)", demand={"cpu": 100, "memory": "100Mi"}))
