@@ -95,6 +95,7 @@ class Shell:
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
         self._opening: Record | None = None
         self._line: dict[str, Any] = {}
+        self._seq = SEQ.labels(self.name)
         self._said = logger(service=self.name)
 
     async def restore(self) -> None:
@@ -121,6 +122,8 @@ class Shell:
         if isinstance(record.body, RoundClosed):
             await self._feed_winners(record)
         self._fold(record)
+        # Not the record's: a claim has none, and leaves the log where it stood.
+        self._seq.set(self.log.order.seq)
         failpoints.hit(self.name, "after_consume")
         if isinstance(record.body, RoundOpened):
             self._opening = record
@@ -157,7 +160,6 @@ class Shell:
         if opening is not None:
             self.decisions.forget(opening.seq)
         record = accepted.record
-        SEQ.labels(self.name).set(record.seq)
         VOID.labels(self.name).set(self.log.void)
         if self._line:
             self._said.info("round", round=record.round, seq=record.seq, end=record.type, **self._line)

@@ -225,6 +225,7 @@ class Sequencer:
             self._heard_ms = self._now_ms
             self._learn(accepted)
         if reader.order.offset > before:
+            SEQ.labels(self.name).set(reader.order.seq)
             if len(self._refusals) > REFUSALS_KEPT:
                 await self._forget_written()
             return True

@@ -9,6 +9,7 @@ from largesse.core import RULES
 from largesse.decisions import DecisionGap, Wanted
 from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
+from largesse.telemetry import exposition
 from schemas import DecisionHash, JobCancelled, Shares
 from schemas.rounds import Level
 from tests.bus_stories import answers_in, settle, story
@@ -19,6 +20,13 @@ SETTINGS = Settings(bus="memory:", snapshot_rounds=2, gap_wait_ms=0, wait_ms=50)
 
 def shell_of(core, bus, **more):
     return Shell(core, bus, SETTINGS, **more)
+
+
+def told_seq(service):
+    (line,) = [
+        line for line in exposition()[1].splitlines() if b'largesse_log_seq{service="%s"}' % service.encode() in line
+    ]
+    return float(line.split()[-1])
 
 
 async def catch_up(shell):
@@ -53,6 +61,19 @@ async def test_a_round_that_is_over_is_never_answered_again(bus, scribe):
     assert len(said) == 1
     assert first.id.encode() not in said[0]
     assert second.id.encode() not in said[0]
+
+
+@story
+async def test_what_was_folded_last_is_told_also_while_no_round_ends(bus, scribe):
+    shell = shell_of(Toy(), bus, name="told")
+    await scribe.write(JobCancelled("a"))
+    last = await scribe.write(JobCancelled("b"))
+    await catch_up(shell)
+    assert told_seq("told") == last.seq
+
+    await scribe.claim("another")
+    await catch_up(shell)
+    assert told_seq("told") == last.seq
 
 
 @story
