@@ -5,6 +5,9 @@
     head.json                      a line that was on disk once, and the newest segment: no journal may end before them
     lock                           held by the one process that may append (file_lock.py)
 
+A segment is made empty, head.json remembers it, and only then its first line is written: lines without head.json are
+what is left of a journal, and no crash leaves that.
+
 A torn last line (no newline: a crash in mid write) ends the journal before it. Anything else that is not as it was
 written is damage, named by file and line.
 """
@@ -25,6 +28,7 @@ from largesse.file_lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_ch
 HEAD_NAME = "head.json"
 _SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
 _READ_BYTES = 1 << 20
+_RESTORE = "put it back from a copy of this folder, which may be older than the journal's last lines"
 
 
 class JournalDamaged(BusError):
@@ -73,6 +77,11 @@ def segment_path(directory: Path, first_line: int) -> Path:
     return directory / f"journal-{first_line:012d}.jsonl"
 
 
+def has_journal(directory: Path) -> bool:
+    """Whether there is a journal in this folder, or anything of one. Raises OSError."""
+    return (directory / HEAD_NAME).exists() or bool(_list_segments(directory))
+
+
 class Scan:
     """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards.
 
@@ -82,8 +91,9 @@ class Scan:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         # Before the files: it says what must be there at least.
-        self.head = _read_head(directory)
+        head = _read_head(directory)
         self.segments = _list_segments(directory)
+        self.head = head or _missed_head(directory, self.segments)
         self.line = 0
         self.sum = SUM_OF_NOTHING
         self.ends: dict[tuple[str, int], int] = {}
@@ -324,15 +334,31 @@ def _list_segments(directory: Path) -> list[int]:
     return [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
 
 
-def _read_head(directory: Path) -> Head:
+def _read_head(directory: Path) -> Head | None:
     path = directory / HEAD_NAME
     try:
         found = orjson.loads(path.read_bytes())
         return Head(int(found["line"]), str(found["sum"]), int(found["segment"]))
     except FileNotFoundError:
-        return Head()
+        return None
     except (ValueError, KeyError, TypeError) as error:
-        raise JournalDamaged(path, 1, "it is not what was written there") from error
+        raise JournalDamaged(path, 1, f"it is not what was written there: {_RESTORE}") from error
+
+
+def _missed_head(directory: Path, segments: list[int]) -> Head:
+    """For a folder without head.json. Raises JournalDamaged where there are lines, which say that there was one."""
+    for first in segments:
+        path = segment_path(directory, first)
+        if path.stat().st_size == 0:
+            continue
+        # Before the first line there is one: a journal that was only just begun has it by now.
+        head = _read_head(directory)
+        if head is None:
+            raise JournalDamaged(
+                directory / HEAD_NAME, 1, f"this file is missing, and {path.name} has lines: {_RESTORE}"
+            )
+        return head
+    return Head()
 
 
 def _is_whole(raw: bytes) -> bool:

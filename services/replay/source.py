@@ -13,7 +13,7 @@ from largesse.codec import decode, unwrap
 from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf, heading
 from largesse.export import ExportWriter, is_export, read_export
 from largesse.file_bus import read_journal
-from largesse.file_journal import HEAD_NAME
+from largesse.file_journal import has_journal
 from largesse.ids import content_hash, decision_id
 from largesse.open_bus import BusUrlWrong
 from largesse.order import Accepted, LogOrder, advance, read_piece
@@ -70,7 +70,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         return _on_kafka(str(location))
     path = Path(location)
     if path.is_dir():
-        if not (path / HEAD_NAME).exists():
+        if not has_journal(path):
             raise NoLog(f"{path}: there is no journal in this folder")
         return Source(
             str(path),

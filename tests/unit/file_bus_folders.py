@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from largesse.bus import Bus, Message, Outgoing
 from largesse.file_bus import FileBus, read_journal
+from largesse.file_journal import Head, write_head
 
 Result = TypeVar("Result")
 
@@ -45,8 +46,9 @@ def segments(folder: Path) -> list[Path]:
 
 
 def crashed(folder: Path) -> Path:
-    """As a killed process leaves it: nothing remembers how far the journal went."""
-    (folder / "head.json").unlink()
+    """As a killed process leaves it: the newest segment is remembered, and not how far the journal went."""
+    newest = int(segments(folder)[-1].stem.removeprefix("journal-"))
+    write_head(folder, Head(segment=newest))
     return folder
 
 

@@ -1,13 +1,15 @@
 """A journal that is not as it was written is refused by file and line; a line that a crash tore is cut off and told."""
 
 import asyncio
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
 from largesse.bus import BusError
-from largesse.file_bus import FileBus, JournalDamaged, read_journal
+from largesse.file_bus import Disk, FileBus, JournalDamaged, read_journal
 from largesse.file_lines import encode_line
 from tests.unit.file_bus_folders import crashed, everything, out, segments, values, with_bus, written
 
@@ -213,6 +215,64 @@ def test_an_unreadable_head_is_damage(tmp_path, text):
     (tmp_path / "head.json").write_bytes(text)
 
     assert refusal(tmp_path).file == tmp_path / "head.json"
+
+
+@pytest.mark.parametrize("left", [0, 2])
+def test_a_missing_head_is_missed_where_there_are_lines(folder, left):
+    (folder / "head.json").unlink()
+    for path in segments(folder)[:-1][: 2 - left]:
+        path.write_bytes(b"")
+
+    refused = refusal(folder)
+
+    assert refused.file == folder / "head.json"
+    assert f"this file is missing, and {segments(folder)[2 - left].name} has lines" in refused.reason
+    assert "put it back from a copy of this folder" in refused.reason
+
+
+def test_a_head_from_an_older_copy_will_do(tmp_path):
+    written(tmp_path, 3, segment_bytes=SEGMENT_BYTES)
+    older = (tmp_path / "head.json").read_bytes()
+    with_bus(tmp_path, lambda bus: bus.writer().send([out("later")] * 5), segment_bytes=SEGMENT_BYTES)
+    (tmp_path / "head.json").write_bytes(older)
+
+    assert values(tmp_path)[3:] == [b"later"] * 5
+
+
+def test_a_journal_whose_making_was_cut_short_at_any_point_opens_as_new(tmp_path, monkeypatch):
+    """What the disk holds after each step that makes or names a file, up to the first line."""
+    seen: list[Path] = []
+
+    def keep() -> None:
+        seen.append(tmp_path / f"cut-{len(seen)}")
+        shutil.copytree(tmp_path / "made", seen[-1])
+
+    class Watched(Disk):
+        def write(self, file, data):
+            keep()
+            return super().write(file, data)
+
+    def kept(act):
+        def done(*given, **more):
+            keep()
+            result = act(*given, **more)
+            keep()
+            return result
+
+        return done
+
+    with monkeypatch.context() as patched:
+        for module, name in ((os, "open"), (os, "fdatasync"), (os, "fsync"), (Path, "replace")):
+            patched.setattr(module, name, kept(getattr(module, name)))
+        with_bus(tmp_path / "made", lambda bus: bus.writer().send([out("first")]), disk=Watched())
+
+    assert any(segments(cut) and not segments(cut)[0].stat().st_size for cut in seen)
+    assert any(not (cut / "head.json").exists() for cut in seen)
+    for cut in seen:
+        before = values(cut)
+        assert before in ([], [b"first"])
+        with_bus(cut, lambda bus: bus.writer().send([out("new")]))
+        assert values(cut) == [*before, b"new"]
 
 
 # Torn by a crash
