@@ -321,8 +321,7 @@ class Guardian:
 
     def _result(self) -> dict[str, Any]:
         assert self.status is not None
-        # The largest single process, which the kernel has measured, or the largest sum, which was looked at only now and
-        # then.
+        # The largest single process, which the kernel has measured, or the largest sum, which was only looked at.
         peak_kib = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, self.seen_kib)
         run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
         result: dict[str, Any] = {"run_ms": run_ms, "peak_mib": -(-peak_kib // 1024), "exit_code": None}
