@@ -1,55 +1,113 @@
-"""Ten thousand bad job specs: each is refused, at the field where the slip was made, in a message of sane length."""
+"""Ten thousand bad job specs: each is refused, at the field where the slip was made, and the stream goes on.
 
+Hypothesis draws valid specs and a slip in each of them. A sequencer takes handfuls of these with a good job behind.
+"""
+
+import asyncio
 import copy
+from base64 import b64decode
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from largesse.deadletter import read_letter
+from largesse.log import LogReader, publish_input
+from largesse.memory_bus import MemoryBus
+from largesse.settings import Settings
 from largesse.strict import loads
+from schemas import InputRefused, JobAdmitted
 from schemas.edge import Malformed, read_input, read_workload_line
 from schemas.edge_base import FIELD_MAX, REASON_MAX
 from schemas.jobs import JobSpec
+from schemas.topics import DEADLETTER
+from services.admission.shell import Sequencer
+from tests.bus_stories import answers_in
 from tests.properties.bad_specs import SLIPS, text_of, valid_spec
 
 BAD_SPECS = 10_000
 VALID_SPECS = 2_000
+HANDFUL = 16
+HANDFULS = -(-BAD_SPECS // (len(SLIPS) * HANDFUL))
+"""Of each kind of slip."""
+DICE = st.randoms(use_true_random=False)
+GOOD = {"job": "good", "stages": [{"stage": "s", "tasks": 1, "demand": {"cpu": "1"}, "duration_ms": 1}]}
+
+
+async def taken(*submissions):
+    """What a sequencer makes of them: the records that inputs became, and the dead letters."""
+    bus = MemoryBus()
+    sequencer = Sequencer(bus, Settings(bus="memory:"), clock=lambda: 1_000, draw_token=lambda: "token", alone=True)
+    for submission in submissions:
+        await publish_input(bus.writer(), "jobs", submission, "ann")
+    while await sequencer.step():
+        pass
+    records, reader = [], LogReader(bus)
+    while more := await reader.read():
+        records += more
+    letters = [read_letter(message) for message in await answers_in(bus, DEADLETTER)]
+    return [each for each in records if each.header.topic], letters
 
 
 @pytest.mark.parametrize("name", sorted(SLIPS))
-def test_a_slip_is_refused_where_it_was_made(name):
-    for seed in range(-(-BAD_SPECS // len(SLIPS))):
-        random = Random(f"{name} {seed}")
-        spec = valid_spec(random)
-        fields = SLIPS[name](random, spec)
+def test_a_slip_is_refused_where_it_was_made_and_the_stream_goes_on(name):
+    judged = 0
 
-        with pytest.raises(Malformed) as refusal:
-            read_input("jobs", loads(text_of(spec)), "ann")
+    @settings(max_examples=HANDFULS)
+    @given(DICE)
+    def judge(dice):
+        nonlocal judged
+        specs = [valid_spec(dice) for _ in range(HANDFUL)]
+        fields = [SLIPS[name](dice, spec) for spec in specs]
+        texts = [text_of(spec) for spec in specs]
 
-        assert refusal.value.field in fields, f"seed {seed}: {refusal.value}"
-        assert 0 < len(refusal.value.reason) <= REASON_MAX
-        assert len(refusal.value.field) <= FIELD_MAX
-        assert str(refusal.value).isprintable()
+        (*refused, good), letters = asyncio.run(taken(*texts, GOOD))
+
+        assert [each.header.offset for each in (*refused, good)] == list(range(HANDFUL + 1))
+        assert isinstance(good.record.body, JobAdmitted)
+        assert good.record.body.spec.job == "good"
+        for each, allowed in zip(refused, fields, strict=True):
+            assert_refusal(each.record.body, allowed)
+        assert [letter["seq"] for letter in letters] == [each.record.seq for each in refused]
+        assert [letter["field"] for letter in letters] == [each.record.body.field for each in refused]
+        assert [b64decode(letter["original"]) for letter in letters] == texts
+        judged += HANDFUL
+
+    judge()
+    assert judged >= BAD_SPECS / len(SLIPS)
 
 
-def test_a_spec_without_a_slip_is_taken():
-    for seed in range(VALID_SPECS):
-        spec = valid_spec(Random(seed))
-
-        taken = read_input("jobs", loads(text_of(spec)), "ann")
-
-        assert isinstance(taken, JobSpec)
-        assert [stage.stage for stage in taken.stages] == [stage["stage"] for stage in spec["stages"]]
-        assert taken.job == spec.get("job", "")
+def assert_refusal(body, fields):
+    """It names one of these fields, in a message of sane length."""
+    assert isinstance(body, InputRefused), body
+    assert body.field in fields, f"{body.field}: {body.reason}"
+    assert 0 < len(body.reason) <= REASON_MAX
+    assert len(body.field) <= FIELD_MAX
+    assert f"{body.field}: {body.reason}".isprintable()
 
 
-def test_reading_changes_nothing_in_the_document():
-    for seed in range(200):
-        document = valid_spec(Random(seed))
-        before = copy.deepcopy(document)
+@settings(max_examples=VALID_SPECS)
+@given(DICE)
+def test_a_spec_without_a_slip_is_taken(dice):
+    spec = valid_spec(dice)
 
-        read_input("jobs", document, "ann")
+    taken = read_input("jobs", loads(text_of(spec)), "ann")
 
-        assert document == before
+    assert isinstance(taken, JobSpec)
+    assert [stage.stage for stage in taken.stages] == [stage["stage"] for stage in spec["stages"]]
+    assert taken.job == spec.get("job", "")
+
+
+@settings(max_examples=200)
+@given(DICE)
+def test_reading_changes_nothing_in_the_document(dice):
+    document = valid_spec(dice)
+    before = copy.deepcopy(document)
+
+    read_input("jobs", document, "ann")
+
+    assert document == before
 
 
 def test_what_is_cut_off_anywhere_is_refused():
