@@ -1,10 +1,12 @@
-"""Kill campaign: `python -m tests.live.campaign --seeds N [--from S]`.
+"""Kill campaign: `python -m tests.live.campaign [--seeds N] [--from S]`; without N as many as arm every failpoint.
 
 A seed is one data folder: `largesse up` on it is killed with SIGKILL again and again, at named points of its code and
 at random moments, while clients submit jobs and cancel some, and between two lives other messages come in. The last
 life may go on until all is over; then journal and proofs tell (campaign_checks.py). In every fourth seed guardians of
 tasks are killed too, and some lives end as by a power cut: with every process, and without what was not synced. A seed
-fixes jobs, points and moments; what runs in between is the machine's. Seeds in a row go through all failpoints.
+fixes jobs, points and moments; what runs in between is the machine's. Seeds in a row go through all failpoints. What a
+life was armed with and did not come to is armed again at its first occasion, in cells of their own with all examples.
+Exit codes: 0 every seed ended well and every failpoint armed was hit; 1 not so.
 """
 
 import argparse
@@ -25,7 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, Literal
+from typing import Any
 
 from largesse.bus import Outgoing
 from largesse.failpoints import VARIABLE
@@ -34,12 +36,16 @@ from schemas.topics import INPUTS, LOG
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs
+from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, named_of
 from tests.unit.cli_process import COMMAND, largesse
 
 GUARD_S = 120
 """What takes longer hangs."""
 REACH_S = 12
-"""So long may a life take to come to its failpoint; then it is killed where it is."""
+"""So long may a life take to come to its failpoint; then it is killed where it is, and has missed it."""
+REACH_AGAIN_S = 30
+AGAIN = (1_000, 2_000, 3_000)
+"""Seeds in which what was missed is armed again: with the examples, and with guardians left alone."""
 KILLS = 6
 """Of a seed, unless told otherwise; each third is at a random moment."""
 JOBS = 14
@@ -54,23 +60,6 @@ CLUSTER = {
 }
 POLICY = {"preset": "largesse", "retry_backoff_ms": 100}
 PACE = {"LARGESSE_SNAPSHOT_ROUNDS": "3", "LARGESSE_WAIT_MS": "200", "LARGESSE_GAP_WAIT_MS": "2000"}
-
-ROUND = ("decide", "publish", "snapshot")
-PLACES: dict[str, tuple[str, ...]] = {
-    "admission": ("consume", "append", "read_back", "close", "snapshot"),
-    **dict.fromkeys(("fairness", "altruism-0", "leftover", "estimator", "planner"), ("consume", *ROUND)),
-    "gateway": ("consume", "snapshot"),
-    "agent": ("consume", "publish", "task_start"),
-}
-FAILPOINTS = [f"{name}:{when}_{place}" for name in PLACES for place in PLACES[name] for when in ("before", "after")]
-HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3, "task_start": 3}
-"""A life comes to these points about as often; to all others as often as to HITS_MAX_ELSE."""
-HITS_MAX_ELSE = 6
-
-
-def shuffled(items: list[str]) -> list[str]:
-    """Always the same, in no order that favours one service."""
-    return random.Random(7).sample(items, len(items))
 
 
 # ---------------------------------------------------------------- one cell
@@ -288,40 +277,44 @@ class Client(threading.Thread):
 
 
 # ---------------------------------------------------------------- one seed
-Ended = Literal["at its failpoint", "before it", "at a moment"]
-
-
 @dataclass(slots=True)
 class Outcome:
-    """What a seed came to. `hit`: failpoints at which a life ended; `missed`: those that it did not come to.
-    `again`: how to run it once more."""
+    """What a seed came to. `hit`: failpoints at which a life ended; `missed`: those that it did not come to, so that it
+    was killed elsewhere; `moments`: lives killed at a random moment. `again`: how to run it once more."""
 
     seed: int
     again: str
     wrong: list[str] = field(default_factory=list)
-    kills: int = 0
     hit: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
+    moments: int = 0
     figures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0
+
+    def told(self) -> str:
+        """All of it, in a few lines."""
+        figures = ", ".join(f"{number} {name}" for name, number in sorted(self.figures.items()))
+        deaths = (
+            f"{len(self.hit)} deaths at a failpoint, {self.moments} at a moment, {len(self.missed)} failpoints missed"
+        )
+        points = f"hit {' '.join(self.hit) or 'none'}; missed {' '.join(self.missed) or 'none'}"
+        failed = ["FAILED:", *self.wrong, f"repeat: {self.again}"] if self.wrong else []
+        return "\n  ".join([f"seed {self.seed}: {deaths} in {self.seconds:.0f} s; {figures}", points, *failed])
 
 
 class Seed:
     """One data folder's story."""
 
-    def __init__(self, seed: int, folder: Path, kills: int, jobs: int) -> None:
+    def __init__(self, seed: int, folder: Path, plan: list[str], jobs: int, reach_s: int) -> None:
         self.dice = random.Random(seed)
-        again = f"python -m tests.live.campaign --seeds 1 --from {seed} --kills {kills} --jobs {jobs}"
-        self.outcome = Outcome(seed, again)
+        words = f"--seeds 1 --from {seed} --jobs {jobs} --reach {reach_s} --plan {','.join(plan)}"
+        self.outcome = Outcome(seed, f"python -m tests.live.campaign {words}")
         self.cell = Cell(folder, altruism_shards=self.dice.choice((1, 2)))
         self.harsh = seed % 4 == 3
         self.reaper = Reaper(self.cell, random.Random(seed))
         self.jobs = drawn_jobs(folder, self.dice, jobs) + (example_jobs(folder) if seed % 2 == 0 else [])
         self.clients = [Client(self.cell), Client(self.cell)]
-        points = shuffled(FAILPOINTS)
-        named = [points[(seed * (kills - kills // 3) + at) % len(points)] for at in range(kills - kills // 3)]
-        self.kills = [*named, *[""] * (kills // 3)]
-        self.dice.shuffle(self.kills)
+        self.plan, self.reach_s = plan, reach_s
 
     def run(self) -> Outcome:
         """The whole story, and whether it ended well."""
@@ -340,11 +333,11 @@ class Seed:
         return self.outcome
 
     def _live(self) -> None:
-        cell, chunks = self.cell, self._chunks(len(self.kills) + 1)
+        cell, chunks = self.cell, self._chunks(len(self.plan) + 1)
         for client in self.clients:
             client.start()
-        for point, chunk in zip(self.kills, chunks, strict=False):
-            self._die(point, chunk)
+        for end, chunk in zip(self.plan, chunks, strict=False):
+            self._die("" if end == MOMENT else end, chunk)
             if self.dice.random() < 0.5:
                 asyncio.run(self._slip_in())
         self.reaper.enough.set()
@@ -364,23 +357,24 @@ class Seed:
     def _chunks(self, count: int) -> list[list[Job]]:
         return [self.jobs[at::count] for at in range(count)]
 
-    def _die(self, point: str, chunk: list[Job]) -> None:
-        """One life up to its end."""
+    def _die(self, failpoint: str, chunk: list[Job]) -> None:
+        """One life up to its end, at `service:point:n` or, without one, at a moment."""
         cell, dice, outcome = self.cell, self.dice, self.outcome
-        hits = dice.randrange(1, HITS_MAX.get(point.partition("_")[2], HITS_MAX_ELSE) + 1)
-        after_s = REACH_S if point else dice.uniform(0.2, 5)
-        cell.start(f"{point}:{hits}" if point else "")
+        after_s = self.reach_s if failpoint else dice.uniform(0.2, 5)
+        cell.start(failpoint)
         for client in self.clients:
             client.give(*dice.sample(chunk, len(chunk)))
-        gently_s = dice.uniform(0, 0.3) if not point and dice.random() < 0.3 else None
-        before_it = cell.kill(after_s, gently_s)
+        gently_s = dice.uniform(0, 0.3) if not failpoint and dice.random() < 0.3 else None
+        missed = cell.kill(after_s, gently_s)
         if self.harsh and dice.random() < 0.4:
             cell.kill_all()
             outcome.figures["power cuts"] += 1
             outcome.figures["lines cut"] += cut_power(cell.data / "bus", dice)
-        outcome.kills += 1
-        if point:
-            (outcome.missed if before_it else outcome.hit).append(point)
+        if failpoint:
+            (outcome.missed if missed else outcome.hit).append(failpoint.rpartition(":")[0])
+        else:
+            assert missed, f"life {cell.lives} was killed by somebody else:\n{cell.said()}"
+            outcome.moments += 1
 
     async def _slip_in(self) -> None:
         """What others leave in the topics while nobody reads them."""
@@ -413,36 +407,64 @@ class Seed:
         figures.update({"answers given again": repeated, "letters": len(journal.letters)})
 
 
-def run_seed(seed: int, folder: Path, *, kills: int = KILLS, jobs: int = JOBS) -> Outcome:
-    """One seed in an empty folder. Nothing of it runs any more when this returns."""
-    return Seed(seed, folder, kills, jobs).run()
+def run_seed(seed: int, folder: Path, plan: list[str], *, jobs: int = JOBS, reach_s: int = REACH_S) -> Outcome:
+    """One seed in an empty folder, whose lives end as planned. Nothing of it runs any more when this returns."""
+    return Seed(seed, folder, plan, jobs, reach_s).run()
+
+
+def run_apart(seed: int, plan: list[str], jobs: int, reach_s: int) -> Outcome:
+    """The same in a folder of its own, which stays where something is wrong; says how it ended."""
+    folder = Path(tempfile.mkdtemp(prefix=f"largesse-campaign-{seed}-"))
+    outcome = run_seed(seed, folder, plan, jobs=jobs, reach_s=reach_s)
+    print(outcome.told(), *([f"kept: {folder}"] if outcome.wrong else []), sep="\n  ", flush=True)
+    if not outcome.wrong:
+        shutil.rmtree(folder)
+    return outcome
+
+
+def never_hit(outcomes: list[Outcome]) -> list[str]:
+    """Failpoints that were armed, and at which no life of any seed ended."""
+    hit = {point for outcome in outcomes for point in outcome.hit}
+    return sorted({point for outcome in outcomes for point in outcome.missed} - hit)
 
 
 def main() -> int:
-    """Runs seeds one after another; returns 1 if any of them failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.live.campaign")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--from", dest="first", type=int, default=0)
-    parser.add_argument("--kills", type=int, default=KILLS)
+    """Runs seeds one after another; returns 1 if any of them failed, or a failpoint that was armed was never hit."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.campaign", description=__doc__)
+    parser.add_argument("--seeds", type=int, help="how many; without it as many as arm every failpoint")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="the first of them")
+    parser.add_argument("--kills", type=int, default=KILLS, help="lives of a seed that are ended")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--reach", type=int, default=REACH_S, help="seconds until a failpoint counts as missed")
+    parser.add_argument("--plan", help=f"how lives end, joined by commas: service:point:n, or {MOMENT}")
     given = parser.parse_args()
+    seeds = -(-len(FAILPOINTS) // named_of(given.kills)) if given.seeds is None else given.seeds
+    began = monotonic()
     outcomes = []
-    for seed in range(given.first, given.first + given.seeds):
-        folder = Path(tempfile.mkdtemp(prefix=f"largesse-campaign-{seed}-"))
-        outcome = run_seed(seed, folder, kills=given.kills, jobs=given.jobs)
-        outcomes.append(outcome)
-        figures = ", ".join(f"{number} {name}" for name, number in sorted(outcome.figures.items()))
-        print(f"seed {seed}: {outcome.kills} kills in {outcome.seconds:.0f} s; {figures}", flush=True)
-        print(f"  hit {' '.join(outcome.hit)}; not reached: {' '.join(outcome.missed) or 'none'}", flush=True)
-        if outcome.wrong:
-            print("  FAILED:", *outcome.wrong, f"repeat: {outcome.again}", f"kept: {folder}", sep="\n  ")
-        else:
-            shutil.rmtree(folder)
+    for seed in range(given.first, given.first + seeds):
+        plan = given.plan.split(",") if given.plan else drawn_plan(seed, given.kills)
+        outcomes.append(run_apart(seed, plan, given.jobs, given.reach))
+    for seed in AGAIN:
+        # Where nothing at all was hit, no other occasion helps.
+        if any(outcome.hit for outcome in outcomes) and (missed := never_hit(outcomes)):
+            outcomes.append(run_apart(seed, [f"{point}:1" for point in missed], given.jobs, REACH_AGAIN_S))
+    return _verdict(outcomes, (monotonic() - began) / 60)
+
+
+def _verdict(outcomes: list[Outcome], minutes: float) -> int:
+    """Prints what all seeds came to; returns the exit code."""
     hit = {point for outcome in outcomes for point in outcome.hit}
+    never = never_hit(outcomes)
+    unarmed = sorted({*FAILPOINTS} - hit - {*never})
     failed = [outcome.seed for outcome in outcomes if outcome.wrong]
-    print(f"{len(outcomes)} seeds, {sum(outcome.kills for outcome in outcomes)} kills, failed: {failed or 'none'}")
-    print(f"{len(hit)} of {len(FAILPOINTS)} failpoints hit; missing: {sorted({*FAILPOINTS} - hit)}")
-    return 1 if failed else 0
+    deaths, moments = sum(len(outcome.hit) for outcome in outcomes), sum(outcome.moments for outcome in outcomes)
+    print(f"{len(outcomes)} seeds in {minutes:.1f} min, {deaths} deaths at a failpoint, {moments} at a moment")
+    print(f"failed: {failed or 'none'}; {len(hit)} of {len(FAILPOINTS)} failpoints hit")
+    if unarmed:
+        print(f"not armed: {' '.join(unarmed)}")
+    if never:
+        print(f"ARMED AND NEVER HIT: {' '.join(never)}")
+    return 1 if failed or never else 0
 
 
 if __name__ == "__main__":
