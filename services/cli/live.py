@@ -13,7 +13,7 @@ from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, output_of, print_output
 from services.cli.queues import effect_text, tree_text
-from services.cli.show import rendered, span, table
+from services.cli.show import listed, span
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
 from services.gateway.documents import HOW
 
@@ -191,7 +191,7 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
             room = ", ".join(f"{kind} {rounded_text(kind, amount)}" for kind, amount in kept["demand"].items())
             free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
         rows.append((node["node"], node["state"], node["running"], free))
-    out(rendered(table(("node", "state", "tasks", "free"), rows, right="llr")) if rows else "no nodes")
+    out(listed(("node", "state", "tasks", "free"), rows, right="llr") if rows else "no nodes")
 
 
 @get_app.command("reservations")
@@ -205,7 +205,7 @@ def get_reservations(url: Url = None, json: Json = False) -> None:
     for each in found:
         spans = [f"{span(step['to_ms'] - step['from_ms'])}" for step in each["steps"]]
         rows.append((each["reservation"], each["user"], each["state"], ", ".join(spans)))
-    out(rendered(table(("reservation", "user", "state", "promised"), rows)) if rows else "no reservations")
+    out(listed(("reservation", "user", "state", "promised"), rows) if rows else "no reservations")
 
 
 # ---------------------------------------------------------------- node and config

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +14,15 @@ from rich.text import Text
 NARROWEST = 40
 WIDTH_PIPED = 100
 """Columns of a text that no terminal shows."""
+
+TEXT_COLUMNS = 12
+"""So wide may every column of text beside a name be before that name has to stand on a line of its own."""
+NAME_COLUMNS = 20
+"""So wide may the names of rows be that stand before columns of numbers; longer ones are folded."""
+
+_WHOLE = "\ue000"  # Drawn for a text that is never folded. It is not printable: no text from outside holds it.
+WHOLE = object()
+"""A cell whose text is put in once the table is drawn, however long it is."""
 
 _COLOURS = {
     "succeeded": "green",
@@ -30,32 +40,88 @@ def width() -> int:
     return max(NARROWEST, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns)
 
 
-def rendered(what: Any) -> str:
-    """A table or text as it goes to stdout: with colours on a terminal only."""
+def rendered(what: Any, whole: Sequence[str] = ()) -> str:
+    """A table or text as it goes to stdout: with colours on a terminal only. `whole`: texts of its WHOLE cells."""
     file = io.StringIO()
     console = Console(file=file, width=width(), force_terminal=sys.stdout.isatty(), highlight=False)
     console.print(what)
-    return "".join(line.rstrip() + "\n" for line in file.getvalue().splitlines())
+    told = [_plain(text) for text in reversed(whole)]
+    lines = (line.replace(_WHOLE, told.pop()) if _WHOLE in line else line for line in file.getvalue().splitlines())
+    return "".join(line.rstrip() + "\n" for line in lines)
+
+
+def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "") -> str:
+    """A table by names that somebody will want to copy: a name which leaves the rest no room has a line of its own,
+    above its row."""
+    rest = width()
+    for i in range(1, len(heads)):
+        widest = max([len(heads[i]), *(cell_len(_plain(row[i])) for row in rows)])
+        rest -= 2 + (widest if right[i : i + 1] == "r" else min(widest, TEXT_COLUMNS))
+    rest = max(rest, TEXT_COLUMNS)
+    long: list[str] = []
+    drawn: list[Sequence[Any]] = []
+    for row in rows:
+        if cell_len(row[0]) > rest:
+            long.append(row[0])
+            drawn += [(WHOLE,), ("", *row[1:])]
+        else:
+            drawn.append(row)
+    return rendered(table(heads, drawn, right=right), long)
+
+
+def described(rows: Sequence[tuple[str, Any]]) -> str:
+    """Names and values; the first value is one that somebody will want to copy, and is never folded."""
+    (name, value), *others = rows
+    return rendered(table(("", ""), [(name, WHOLE), *others]), [str(value)])
+
+
+def in_blocks(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of numbers behind the names of their rows, in blocks of as many columns as fit, one below the other."""
+    widths = [max([len(head), *(len(row[i]) for row in rows)]) for i, head in enumerate(heads)]
+    room = width() - min(widths[0], NAME_COLUMNS)
+    blocks: list[list[int]] = [[]]
+    for i in range(1, len(heads)):
+        if blocks[-1] and sum(2 + widths[k] for k in (*blocks[-1], i)) > room:
+            blocks.append([])
+        blocks[-1].append(i)
+    return "\n".join(
+        rendered(
+            table(
+                ("", *(heads[i] for i in block)),
+                [(row[0], *(row[i] for i in block)) for row in rows],
+                right="l" + "r" * len(block),
+            )
+        )
+        for block in blocks
+    )
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "", gap: int = 2) -> Table:
-    """Columns by their heads; an "r" at a column's place in `right` aligns it right. What does not fit is folded.
+    """Columns by their heads; an "r" at a column's place in `right` aligns it right. Text that does not fit is folded;
+    heads, and what is aligned right, which is numbers, never.
 
     `gap`: columns of the terminal between two of the table.
     """
     drawn = Table(box=None, padding=(0, gap, 0, 0), show_header=any(heads), header_style="bold", pad_edge=False)
     for i, head in enumerate(heads):
         aligned: JustifyMethod = "right" if right[i : i + 1] == "r" else "left"
-        drawn.add_column(head, justify=aligned, overflow="fold")
+        number = aligned == "right"
+        least = max([len(head), *(cell_len(_plain(row[i])) for row in rows if number and i < len(row))])
+        drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=number, min_width=least)
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
     return drawn
 
 
 def _cell(value: Any) -> Text:
+    if value is WHOLE:
+        return Text(_WHOLE)
+    return Text(_plain(value), style=_COLOURS.get(str(value), ""))
+
+
+def _plain(value: Any) -> str:
     # Names come from outside: they are text, never markup, and control nothing.
-    text = "" if value is None else str(value)
-    return Text("".join(c if c.isprintable() else "?" for c in text), style=_COLOURS.get(text, ""))
+    return "" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
 
 
 def span(ms: float) -> str:

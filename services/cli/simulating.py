@@ -16,7 +16,7 @@ from schemas.edge import Cluster, Malformed, knob_of_text
 from schemas.spelling import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, note
-from services.cli.show import percent, rendered, span, table
+from services.cli.show import in_blocks, percent, rendered, span, table
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 from services.simulator.workloads.files import Damaged
@@ -170,7 +170,7 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
     first = next(iter(results.values()))
     drawn = comparison_table(results)
     head = f"{counted(first['jobs'], 'job')}, {counted(first['tasks'], 'task')}, seed {first['seed']}\n\n"
-    return head + rendered(table(("", *drawn.columns[1:]), drawn.rows, right="l" + "r" * len(results)))
+    return head + in_blocks(("", *drawn.columns[1:]), drawn.rows)
 
 
 def write_report(results: dict[str, dict[str, Any]], folder: str) -> Path:

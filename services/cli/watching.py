@@ -14,7 +14,7 @@ from schemas.spelling import counted
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import rendered, span, table, width
+from services.cli.show import described, listed, rendered, span, table, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = 20
@@ -116,7 +116,7 @@ def job_text(document: Document) -> str:
     rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority", "user", "author")]
     rows += [(name, _time(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
     rows += [("detail", document["detail"])]
-    text = rendered(table(("", ""), [row for row in rows if row[1] not in ("", None)]))
+    text = described([row for row in rows if row[1] not in ("", None)])
     text += "\n" + rendered(job_table(document))
     places = [(stage["stage"], *place) for stage in document["stages"] for place in _places(stage)]
     if places:
@@ -130,7 +130,7 @@ def job_text(document: Document) -> str:
             (f"{each['stage']}/{each['index']}", each["attempt"], each["node"], each["reason"], each["detail"])
             for each in failures
         ]
-        text += "\n" + rendered(table(("failed task", "attempt", "node", "reason", "detail"), told, right="lr"))
+        text += "\n" + listed(("failed task", "attempt", "node", "reason", "detail"), told, right="lr")
     return text
 
 
@@ -166,7 +166,7 @@ def jobs_text(found: list[Document]) -> str:
         done = f"{tasks['succeeded']}/{tasks['total']}"
         rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
     heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
-    return rendered(table(heads, rows, right="llllrr" if wide else "lllrr"))
+    return listed(heads, rows, right="llllrr" if wide else "lllrr")
 
 
 def _time(moment_ms: int | None) -> str:

@@ -2,9 +2,11 @@ import gzip
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
+from schemas.queues import Preset
 from services.cli import documents
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong
@@ -207,6 +209,24 @@ def test_four_presets_fit_sixty_columns():
 
     assert max(map(len, said.out.splitlines())) <= 60
     assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
+
+
+@pytest.mark.parametrize(("columns", "blocks"), [(60, 2), (80, 2), (200, 1)])
+def test_all_presets_are_shown_in_blocks_that_fit_and_nothing_is_torn(columns, blocks):
+    presets = get_args(Preset)
+    assert len(presets) >= 8
+    said = largesse("compare", "--presets", ",".join(presets), *SMALL, columns=columns)
+    results = largesse("compare", "--presets", ",".join(presets), *SMALL, "--json").json["presets"]
+
+    _, *drawn = said.out.strip().split("\n\n")
+    assert max(map(len, said.out.splitlines())) <= columns
+    assert len(drawn) == blocks
+    heads = [block.splitlines()[0].split() for block in drawn]
+    assert [head for each in heads for head in each] == list(presets)
+    for each, block in zip(heads, drawn, strict=True):
+        cells = next(line.split("  ") for line in block.splitlines() if line.startswith("makespan, s"))
+        numbers = [cell.strip() for cell in cells[1:] if cell]
+        assert numbers == [f"{results[preset]['makespan_ms'] / 1_000:,.1f}" for preset in each]
 
 
 def test_compare_writes_a_page(tmp_path):

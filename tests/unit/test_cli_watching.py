@@ -74,5 +74,36 @@ def test_a_narrow_terminal_shows_no_users(monkeypatch, columns):
     assert max(map(len, text.splitlines())) <= columns
 
 
+LONG = "n" * 65
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100])
+@pytest.mark.parametrize("show", [lambda each: jobs_text([job("a"), *each]), lambda each: job_text(each[0])])
+def test_a_long_id_can_be_copied(monkeypatch, columns, show):
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    assert LONG in re.split(r"\s+", show([job(LONG, stage("map"), why="no node has room for it now")]))
+
+
+def test_a_long_id_stands_above_its_row_and_widens_no_other(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    jobs = [job("a"), job(LONG), job(LONG + "2", state="succeeded"), job("b")]
+
+    lines = jobs_text(jobs).splitlines()
+    assert [line.split()[0] for line in lines] == ["job", "a", LONG, "running", LONG + "2", "succeeded", "b"]
+    assert max(len(line) for line in lines if LONG not in line) <= 60
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_numbers_and_heads_are_never_folded(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    tasks = TASKS | {"total": 1_000_000, "succeeded": 999_990}
+    lines = jobs_text([job("a", queue="q" * 40, why="w" * 90, tasks=tasks)]).splitlines()
+
+    assert lines[0].split()[:3] == ["job", "state", "queue"]
+    assert "999990/1000000" in lines[1].split()
+    assert max(map(len, lines)) <= columns
+
+
 def test_no_jobs():
     assert jobs_text([]) == "no jobs"
