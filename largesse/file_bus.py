@@ -3,12 +3,12 @@
 Appends are lines of the journal in the order of their sends (file_lines.py, file_commit.py). A durable message is shown
 to readers after its sync, any other at once; one that follows a message still hidden waits for the same sync, so what
 was sent can always be read. Opening verifies every byte of the journal. After BusFull the bus still reads and writes
-nothing more; opened again, it goes on where the disk ends.
+nothing more, with room again or without; opened again, it goes on where the disk ends.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +82,8 @@ class FileBus(LocalBus):
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
         self._written_line = 0
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called when `failure` is set."""
         make_directory(self.directory)
         self._lock = DirectoryLock(self.directory)
         try:
@@ -96,7 +98,13 @@ class FileBus(LocalBus):
             segment_bytes=segment_bytes,
             disk=disk or Disk(),
             on_written=self._written,
+            on_failed=lambda: self.on_failure(),
         )
+
+    @property
+    def failure(self) -> BusError | None:
+        """Why nothing is written any more; BusFull, as a rule. None as long as all is well."""
+        return self._commit.failure
 
     def writer(self) -> "FileWriter":
         """A new producer."""

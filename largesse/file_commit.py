@@ -1,7 +1,7 @@
 """Group commit: lines queued in the order of their sends, written by one thread, all that wait sharing one sync.
 
 A line's number, sum and place are settled when it is queued, so nothing may be left out afterwards: after the first
-failure everything queued fails, and nothing is taken any more.
+failure everything queued fails, and nothing is taken any more until the journal is opened anew.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ class Append:
 
 
 class GroupCommit:
-    """The end of the journal. Calls `on_written` on the loop with what is written, and synced if any was durable."""
+    """The end of the journal. Calls `on_written` on the loop with what is written, and synced if any was durable, and
+    `on_failed` once, when nothing is written any more.
+    """
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class GroupCommit:
         segment_bytes: int,
         disk: Disk,
         on_written: Callable[[list[Append]], None],
+        on_failed: Callable[[], None],
     ) -> None:
         self.head = head
         """The last line queued."""
@@ -61,6 +64,8 @@ class GroupCommit:
         self._position = position
         self._segment_bytes = segment_bytes
         self._on_written = on_written
+        self._on_failed = on_failed
+        self._directory = directory
         self._queue: list[Append] = []
         self._runs: list[tuple[int, str, list[bytes]]] = []
         self._asked = False
@@ -141,8 +146,7 @@ class GroupCommit:
         self._writing = False
         error = written.exception()
         if error is not None:
-            stopped = error if isinstance(error, BusFull) else BusError(f"the journal's writer stopped: {error!r}")
-            self._fail(group, stopped)
+            self._fail(group, error if isinstance(error, BusFull) else _stopped(self._directory, error))
         else:
             self.queued_bytes -= sum(append.size for append in group)
             self._on_written(group)
@@ -159,6 +163,14 @@ class GroupCommit:
             if append.done is not None and not append.done.done():
                 append.done.set_exception(type(failure)(str(failure)))
         self._queue, self._runs = [], []
+        self._on_failed()
+
+
+def _stopped(directory: Path, error: BaseException) -> BusError:
+    return BusError(
+        f"{directory}: the journal's writer stopped ({error!r}): nothing more is written, and nothing that was "
+        f"acknowledged is lost. Start again."
+    )
 
 
 def _parts(items: list[bytes]) -> Iterator[list[bytes]]:

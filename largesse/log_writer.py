@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus import Bus, BusError, Message, Outgoing, PositionGap, Writer
+from largesse.bus import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
 from largesse.codec import encode, record_of, wrap
 from largesse.ids import log_id, opening_id
 from largesse.log import LogReader, follow
@@ -101,7 +101,7 @@ class LogWriter:
     async def flush(self, wait_ms: int) -> list[Accepted]:
         """Sends the batch durably and reads it back: the same bytes in the same order, within `wait_ms`.
 
-        Raises Fenced; PositionGap where the log does not go on from where it was read.
+        Raises Fenced; BusFull; PositionGap where the log does not go on from where it was read.
         """
         batch, self._batch = self._batch, []
         if not batch:
@@ -109,6 +109,8 @@ class LogWriter:
         failpoints.hit(self._name, "before_append")
         try:
             offsets = await self._writer.send(batch, durable=True)
+        except BusFull:
+            raise
         except BusError as error:
             raise Fenced(f"the append failed, or may have: {error}") from error
         failpoints.hit(self._name, "after_append")
@@ -130,7 +132,7 @@ class LogWriter:
         order = self.reader.order
         try:
             messages = await self._bus.fetch(LOG, self._partition, order.offset, wait_ms=wait_ms)
-        except PositionGap:
+        except (PositionGap, BusFull):
             raise
         except BusError as error:
             raise Fenced(f"the log cannot be read: {error}") from error

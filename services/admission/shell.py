@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from largesse import deadletter, failpoints
-from largesse.bus import Bus, BusError, PositionGap, Writer
+from largesse.bus import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.decisions import FORECASTS, DecisionReader, wanted_of
 from largesse.ids import content_hash, decision_id
 from largesse.inputs import Input, InputReader
@@ -79,7 +79,7 @@ def fresh_token() -> str:
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
-    """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, Undecodable."""
+    """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, BusFull, Undecodable."""
     sequencer = Sequencer(bus, settings, name=name)
     CAUGHT_UP.labels(name).set(0)
     try:
@@ -172,7 +172,8 @@ class Sequencer:
             if self._leading is not None:
                 return await self._lead(self._leading)
             return await self._stand_by()
-        except PositionGap:
+        except (PositionGap, BusFull):
+            # Standing by mends neither: a bus that is full takes no claim any more.
             raise
         except (Fenced, BusError) as why:
             was_leading = self.is_leading

@@ -1,7 +1,8 @@
 """A whole cell in one process: every service's shell, agents and the gateway on one embedded bus.
 
-The first service that ends by an error ends them all, and the error says at which record. Tasks run in processes of
-their own: unless told otherwise they outlive this one, and the next one takes them over.
+The first service that ends by an error ends them all, and the error says at which record; so does a bus that writes
+nothing more (a full disk), whoever notices. Tasks run in processes of their own: unless told otherwise they outlive
+this one, and the next one takes them over.
 """
 
 import asyncio
@@ -80,7 +81,9 @@ class Plan:
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
-    """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, PortTaken, SettingWrong, OSError."""
+    """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, BusFull, PortTaken, SettingWrong,
+    OSError.
+    """
     bus = FileBus(plan.data / BUS)
     try:
         return Host(plan, bus, bound(plan.host, plan.port), stop)
@@ -103,12 +106,14 @@ class Host:
         self.follower = Follower(self._bus, self._settings, stop=stop)
         self._running: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
+        bus.on_failure = self._news.set
         self._shards = 0
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Until `stop` is set, or a service ends by an error. `on_ready` is called once the cell takes requests.
 
-        Raises Broken, which names the service and the record; Wrong where the cell refuses the plan's config.
+        Raises Broken, which names the service and the record, or the folder that takes no more; Wrong where the cell
+        refuses the plan's config.
         """
         plan, settings, stop = self._plan, self._settings, self.stop
         self._begin("admission", admission.run(self._bus, settings, stop=stop))
@@ -137,6 +142,9 @@ class Host:
 
     def _look(self) -> None:
         """Takes in what has ended. Raises Broken, Wrong."""
+        if self._bus.failure is not None:
+            # First: whoever ended, ended for this.
+            raise Broken(str(self._bus.failure))
         for task in [task for task in self._running if task.done()]:
             name = self._running.pop(task)
             error = task.exception()
@@ -158,7 +166,7 @@ class Host:
         try:
             await self._bus.close()
         except BusError as error:
-            raise Broken(f"bus: {error}") from error
+            raise Broken(str(error)) from error
 
     # ---------------------------------------------------------------- parts of its own
     async def _hear_stop(self) -> None:

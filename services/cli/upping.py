@@ -6,6 +6,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from largesse.bus import BusFull
 from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.process import calm_collector
 from largesse.settings import SettingWrong
@@ -17,7 +18,7 @@ from services.agent.capacity import measured
 from services.agent.settings import NodeSettings
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
-from services.cli.ending import Wrong, out
+from services.cli.ending import Broken, Wrong, out
 from services.cli.hosting import Given, Host, Plan, opened
 from services.cli.show import span
 from services.gateway.serve import PortTaken
@@ -114,6 +115,10 @@ async def _up(plan: Plan) -> None:
         raise Wrong(f"--http: {error}") from None
     except SettingWrong as error:
         raise Wrong(str(error)) from None
+    except BusFull as error:
+        raise Broken(str(error)) from None
+    except OSError as error:
+        raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
     await host.run(lambda: _greet(plan, host))
     running = sum(node.holds for node in host.follower.state.nodes.values())
     waits = running and plan.nodes[0].keep_running

@@ -1,6 +1,7 @@
 """`largesse up` as a user starts it, in a process of its own, and the commands that talk to it."""
 
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -65,8 +66,13 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
 
 
 @contextmanager
-def up(data: Path, *words: object, **env: str) -> Iterator[Up]:
-    """A cell on `data`; it has ended, with all tasks, when this is left."""
+def up(data: Path, *words: object, file_bytes_max: int | None = None, **env: str) -> Iterator[Up]:
+    """A cell on `data`; it has ended, with all tasks, when this is left. `file_bytes_max`: no file gets larger."""
+
+    def limit() -> None:
+        if file_bytes_max is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
+
     process = subprocess.Popen(
         [*COMMAND, "up", "--data", str(data), "--http", "0", *map(str, words)],
         stdout=subprocess.PIPE,
@@ -74,6 +80,7 @@ def up(data: Path, *words: object, **env: str) -> Iterator[Up]:
         text=True,
         cwd=ROOT,
         env={**os.environ, "LARGESSE_USER": "ann", **env},
+        preexec_fn=limit,
     )
     try:
         yield Up(data, process)

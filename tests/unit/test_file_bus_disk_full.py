@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from largesse.bus import BusFull
+from largesse.bus import BusError, BusFull
 from largesse.file_bus import Disk, FileBus
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, segments, values, with_bus
@@ -113,6 +113,27 @@ def test_a_failed_sync_acknowledges_nothing_and_takes_back_what_it_did_not_reach
 
     assert values(tmp_path) == [b"kept"]
     assert with_bus(tmp_path, lambda bus: bus.writer().send([out("goes on")])) == [1]
+
+
+@pytest.mark.parametrize(("error", "kind"), [(OSError(errno.ENOSPC, "no"), BusFull), (RuntimeError("odd"), BusError)])
+def test_whoever_holds_the_bus_hears_once_that_it_writes_nothing_more(tmp_path, error, kind):
+    class Broken(Disk):
+        def write(self, file, data):
+            raise error
+
+    async def main():
+        bus = FileBus(tmp_path, disk=Broken())
+        heard = []
+        bus.on_failure = lambda: heard.append(bus.failure)
+        assert bus.failure is None
+        for _ in range(2):
+            with pytest.raises(kind, match=f"{tmp_path}.*nothing that was acknowledged is lost.*tart again"):
+                await bus.writer().send([out("lost")])
+        with pytest.raises(kind):
+            await bus.close()
+        assert [type(each) for each in heard] == [kind]
+
+    asyncio.run(main())
 
 
 def test_everybody_who_waits_hears_of_it(tmp_path):

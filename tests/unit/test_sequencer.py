@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from largesse.bus import PositionGap
+from largesse.bus import BusFull, PositionGap
 from largesse.core import RULES
 from largesse.deadletter import read_letter
 from largesse.log import LogReader, publish_input
@@ -165,7 +165,18 @@ async def test_a_newer_claim_makes_it_stand_by_for_a_lease(desk):
     assert desk.sequencer.is_leading
 
 
-@pytest.mark.parametrize("fault", ["lost", "late", "unknown", "full"])
+@desk
+async def test_a_full_bus_ends_it_and_the_next_one_loses_nothing(desk):
+    desk.bus.inject("full", topic="cluster.log")
+    with pytest.raises(BusFull):
+        await desk.take("jobs", {**JOB, "job": "a"})
+    desk.start()
+    await desk.turn()
+
+    assert [body.spec.job for body in await desk.bodies(JobAdmitted)] == ["a"]
+
+
+@pytest.mark.parametrize("fault", ["lost", "late", "unknown"])
 def test_an_append_that_failed_or_may_have_loses_and_doubles_nothing(fault):
     @desk
     async def test(desk):
