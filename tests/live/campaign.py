@@ -36,7 +36,7 @@ from schemas.topics import INPUTS, LOG
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs
-from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, named_of
+from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
 from tests.unit.cli_process import COMMAND, largesse
 
 GUARD_S = 120
@@ -438,7 +438,7 @@ def main() -> int:
     parser.add_argument("--reach", type=int, default=REACH_S, help="seconds until a failpoint counts as missed")
     parser.add_argument("--plan", help=f"how lives end, joined by commas: service:point:n, or {MOMENT}")
     given = parser.parse_args()
-    seeds = -(-len(FAILPOINTS) // named_of(given.kills)) if given.seeds is None else given.seeds
+    seeds = seeds_of(given.kills) if given.seeds is None else given.seeds
     began = monotonic()
     outcomes = []
     for seed in range(given.first, given.first + seeds):
@@ -448,10 +448,10 @@ def main() -> int:
         # Where nothing at all was hit, no other occasion helps.
         if any(outcome.hit for outcome in outcomes) and (missed := never_hit(outcomes)):
             outcomes.append(run_apart(seed, [f"{point}:1" for point in missed], given.jobs, REACH_AGAIN_S))
-    return _verdict(outcomes, (monotonic() - began) / 60)
+    return verdict(outcomes, (monotonic() - began) / 60)
 
 
-def _verdict(outcomes: list[Outcome], minutes: float) -> int:
+def verdict(outcomes: list[Outcome], minutes: float) -> int:
     """Prints what all seeds came to; returns the exit code."""
     hit = {point for outcome in outcomes for point in outcome.hit}
     never = never_hit(outcomes)

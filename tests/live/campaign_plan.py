@@ -13,8 +13,6 @@ FAILPOINTS = [f"{name}:{when}_{place}" for name in PLACES for place in PLACES[na
 HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3, "task_start": 3}
 """A life comes to these points about as often; to all others as often as to HITS_MAX_ELSE."""
 HITS_MAX_ELSE = 6
-
-
 MOMENT = "moment"
 """In the place of a failpoint: a life that is killed at a random moment."""
 
@@ -40,3 +38,8 @@ def drawn_plan(seed: int, kills: int) -> list[str]:
 def named_of(kills: int) -> int:
     """How many of a seed's lives have a failpoint."""
     return kills - kills // 3
+
+
+def seeds_of(kills: int) -> int:
+    """How many seeds in a row arm every failpoint."""
+    return -(-len(FAILPOINTS) // named_of(kills))

@@ -8,12 +8,12 @@ from time import sleep
 
 import pytest
 
-from largesse.failpoints import VARIABLE
+from largesse.failpoints import POINTS, VARIABLE
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
-from tests.live.campaign import Cell, run_seed
+from tests.live.campaign import KILLS, Cell, Outcome, run_seed, verdict
 from tests.live.campaign_jobs import marked, read_proofs, shell
-from tests.live.campaign_plan import MOMENT
+from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
 from tests.unit.cli_process import COMMAND, largesse
 
 ORDINARY, HARSH = 4, 3
@@ -36,7 +36,7 @@ PLANS = {
 }
 """Only points that no life can do without: an agent registers, a job is submitted, a round opens, all answer it, it
 closes and a task starts; the log goes on as long as the life does. The whole campaign goes through the others."""
-REACH_S = 90
+REACH_S = 60
 """A loaded machine misses no point."""
 
 
@@ -50,6 +50,32 @@ def test_a_cell_that_is_killed_again_and_again_loses_nothing(seed, tmp_path):
     assert outcome.hit == [end.rpartition(":")[0] for end in plan if end != MOMENT]
     assert (outcome.missed, outcome.moments) == ([], 1)
     assert outcome.figures["attempts succeeded"] > 0
+
+
+def test_without_a_number_of_seeds_a_campaign_arms_every_failpoint():
+    for kills in (1, 5, KILLS, 30):
+        armed = [end.rpartition(":")[0] for seed in range(seeds_of(kills)) for end in drawn_plan(seed, kills)]
+        assert {*FAILPOINTS} <= {*armed} <= {*FAILPOINTS, ""}
+
+
+def test_the_failpoints_of_a_campaign_are_at_every_place():
+    assert {point.partition(":")[2] for point in FAILPOINTS} == {*POINTS}
+    assert len({*FAILPOINTS}) == len(FAILPOINTS)
+
+
+@pytest.mark.parametrize(
+    ("second", "code", "told"),
+    [
+        pytest.param({"hit": ["agent:before_publish"]}, 0, "2 of 60 failpoints hit", id="hit in a later seed"),
+        pytest.param({"missed": ["agent:before_publish"]}, 1, "NEVER HIT: agent:before_publish", id="missed again"),
+        pytest.param({"hit": ["agent:before_publish"], "wrong": ["lost"]}, 1, "failed: [2]", id="a wrong end"),
+    ],
+)
+def test_a_failpoint_that_was_armed_and_never_hit_fails_a_campaign(second, code, told, capsys):
+    first = Outcome(1, "", hit=["agent:after_consume"], missed=["agent:before_publish"])
+
+    assert verdict([first, Outcome(2, "", **second)], 1) == code
+    assert told in capsys.readouterr().out
 
 
 @pytest.fixture
