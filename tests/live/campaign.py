@@ -199,12 +199,17 @@ class Cell:
 def cut_power(directory: Path, dice: random.Random) -> int:
     """Takes what nobody had synced off the end of a journal, and leaves a torn line; returns how many lines went.
 
-    Decisions, snapshots of cores and dead letters are sent without a sync; whatever needs them is synced after them.
+    Decisions, snapshots of cores and dead letters are sent without a sync; whatever needs them is synced after them. So
+    is everything at a gentle end: head.json has the last line of it.
     """
-    path = max(directory.glob("journal-*.jsonl"))
+    path = max(directory.glob("journal-*.jsonl"), default=None)
+    if path is None or not (directory / "head.json").exists():
+        return 0  # It had only just begun.
     lines = path.read_bytes().splitlines(keepends=True)
+    remembered = json.loads((directory / "head.json").read_bytes())["line"]
+    after_head = int(path.stem.rpartition("-")[2]) - 1 + len(lines) - remembered
     loose = 0
-    while loose < len(lines) - 1 and not any(mark in lines[-1 - loose] for mark in SYNCED):
+    while loose < min(len(lines) - 1, after_head) and not any(mark in lines[-1 - loose] for mark in SYNCED):
         loose += 1
     gone = dice.randint(0, loose)
     if gone:
@@ -324,8 +329,8 @@ class Seed:
                 self.reaper.start()
             self._live()
             self._judge()
-        except AssertionError as error:
-            self.outcome.wrong.append(str(error))
+        except Exception as error:
+            self.outcome.wrong.append(f"{type(error).__name__}: {error}")
         finally:
             self.reaper.enough.set()
             self.cell.kill_all()

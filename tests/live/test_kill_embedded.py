@@ -1,17 +1,22 @@
 """A cell in one process is killed, paused, loses its guardians or its machine: no input and no work of it is lost."""
 
+import asyncio
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 from time import sleep
 
 import pytest
 
+from largesse.bus import Outgoing
 from largesse.failpoints import POINTS, VARIABLE
+from largesse.file_bus import FileBus
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
-from tests.live.campaign import KILLS, Cell, Outcome, run_seed, verdict
+from tests.live.campaign import KILLS, Cell, Outcome, cut_power, run_seed, verdict
 from tests.live.campaign_jobs import marked, read_proofs, shell
 from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
 from tests.unit.cli_process import COMMAND, largesse
@@ -61,6 +66,28 @@ def test_without_a_number_of_seeds_a_campaign_arms_every_failpoint():
 def test_the_failpoints_of_a_campaign_are_at_every_place():
     assert {point.partition(":")[2] for point in FAILPOINTS} == {*POINTS}
     assert len({*FAILPOINTS}) == len(FAILPOINTS)
+
+
+@pytest.mark.parametrize("gently", [True, False])
+def test_a_power_cut_takes_only_what_was_not_on_disk(tmp_path, gently):
+    async def story():
+        bus = FileBus(tmp_path)
+        await bus.writer().send([Outgoing("jobs", 0, b"{}")])
+        writer, journal = bus.writer(), tmp_path / "journal-000000000001.jsonl"
+        for number in range(1, 11):
+            await writer.send([Outgoing("grants", 0, b"{}")], durable=False)
+            while journal.read_bytes().count(b'"topic":"grants"') < number:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        shutil.copytree(tmp_path, tmp_path / "now")
+        await bus.close()
+        return tmp_path if gently else tmp_path / "now"
+
+    directory = asyncio.run(story())
+    gone = cut_power(directory, random.Random(1))
+    assert gone == 0 if gently else 0 < gone <= 10
+    bus = FileBus(directory)
+    assert [asyncio.run(bus.bounds(topic, 0)) for topic in ("jobs", "grants")] == [(0, 1), (0, 10 - gone)]
+    asyncio.run(bus.close())
 
 
 @pytest.mark.parametrize(
