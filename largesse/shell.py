@@ -19,12 +19,17 @@ from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ,
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
 
+FOLDING = "folding"
+
 
 class CoreStopped(Exception):
-    """A core raised: names the service and the record at which it stopped. The record is not skipped."""
+    """A core raised: names the service and the record at which it stopped. The record is not skipped. `what`: doing
+    what with it.
+    """
 
     def __init__(self, service: str, what: str, record: Record) -> None:
         super().__init__(f"{service} stopped at seq {record.seq}, {what} {record.type} {record.id}")
+        self.what = what
         self.record = record
 
 
@@ -141,7 +146,7 @@ class Shell:
         try:
             learn(self.state, record)
         except Exception as error:
-            raise CoreStopped(self.name, "folding", record) from error
+            raise CoreStopped(self.name, FOLDING, record) from error
         FOLDED.labels(self.name).inc()
 
     async def _feed_winners(self, closing: Record) -> None:

@@ -23,7 +23,7 @@ from largesse.log import LogReader, wait_for_more
 from largesse.log_writer import Fenced, LogWriter, claim_message
 from largesse.order import Accepted, LogOrder
 from largesse.settings import Settings
-from largesse.shell import CoreStopped
+from largesse.shell import FOLDING, CoreStopped
 from largesse.snapshots import SnapshotKeeper, dump
 from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
 from schemas import (
@@ -261,7 +261,7 @@ class Sequencer:
         try:
             learn(self.state, record)
         except Exception as error:
-            raise CoreStopped(self.name, "folding", record) from error
+            raise CoreStopped(self.name, FOLDING, record) from error
         FOLDED.labels(self.name).inc()
         if isinstance(record.body, RoundOpened):
             self._openings[record.id] = True

@@ -6,6 +6,7 @@ this one, and the next one takes them over.
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from largesse.bus import BusError
 from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
 from largesse.settings import read_settings
+from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
 from services.admission import shell as admission
@@ -78,6 +80,14 @@ class Plan:
     host: str = "127.0.0.1"
     author: str = "unknown"
     given: Given | None = None
+
+
+def way_out(error: BaseException, data: Path) -> str:
+    """What helps where a service stopped at a round, and will again at each start; else empty."""
+    if not isinstance(error, CoreStopped) or error.what == FOLDING:
+        return ""
+    command = f"largesse admin abandon-round {error.record.round} --data {shlex.quote(str(data))}"
+    return f"\nif every start ends here: `{command}` gives this round up"
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
@@ -153,7 +163,9 @@ class Host:
             if error is not None:
                 cause = error.__cause__
                 why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
-                raise Broken(f"{name}: {type(error).__name__}: {error}{why}") from error
+                raise Broken(
+                    f"{name}: {type(error).__name__}: {error}{why}{way_out(error, self._plan.data)}"
+                ) from error
 
     async def _end(self) -> None:
         """Sees everything end; what takes too long is cut off. Raises Broken where the bus lost what was sent."""

@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import typer
 
-from schemas.quantities import rounded_text
+from schemas.quantities import QUANTITY_MAX, rounded_text
 from schemas.spelling import counted
-from services.cli.client import Gateway, job_path
+from services.cli.client import Gateway, job_path, user
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, output_of, print_output
@@ -272,13 +272,25 @@ def _admin() -> None:
 
 @admin_app.command("abandon-round")
 def abandon_round(
-    number: Annotated[int, typer.Argument(help="the round that is open", metavar="ROUND")],
+    number: Annotated[int, typer.Argument(help="the round that is open", metavar="ROUND", min=1, max=QUANTITY_MAX)],
+    data: Annotated[
+        str | None, typer.Option("--data", help="of a `largesse up` that does not run", metavar="DIR")
+    ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Give up the open round, which a stopped service cannot answer; what waited goes to the next round."""
-    document = Gateway(url).document("POST", f"/v1/rounds/{number}/abandon", "abandoned")
+    if data is not None and url is not None:
+        raise Wrong("--data: is for a cell that does not run, --url for one that does: leave one of them out")
+    if data is not None:
+        from services.cli.abandoning import abandon
+
+        document = abandon(_given("--data", data), number, user())
+    else:
+        document = Gateway(url).document("POST", f"/v1/rounds/{number}/abandon", "abandoned")
     if json:
         out_json(document)
+    elif data is not None:
+        out(f"round {number} is abandoned; the next `largesse up` here goes on with what waited")
     else:
         out(f"round {number} is abandoned" if document["abandoned"] else f"asked for; round {number} is not over yet")

@@ -2,12 +2,19 @@
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from largesse.bus import BusError
+from largesse.codec import decode, record_of, unwrap
+from largesse.file_bus import read_journal
+from largesse.shell import FOLDING, CoreStopped
+from schemas import Record, RoundAbandoned, SequencerAlive
+from services.cli.hosting import way_out
 from tests.live.up_process import GUARD_S, up
-from tests.unit.cli_process import largesse
+from tests.unit.cli_process import Said, largesse
 
 FILE_BYTES_MAX = 200 << 10
 
@@ -68,3 +75,85 @@ def test_a_folder_without_its_head_is_refused_alike_by_all_who_read_it(tmp_path)
         assert (said.code, said.out) == (2, "")
         assert f"{data}/bus/head.json, line 1: this file is missing" in said.err
         assert "put it back from a copy of this folder" in said.err
+
+
+def broken(data: Path, rounds: int, *jobs: str) -> None:
+    """Starts a cell whose placement breaks at the so manieth round that it is asked for, and submits jobs to it."""
+    try:
+        with up(data, LARGESSE_FAILPOINT=f"leftover:before_decide:{rounds}:raise") as cell:
+            for name in jobs:
+                if cell.process.poll() is None:
+                    cell.ask("submit", "-", stdin=job(name, "true"))
+            _, err = cell.process.communicate(timeout=GUARD_S)
+    except AssertionError as early:
+        err = str(early)  # It ended before it took requests.
+    assert "leftover: Failpoint" in err
+
+
+def records(data: Path, topic: str = "cluster.log") -> list[Record]:
+    messages = [message for message in read_journal(data / "bus") if message.topic == topic]
+    return [decode(unwrap(message.value)[1]) for message in messages]
+
+
+def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(tmp_path):
+    data = tmp_path / "data"
+    broken(data, 4, *"abcdef")
+    number = largesse("replay", data, "--json").json["round"]
+    broken(data, 1)
+    assert records(data)[-1].round == number
+
+    def abandoned(which: int, *more: str) -> Said:
+        return largesse("admin", "abandon-round", which, "--data", data, *more, LARGESSE_USER="ops")
+
+    before = list(read_journal(data / "bus"))
+    slip = abandoned(number + 1)
+    assert (slip.code, slip.out) == (1, "")
+    assert f"round {number + 1} is not open; round {number} is" in slip.err
+    assert list(read_journal(data / "bus")) == before
+
+    said = abandoned(number)
+    assert (said.code, said.err) == (0, "")
+    assert said.out == f"round {number} is abandoned; the next `largesse up` here goes on with what waited\n"
+    (given_up,) = [record for record in records(data) if isinstance(record.body, RoundAbandoned)]
+    assert (given_up.round, given_up.body) == (number, RoundAbandoned("operator", "ops"))
+    again = abandoned(number, "--json")
+    assert (again.code, again.out) == (1, "")
+
+    with up(data) as cell:
+        assert cell.ask("watch", "a").code == 0
+        held = largesse("admin", "abandon-round", number, "--data", data)
+        assert held.code == 2
+        assert f"is held by process {cell.process.pid}" in held.err
+        assert "leave --data out" in held.err
+        refused = cell.ask("admin", "abandon-round", number)
+        assert (refused.code, refused.out) == (1, "")
+        assert f"round {number} is not open" in refused.err
+        cell.end()
+
+    grants = Counter(record.round for record in records(data, "grants"))
+    assert grants[number] == 0
+    assert grants[number + 1] == 1
+    assert largesse("replay", data, "--verify").code == 0
+
+
+def test_a_round_cannot_be_given_up_where_there_is_no_journal_or_for_two_cells_at_once(tmp_path):
+    (tmp_path / "bus").mkdir()
+    for words, told in [
+        (["--data", tmp_path / "none"], f"--data: {tmp_path}/none: there is no journal in this folder"),
+        (["--data", tmp_path], f"--data: {tmp_path}: there is no journal in this folder"),
+        (["--data", tmp_path, "--url", "http://127.0.0.1:9"], "leave one of them out"),
+    ]:
+        said = largesse("admin", "abandon-round", 1, *words)
+        assert (said.code, said.out) == (2, "")
+        assert told in said.err
+    assert [path.name for path in tmp_path.rglob("*")] == ["bus"]
+
+
+@pytest.mark.parametrize("what", ["deciding", "closing a round with"])
+def test_who_stopped_over_a_round_is_told_how_to_give_it_up(tmp_path, what):
+    opening = record_of(SequencerAlive([]), cell="c", seq=9, round_number=7, time=0, id_="c/9", cause="")
+    error = CoreStopped("leftover", what, opening)
+
+    assert f"`largesse admin abandon-round 7 --data {tmp_path}`" in way_out(error, tmp_path)
+    assert way_out(CoreStopped("leftover", FOLDING, opening), tmp_path) == ""
+    assert way_out(BusError("gone"), tmp_path) == ""

@@ -8,10 +8,12 @@ import httpx
 import pytest
 
 from largesse import shell
+from largesse.codec import decode, unwrap
 from largesse.log import publish_input
 from largesse.memory_bus import MemoryBus
 from largesse.output import Piece
 from largesse.settings import Settings
+from schemas import RoundAbandoned
 from services.admission import shell as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -43,7 +45,7 @@ class Cell:
 
 
 @asynccontextmanager
-async def a_cell(*, answering=True, following=True, read_output=None, loopback=True, address=""):
+async def a_cell(*, answering=True, following=True, read_output=None, loopback=True, address="", without=None):
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -51,7 +53,7 @@ async def a_cell(*, answering=True, following=True, read_output=None, loopback=T
     if answering:
         cores = (fairness, altruism, leftover, estimator, planner)
         running += [admission.run(bus, settings, stop=stop)]
-        running += [shell.run(core, bus, settings, stop=stop) for core in cores]
+        running += [shell.run(core, bus, settings, stop=stop) for core in cores if core is not without]
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
     app = make_app(follower, read_output, author="tester", loopback=loopback)
@@ -389,3 +391,24 @@ def test_a_page_in_a_browser_cannot_submit_for_its_reader(headers, loopback, sta
     answer = told(lambda cell: cell.post(JOB, headers=headers), loopback=loopback)
 
     assert answer.status_code == status
+
+
+def test_a_round_that_a_service_cannot_answer_is_given_up_and_the_next_takes_what_waited():
+    async def story(cell):
+        await cell.post(JOB)
+        assert await cell.follower.until(lambda view: view.round > 0, GUARD_S)
+        number = cell.follower.state.round
+        answers = [await cell.http.post(f"/v1/rounds/{each}/abandon") for each in (number + 1, number, number, 0)]
+        assert await cell.follower.until(lambda view: view.round == number + 1, GUARD_S)
+        messages = await cell.bus.fetch("cluster.log", 0, 0)
+        ended = [body for each in messages if type(body := decode(unwrap(each.value)[1]).body) is RoundAbandoned]
+        return number, answers, ended
+
+    number, (early, given_up, late, odd), ended = told(story, without=leftover)
+    assert (given_up.status_code, given_up.json()) == (200, {"round": number, "abandoned": True})
+    assert ended == [RoundAbandoned("operator", "tester")]
+    for answer, wanted, there in ((early, number + 1, number), (late, number, number + 1)):
+        assert answer.status_code == 409
+        assert answer.json()["field"] == "abandon_round"
+        assert answer.json()["detail"] == f"round {wanted} is not open; round {there} is"
+    assert odd.status_code == 422
