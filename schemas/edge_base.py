@@ -6,6 +6,7 @@ say what is allowed and become the published schemas; light checks after them sa
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -35,6 +36,8 @@ TEXT_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
 LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_./-]*[A-Za-z0-9])?$"
 NO_NUL_PATTERN = r"^[^\x00]*$"
 ENV_NAME_PATTERN = r"^[A-Za-z_.-][A-Za-z0-9_.-]*$"
+
+_WHOLE_TEXT = re.compile("-?(0|[1-9][0-9]{0,18})")
 
 _PATTERN_WORDS = {
     NAME_PATTERN: 'may hold no "/" and no control characters',
@@ -274,8 +277,19 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
     if kind == "list_type" and isinstance(value, str):
         return f"{_REASONS[kind](context, value)}: write {_listed(str(fault['loc'][-1]), value)}"
     if kind in _REASONS:
-        return _REASONS[kind](context, value)
+        meant = _meant(kind, value)
+        return _REASONS[kind](context, value) + (f": write {meant}" if meant else "")
     return str(fault["msg"])
+
+
+def _meant(kind: str, value: Any) -> str | None:
+    """A value of another type as it was most likely meant, where nothing else can have been."""
+    if kind == "string_type" and isinstance(value, int | Decimal):
+        text = shown(value)
+        return f'"{text}"' if len(text) < KEY_SHOWN_MAX else None
+    if kind == "int_type" and isinstance(value, str) and _WHOLE_TEXT.fullmatch(value):
+        return value
+    return value if kind == "bool_type" and value in ("true", "false") else None
 
 
 def _listed(field: str, text: str) -> str:

@@ -17,7 +17,7 @@ from rich.live import Live
 
 from services.cli.client import Gateway, job_path
 from services.cli.documents import read_file
-from services.cli.ending import Broken, Refused, Wrong, out
+from services.cli.ending import Broken, Refused, Wrong, note, out
 from services.cli.hosting import BUS
 from services.cli.show import span, table
 from services.cli.watching import task_bar
@@ -29,6 +29,9 @@ NODES = 3
 FAILING = ("fails",)
 """Examples that are meant to fail."""
 
+SAID = "up.err"
+"""In the cell's folder: its stderr."""
+
 START_S, JOBS_S, STOP_S = 60, 180, 15
 LOOK_S = 0.2
 LINES_SHOWN = 6
@@ -37,7 +40,10 @@ Document = dict[str, Any]
 
 
 def demo() -> None:
-    """Raises Refused where a job ends as it should not, or the log is not decided again as it stands; Wrong, Broken."""
+    """Raises Refused where a job ends as it should not, or the log is not decided again as it stands; Wrong, Broken.
+
+    The cell's folder is kept where anything went wrong, and stderr says where.
+    """
     files = sorted(EXAMPLES.glob("*.yaml"))
     if not files:
         raise Wrong(f"the examples are not there: {EXAMPLES} is part of a checkout")
@@ -55,12 +61,17 @@ def demo() -> None:
         out("\nthe cell has ended; its log, decided again:")
         verdict = verify(open_source(data / BUS))
         out(verdict.text().removeprefix(f"{data / BUS}: "))
-    finally:
+        if wrong:
+            raise Refused(f"not as expected: {', '.join(wrong)}")
+        if not verdict.is_same:
+            raise Refused("the log was not decided again as it stands")
+    except Exception:
+        note(f"the cell's data is kept in {data}: its log in {BUS}, what it said in {SAID}")
+        raise
+    except BaseException:  # Ctrl-C: nothing went wrong.
         shutil.rmtree(data, ignore_errors=True)
-    if wrong:
-        raise Refused(f"not as expected: {', '.join(wrong)}")
-    if not verdict.is_same:
-        raise Refused("the log was not decided again as it stands")
+        raise
+    shutil.rmtree(data, ignore_errors=True)
     out(f"all {len(jobs)} jobs ended as expected, and the log verified")
 
 
@@ -83,7 +94,7 @@ def _cell(data: Path) -> Iterator[Gateway]:
     scratch.mkdir()
     # Where the examples meet: a demo beside this one has a place of its own.
     env = {**os.environ, "TMPDIR": str(scratch)}
-    with (data / "up.err").open("wb") as errors:
+    with (data / SAID).open("wb") as errors:
         process = subprocess.Popen(
             [*command, "--stop-tasks"], stdout=subprocess.PIPE, stderr=errors, start_new_session=True, env=env
         )
@@ -98,7 +109,7 @@ def _cell(data: Path) -> Iterator[Gateway]:
             process.kill()
             process.wait()
     if process.returncode != 0:
-        raise Broken(f"the cell ended with {process.returncode}:\n{(data / 'up.err').read_text()}")
+        raise Broken(f"the cell ended with {process.returncode}:\n{(data / SAID).read_text()}")
 
 
 def _address(process: "subprocess.Popen[bytes]", data: Path) -> str:
@@ -107,7 +118,7 @@ def _address(process: "subprocess.Popen[bytes]", data: Path) -> str:
     line = process.stdout.readline().decode()
     if " at http" not in line:
         process.wait(START_S)
-        raise Broken(f"the cell did not start:\n{(data / 'up.err').read_text()}")
+        raise Broken(f"the cell did not start:\n{(data / SAID).read_text()}")
     return line.rpartition(" at ")[2].strip()
 
 

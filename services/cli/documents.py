@@ -40,6 +40,8 @@ def read_file(path: str, topic: str) -> Written:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1) if path == "-" else _read(path)
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
+    if len(data) > INPUT_BYTES_MAX:
+        raise Wrong(f"{_shown(path)}: is too large: at most {INPUT_BYTES_MAX} bytes, has more")
     return _checked(path, data, topic)
 
 

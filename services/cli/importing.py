@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.ending import Wrong, pipe
+from services.cli.progress import counting, progress_of
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
 from services.simulator.workloads.source import Option
@@ -45,8 +46,8 @@ def _parameter(option: Option) -> inspect.Parameter:
 def _command(name: str) -> Callable[..., None]:
     def convert(file: str, **options: Any) -> None:
         try:
-            with pipe():
-                for line in IMPORTERS[name].convert(file, **options):
+            with pipe(), progress_of("importing", "jobs", results_elsewhere=not sys.stdout.isatty()) as tell:
+                for line in counting(IMPORTERS[name].convert(file, **options), tell):
                     sys.stdout.write(encode_line(line) + "\n")
                 sys.stdout.flush()
         except Damaged as fault:

@@ -137,7 +137,7 @@ def logs(
 
 
 # ---------------------------------------------------------------- get
-@get_app.command("jobs")
+@get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")
 def get_jobs(
     state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
@@ -154,7 +154,7 @@ def get_jobs(
     out(jobs_text(found))
 
 
-@get_app.command("job")
+@get_app.command("job", short_help="One job: its stages, and why and where tasks wait and run.")
 def get_job(job: Job, url: Url = None, json: Json = False) -> None:
     """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
     document = Gateway(url).get(job_path(job), "job", "stages")
@@ -164,7 +164,7 @@ def get_job(job: Job, url: Url = None, json: Json = False) -> None:
         out(job_text(document))
 
 
-@get_app.command("queues")
+@get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
 def get_queues(url: Url = None, json: Json = False) -> None:
     """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
     tree = Gateway(url).get("/v1/queues", "queue")
@@ -174,7 +174,7 @@ def get_queues(url: Url = None, json: Json = False) -> None:
         out(tree_text(tree))
 
 
-@get_app.command("nodes")
+@get_app.command("nodes", short_help="Nodes with what is free of what they have.")
 def get_nodes(url: Url = None, json: Json = False) -> None:
     """Nodes with what is free of what they have, and what of it is kept for a large task or a gang."""
     found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
@@ -270,7 +270,7 @@ def _admin() -> None:
     """Keeps `abandon-round` a word of its own."""
 
 
-@admin_app.command("abandon-round")
+@admin_app.command("abandon-round", short_help="Give up the open round.")
 def abandon_round(
     number: Annotated[int, typer.Argument(help="the round that is open", metavar="ROUND", min=1, max=QUANTITY_MAX)],
     data: Annotated[

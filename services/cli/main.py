@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from schemas import JobRejected
 from schemas.spelling import counted
 from services.cli import live
 from services.cli.ending import Ending, Wrong, note, out, out_json
@@ -19,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Largesse schedules a shared cluster. All it decides follows from one ordered log.",
 )
-app.add_typer(import_app, name="import")
+app.add_typer(import_app, name="import", short_help="Make a workload file from a public trace.")
 live.add_to(app)
 
 
@@ -71,11 +72,12 @@ def simulate(
 
     asked = Asked(workload, cluster, settings or [], seed)
     values = values_of(asked, preset)
-    result = run_one(*inputs_of(asked), values, schedule, log)
+    refused: list[JobRejected] = []
+    result = run_one(*inputs_of(asked), values, schedule, log, refused)
     if json:
         out_json(result)
     else:
-        out(summary(result))
+        out(summary(result, refused))
 
 
 @app.command()
@@ -106,7 +108,7 @@ def compare(
         out(comparison(results))
 
 
-@app.command()
+@app.command(short_help="Run a cell on this machine until Ctrl-C.")
 def up(
     data: Annotated[str, _option("--data", told="where everything is kept", metavar="DIR")] = "largesse-data",
     nodes: Annotated[
@@ -126,7 +128,7 @@ def up(
     upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
 
 
-@app.command()
+@app.command(short_help="See it work: a cell, the example jobs, its log verified.")
 def demo() -> None:
     """See it work: a cell on this machine, the example jobs through it, its log verified."""
     from services.cli import demo as demonstration
@@ -140,7 +142,7 @@ LogPath = Annotated[
 ]
 
 
-@app.command()
+@app.command(short_help="Read a recorded log again; --verify decides it again, too.")
 def replay(
     log: LogPath,
     verify: Annotated[bool, _option("--verify", told="decide it again and compare; exit code 1 if it differs")] = False,

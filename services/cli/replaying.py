@@ -12,6 +12,7 @@ from largesse.export import ExportDamaged
 from largesse.file_bus import JournalDamaged
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
+from services.cli.progress import Tell, counting, progress_of
 from services.cli.show import rendered, span, table
 from services.gateway import view
 from services.gateway.documents import counts, standing_document
@@ -23,8 +24,8 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
     """Folds the log up to `until` and tells where that leads. Raises Wrong."""
     state = view.start()
     first_ms: int | None = None
-    with _reading():
-        for step in _source(log).steps():
+    with _reading(), progress_of("reading", "records") as tell:
+        for step in _watched(_source(log), tell).steps():
             record = step.accepted.record
             if until is not None and record.seq > until:
                 break
@@ -44,8 +45,8 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
 
 def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
     """Decides the log again. Raises Refused where it differs, or nothing could be compared; Wrong."""
-    with _reading():
-        verdict = verify(_source(log), until)
+    with _reading(), progress_of("verifying", "records") as tell:
+        verdict = verify(_watched(_source(log), tell), until)
     if verdict.difference is None:
         _check_until(until, verdict.records)
     if json:
@@ -69,9 +70,15 @@ def export(log: str, target: str, *, force: bool = False) -> int:
         raise Wrong(f"{target}: is there already; --force writes over it")
     with _reading():
         try:
-            return write_export(source, target)
+            with progress_of("exporting", "records") as tell:
+                return write_export(_watched(source, tell), target)
         except OSError as error:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
+
+
+def _watched(source: Source, tell: Tell | None) -> Source:
+    """The same log; `tell` hears how many records were read."""
+    return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max)
 
 
 def _source(log: str) -> Source:

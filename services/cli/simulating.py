@@ -4,19 +4,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from largesse.export import ExportWriter
-from schemas import JobSpec
+from schemas import JobRejected, JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
 from schemas.spelling import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong, note
-from services.cli.show import in_blocks, percent, rendered, span, table
+from services.cli.progress import progress_of
+from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 from services.simulator.workloads.files import Damaged
@@ -26,8 +23,6 @@ Jobs = list[tuple[int, JobSpec]]
 
 REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
-QUIET_S = 1.0
-"""A run shorter than this shows no progress."""
 
 
 @dataclass(slots=True)
@@ -72,11 +67,21 @@ def values_of(asked: Asked, preset: str | None) -> dict[str, int | str]:
 
 
 def run_one(
-    jobs: Jobs, cluster: Cluster, values: dict[str, int | str], schedule: str | None = None, log: str | None = None
+    jobs: Jobs,
+    cluster: Cluster,
+    values: dict[str, int | str],
+    schedule: str | None = None,
+    log: str | None = None,
+    refused: list[JobRejected] | None = None,
 ) -> dict[str, Any]:
-    """simulate's JSON result. Raises Wrong where a file cannot be written."""
-    with ExitStack() as files, _progress(str(values.get("preset", ""))) as progress:
-        options = Options(values, progress=progress)
+    """simulate's JSON result; `refused` gets the first jobs that were. Raises Wrong where a file cannot be written."""
+
+    def refuse(body: JobRejected) -> None:
+        if refused is not None and len(refused) < REJECTED_SHOWN_MAX:
+            refused.append(body)
+
+    with ExitStack() as files, progress_of(str(values.get("preset", "")) or "simulating", "jobs") as progress:
+        options = Options(values, progress=progress, refused=refuse)
         if schedule is not None:
             with _writing("--schedule"):
                 options.schedule = files.enter_context(ScheduleWriter(schedule))
@@ -94,38 +99,6 @@ def _writing(option: str) -> Iterator[None]:
         raise Wrong(f"{option}: {error.filename}: {error.strerror}") from None
 
 
-@contextmanager
-def _progress(what: str) -> Iterator[Any]:
-    """A bar on stderr for runs that last, and only where a person looks at it."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(None),
-        MofNCompleteColumn(),
-        TextColumn("jobs"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-    )
-    task = bar.add_task(what or "simulating", total=None)
-    started = monotonic()
-
-    def tell(done: int, total: int) -> None:
-        if not bar.live.is_started:
-            if monotonic() - started < QUIET_S:
-                return
-            bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield tell
-    finally:
-        bar.stop()
-
-
 _MEASURES: list[tuple[str, Any]] = [
     ("makespan", lambda r: span(r["makespan_ms"])),
     ("completion, mean", lambda r: span(r["jct_ms"]["mean"])),
@@ -139,8 +112,8 @@ _MEASURES: list[tuple[str, Any]] = [
 ]
 
 
-def summary(result: dict[str, Any]) -> str:
-    """One run for a person."""
+def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
+    """One run for a person. `refused`: the first jobs that were."""
     rows = [(name, measure(result)) for name, measure in _MEASURES]
     used = "  ".join(f"{resource} {percent(share)}" for resource, share in result["utilisation"].items())
     rows += [
@@ -151,15 +124,15 @@ def summary(result: dict[str, Any]) -> str:
     ]
     work = f"{counted(result['jobs'], 'job')}, {counted(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
-    return head + rendered(table(("", ""), rows)) + _rejections(result["rejected"])
+    return head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused)
 
 
-def _rejections(rejected: list[dict[str, str]]) -> str:
-    if not rejected:
+def _rejections(count: int, refused: list[JobRejected]) -> str:
+    if not refused:
         return ""
-    rows = [(job["job"], job["reason"]) for job in rejected[:REJECTED_SHOWN_MAX]]
-    more = len(rejected) - len(rows)
-    text = f"\n{counted(len(rejected), 'job')} refused:\n" + rendered(table(("", ""), rows))
+    rows = [(body.spec.job, f"{body.reason}: {body.field}: {body.detail}") for body in refused]
+    more = count - len(rows)
+    text = f"\n{counted(count, 'job')} refused:\n" + listed(("", ""), rows)
     return text + (f"and {more:,} more, all in --json\n" if more else "")
 
 

@@ -6,6 +6,7 @@ an instant. True durations and demands are here; the scheduler is told estimates
 hold more than they have, and tasks there run slower (shared_nodes.py).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -89,9 +90,15 @@ class SimJob:
 class SimCluster:
     """The agents' side of a simulated cell. `reports`: what is to be told to the sequencer now."""
 
-    def __init__(self, metrics: Metrics, schedule: ScheduleWriter | None = None) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        schedule: ScheduleWriter | None = None,
+        refused: Callable[[JobRejected], None] | None = None,
+    ) -> None:
         self.metrics = metrics
         self.schedule = schedule
+        self._refused = refused
         self.reports: list[Any] = []
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[int] = []  # A heap: when a run ends, in ms, and below _NUMBER_BITS its number.
@@ -248,6 +255,8 @@ class SimCluster:
         body: JobRejected = record.body
         tasks = sum(stage.tasks for stage in body.spec.stages)
         self.metrics.rejected(body.spec.job, body.reason, tasks, record.time)
+        if self._refused is not None:
+            self._refused(body)
 
     def _closed(self, record: Record) -> None:
         body: RoundClosed = record.body

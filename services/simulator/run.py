@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from schemas import JobSpec, NodeRegistered, Queue, Vector
+from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge import Cluster, ConfigPatch
 from schemas.spelling import counted
 from services.simulator.cluster import AUTHOR, SimCluster
@@ -26,13 +26,16 @@ class Stuck(RuntimeError):
 
 @dataclass(slots=True)
 class Options:
-    """What a run may be given. `values`: policy knobs that override the cluster file's."""
+    """What a run may be given. `values`: policy knobs that override the cluster file's. `refused` is told of every job
+    that the cell refuses.
+    """
 
     values: dict[str, int | str]
     schedule: ScheduleWriter | None = None
     listener: Listener | None = None
     progress: Callable[[int, int], None] | None = None
     before_round: Callable[[Cell], None] | None = None
+    refused: Callable[[JobRejected], None] | None = None
 
 
 def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Options) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     values = {"name_kept_ms": 0, **cluster.values, **options.values}
     shards = int(values.get("altruism_shards", 1))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
-    agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule)
+    agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
     cell.observer = agents.observe
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()

@@ -10,6 +10,7 @@ from schemas.queues import Preset
 from services.cli import documents
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong
+from services.cli.simulating import REJECTED_SHOWN_MAX
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
 
 SMALL = ("--workload", WORKLOAD, "--cluster", CLUSTER)
@@ -63,6 +64,26 @@ def test_a_job_that_the_cluster_cannot_run_is_listed_and_the_run_goes_on():
         {"job": "lost", "reason": "unknown_queue"},
     ]
     assert [job["job"] for job in said.json["per_job"]] == ["a"]
+
+
+def test_a_person_reads_why_a_job_was_refused():
+    huge = a_job(job="huge", stages=[STAGE | {"demand": {"cpu": "4000"}}])
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, stdin=huge + a_job())
+
+    assert "\n1 job refused:\n" in said.out
+    told = " ".join(said.out.partition("refused:\n")[2].split())
+    assert told.startswith("huge exceeds_capacity: stages[0].demand: one task asks for cpu 4000; the largest node")
+    assert max(map(len, said.out.splitlines())) <= 60
+
+
+def test_of_many_refused_jobs_the_first_are_told():
+    lost = "".join(a_job(job=f"lost-{i}", queue="nowhere") for i in range(REJECTED_SHOWN_MAX + 2))
+    said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, stdin=lost, columns=200)
+
+    _, _, told = said.out.partition(f"{REJECTED_SHOWN_MAX + 2} jobs refused:\n")
+    lines = told.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == [f"lost-{i}" for i in range(REJECTED_SHOWN_MAX)]
+    assert lines[-1] == "and 2 more, all in --json"
 
 
 @pytest.mark.parametrize(

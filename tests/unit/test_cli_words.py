@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from largesse.strict import INPUT_BYTES_MAX
 from schemas.spelling import counted
 from services.replay.verify import Span, Verdict
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
@@ -34,6 +35,32 @@ def test_one_is_no_plural(count, told):
 )
 def test_what_a_verification_came_to_is_told_in_the_right_number(rounds, last, told):
     assert Verdict("log", records=1, rounds_compared=rounds, fed=[Span(2, 4, last)]).text() == told
+
+
+@pytest.mark.parametrize("words", [[], ["get"], ["node"], ["config"], ["admin"], ["import"]], ids=" ".join)
+def test_no_short_help_is_cut_at_eighty_columns(words):
+    _, _, commands = largesse(*words, "--help", columns=80).out.partition("Commands:\n")
+
+    assert commands
+    assert not [line for line in commands.splitlines() if line.endswith("...")]
+
+
+@pytest.mark.parametrize("over", [1, 3_000_000])
+def test_of_a_spec_that_is_too_large_nobody_says_how_large_it_is(tmp_path, over):
+    path = tmp_path / "job.json"
+    path.write_bytes(b" " * (INPUT_BYTES_MAX + over))
+
+    for words, stdin in ((path, b""), ("-", path.read_bytes())):
+        said = largesse("submit", words, "--url", NOWHERE, stdin=stdin)
+        assert (said.code, said.out) == (2, "")
+        assert said.err.endswith(f": is too large: at most {INPUT_BYTES_MAX} bytes, has more\n")
+
+
+def test_a_spec_as_large_as_may_be_is_read(tmp_path):
+    path = tmp_path / "job.json"
+    path.write_bytes(b'{"cancel": 1}'.ljust(INPUT_BYTES_MAX))
+
+    assert "cancel: unknown field" in largesse("submit", path, "--url", NOWHERE).err
 
 
 @pytest.mark.parametrize("words", [["watch"], ["get", "job"], ["cancel"]])

@@ -4,6 +4,7 @@ That every kind of slip is refused at its field is in properties/test_bad_specs.
 """
 
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -296,7 +297,33 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
         pytest.param(job(stage(taks=1)), 'stages[0].taks: unknown field; did you mean "tasks"?', id="near a field"),
         pytest.param({"stagess": []}, 'stagess: unknown field; did you mean "stages"?', id="missing, only misspelt"),
         pytest.param(
-            job(stage(tasks="3")), 'stages[0].tasks: has to be a whole number, is "3"', id="text for a number"
+            job(stage(tasks="3")), 'stages[0].tasks: has to be a whole number, is "3": write 3', id="text for a number"
+        ),
+        pytest.param(
+            job(stage(tasks="3.5")),
+            'stages[0].tasks: has to be a whole number, is "3.5"',
+            id="text that is no whole number",
+        ),
+        pytest.param(
+            job(stage(command=["sleep", 1])),
+            'stages[0].command[1]: has to be a string, is 1: write "1"',
+            id="a number among words",
+        ),
+        pytest.param(
+            job(stage(env={"V": Decimal("1.50")})),
+            'stages[0].env.V: has to be a string, is 1.50: write "1.50"',
+            id="a version",
+        ),
+        pytest.param(
+            job(stage(env={"V": True})),
+            'stages[0].env.V: has to be a string, is true: write "true"',
+            id="a boolean for a text",
+        ),
+        pytest.param(job(stage(env={"V": None})), "stages[0].env.V: has to be a string, is null", id="no text"),
+        pytest.param(
+            job(stage(gang="true")),
+            'stages[0].gang: has to be true or false, is "true": write true',
+            id="text for a boolean",
         ),
         pytest.param(job(stage(gang=1)), "stages[0].gang: has to be true or false, is 1", id="a number for a boolean"),
         pytest.param(
@@ -351,7 +378,7 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
             id="what an agent says",
         ),
         pytest.param([], "has to be an object, is a list", id="no document"),
-        pytest.param({"cancel": 5}, "cancel: has to be a string, is 5", id="a cancelled number"),
+        pytest.param({"cancel": 5}, 'cancel: has to be a string, is 5: write "5"', id="a cancelled number"),
         pytest.param(
             {"cancel": "a", "stages": []}, "stages: unknown field; known here: cancel", id="a cancellation with more"
         ),
