@@ -6,7 +6,6 @@ say what is allowed and become the published schemas; light checks after them sa
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -284,7 +283,7 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
 
 def _meant(kind: str, value: Any) -> str | None:
     """A value of another type as it was most likely meant, where nothing else can have been."""
-    if kind == "string_type" and isinstance(value, int | Decimal):
+    if kind == "string_type" and value is not None and not isinstance(value, list | dict):
         text = shown(value)
         return f'"{text}"' if len(text) < KEY_SHOWN_MAX else None
     if kind == "int_type" and isinstance(value, str) and _WHOLE_TEXT.fullmatch(value):

@@ -26,7 +26,7 @@ from services.gateway import dry_run as dry
 from services.gateway.bodies import read_body
 from services.gateway.follow import Answer, Follower
 from services.gateway.openapi import add_bodies
-from services.gateway.output import ReadOutput, check_task, fetch_output, printed
+from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
 from services.gateway.problems import Problem, dumped, install, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import ENDED_JOBS_MAX
@@ -281,8 +281,7 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         first = await api.read_output(wanted)
         if first is None:
             api.job(job)
-            told = f"nothing is kept of {job}/{stage}/{index}: it has not started, or is cleared away"
-            raise Problem(404, "no_output", told, live=live)
+            raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
         headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
         return StreamingResponse(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 from largesse.output import Piece, Wanted, rendered
+from schemas.spelling import counted
 from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of
 from services.gateway.problems import Problem
@@ -55,6 +56,17 @@ async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
         told = f'it lies on node "{place.node}", which {what} ({node.address}: {why})'
         live = wanted.job in state.jobs
         raise Problem(503, "node_unreachable", told, node=place.node, live=live) from None
+
+
+async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:
+    """Why nothing is kept of what was wanted: of an attempt that never was, which ones there were. Raises Problem."""
+    task = f"{wanted.job}/{wanted.stage}/{wanted.index}"
+    last = None if wanted.attempt is None else await read(replace(wanted, attempt=None, offset=0))
+    if last is None:
+        return f"nothing is kept of {task}: it has not started, or is cleared away"
+    if wanted.attempt is not None and wanted.attempt < last.attempt:
+        return f"nothing is kept of attempt {wanted.attempt} of {task}; the last one is {last.attempt}"
+    return f"there is no attempt {wanted.attempt} of {task}: it has had {counted(last.attempt, 'attempt')}"
 
 
 async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncIterator[bytes]:

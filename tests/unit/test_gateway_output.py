@@ -139,6 +139,26 @@ def test_where_there_is_none_the_reason_is_told(tmp_path, change, path, status, 
     assert detail in answer.json()["detail"]
 
 
+@pytest.mark.parametrize(
+    ("made", "asked", "told_why"),
+    [
+        ([1], 9, "there is no attempt 9 of j/s/0: it has had 1 attempt"),
+        ([1, 2], 3, "there is no attempt 3 of j/s/0: it has had 2 attempts"),
+        ([2], 1, "nothing is kept of attempt 1 of j/s/0; the last one is 2"),
+        ([], 1, "nothing is kept of j/s/0: it has not started, or is cleared away"),
+    ],
+)
+def test_of_an_attempt_that_is_not_there_the_last_one_is_told(tmp_path, made, asked, told_why):
+    async def story(cell):
+        for number in made:
+            attempt(tmp_path, run=run_of(cell), stage="s", number=number, stdout=b"printed", at_s=number)
+        return await cell.get(LOGS, attempt=asked)
+
+    answer = told(story, tmp_path)
+    assert (answer.status_code, answer.json()["type"]) == (404, "urn:largesse:no_output")
+    assert answer.json()["detail"] == told_why
+
+
 def test_a_node_that_left_may_still_answer_and_is_named_where_it_does_not(tmp_path):
     async def story(cell):
         attempt(tmp_path, run=run_of(cell), stage="s", stdout=b"printed")
