@@ -12,11 +12,13 @@ from largesse.core import RULES
 from largesse.deadletter import read_letter
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
+from largesse.telemetry import exposition
 from schemas import (
     Asks,
     Grants,
     InputRefused,
     JobAdmitted,
+    JobCancelled,
     JobRejected,
     NodeLost,
     Plans,
@@ -163,6 +165,25 @@ async def test_a_newer_claim_makes_it_stand_by_for_a_lease(desk):
     await desk.turn(1)
 
     assert desk.sequencer.is_leading
+
+
+@desk
+async def test_who_stands_by_tells_the_last_seq_folded_as_the_leader_does(desk):
+    def told():
+        line = b'largesse_log_seq{service="admission"} '
+        return [float(each.removeprefix(line)) for each in exposition()[1].splitlines() if each.startswith(line)]
+
+    await desk.take("jobs", {**JOB, "job": "a"})
+    (leading,) = told()
+    assert leading == (await desk.records())[-1].record.seq
+
+    await desk.scribe.claim("another")
+    await desk.turn()
+    last = await desk.scribe.write(JobCancelled("a"))
+    await desk.turn()
+    assert not desk.sequencer.is_leading
+    assert told() == [last.seq]
+    assert last.seq > leading
 
 
 @desk
