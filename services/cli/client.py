@@ -102,7 +102,12 @@ class Gateway:
 
 def job_path(job: str) -> str:
     """Where a job is."""
-    return f"/v1/jobs/{quote(job, safe='')}"
+    return f"/v1/jobs/{step(job)}"
+
+
+def step(name: str) -> str:
+    """A name as one step of a path; `.` and `..` are names, too, and lead nowhere else."""
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def stranger(response: httpx.Response) -> Broken:

@@ -2,13 +2,12 @@
 
 import re
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 import typer
 
 from schemas.quantities import QUANTITY_MAX, rounded_text
 from schemas.spelling import counted
-from services.cli.client import Gateway, job_path, user
+from services.cli.client import Gateway, job_path, step, user
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, output_of, print_output
@@ -123,7 +122,7 @@ def logs(
         raise Wrong(f"JOB/STAGE/INDEX: {task!r} names no task: write it like count/map/0")
     if follow and json:
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
-    path = "/v1/tasks/" + "/".join(quote(part, safe="") for part in match.groups()) + "/logs"
+    path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
     params: dict[str, Any] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
     gateway = Gateway(url)
     if json:
@@ -210,7 +209,7 @@ def get_reservations(url: Url = None, json: Json = False) -> None:
 
 # ---------------------------------------------------------------- node and config
 def _drain(name: str, what: str, url: str | None, json: bool) -> None:
-    document = Gateway(url).document("POST", f"/v1/nodes/{quote(name, safe='')}/{what}", "state", "running")
+    document = Gateway(url).document("POST", f"/v1/nodes/{step(name)}/{what}", "state", "running")
     if json:
         out_json(document)
     else:

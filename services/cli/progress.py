@@ -36,8 +36,7 @@ def progress_of(what: str, unit: str, *, results_elsewhere: bool = True) -> Iter
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
+        redirect_stdout=False,  # Results are written while it is shown, and are not for stderr.
     )
     task = bar.add_task(what, total=None)
     started = monotonic()

@@ -5,9 +5,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+import httpx
 import pytest
 import typer
 
+from services.cli.client import job_path
 from services.cli.ending import Broken, Wrong
 from services.cli.main import app
 from tests.unit.cli_process import largesse
@@ -92,6 +94,15 @@ def test_a_user_reads_it_in_one_line():
     assert said.err == (
         f"largesse: {url}/v1/jobs?limit=1000 answered 200, and not as a gateway does: is --url right?\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("job", "asked"),
+    [(".", b"/v1/jobs/%2E"), ("..", b"/v1/jobs/%2E%2E"), ("a..b", b"/v1/jobs/a..b"), ("a b?", b"/v1/jobs/a%20b%3F")],
+)
+def test_any_name_is_one_step_of_the_path(job, asked):
+    with httpx.Client(base_url="http://x") as client:
+        assert client.build_request("GET", job_path(job)).url.raw_path == asked
 
 
 @pytest.mark.parametrize(
