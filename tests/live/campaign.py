@@ -50,7 +50,9 @@ KILLS = 6
 """Of a seed, unless told otherwise; each third is at a random moment."""
 JOBS = 14
 REAPED_MAX = 12
-"""Guardians killed in a seed, at most: a task is lost ten times in a row, no more."""
+"""Guardians killed in a seed, at most."""
+REAPED_ATTEMPT_MAX, POWER_CUTS_MAX = 5, 3
+"""A task may be lost ten times in a row, no more: later attempts keep their guardians, and power goes seldom enough."""
 SYNCED = (*(b'{"topic":"%b",' % name.encode() for name in (LOG, *INPUTS)), b'"key":"default/admission/')
 """What a line of the journal has in it if its sender waited for the disk."""
 
@@ -227,10 +229,18 @@ class Reaper(threading.Thread):
 
     def run(self) -> None:
         while self.kills < REAPED_MAX and not self.enough.wait(self.dice.uniform(0.2, 1)):
-            if guardians := self.cell.guardians():
+            if guardians := [pid for pid in self.cell.guardians() if _attempt_of(pid) <= REAPED_ATTEMPT_MAX]:
                 with suppress(ProcessLookupError):
                     os.kill(self.dice.choice(guardians), signal.SIGKILL)
                     self.kills += 1
+
+
+def _attempt_of(guardian: int) -> int:
+    """The attempt's number, with which the name of its folder ends; 0 where the guardian is gone."""
+    with suppress(OSError):
+        number = Path(f"/proc/{guardian}/cmdline").read_bytes().rstrip(b"\0").rpartition(b".")[2]
+        return int(number or 0)
+    return 0
 
 
 class Client(threading.Thread):
@@ -371,7 +381,7 @@ class Seed:
             client.give(*dice.sample(chunk, len(chunk)))
         gently_s = dice.uniform(0, 0.3) if not failpoint and dice.random() < 0.3 else None
         missed = cell.kill(after_s, gently_s)
-        if self.harsh and dice.random() < 0.4:
+        if self.harsh and dice.random() < 0.4 and outcome.figures["power cuts"] < POWER_CUTS_MAX:
             cell.kill_all()
             outcome.figures["power cuts"] += 1
             outcome.figures["lines cut"] += cut_power(cell.data / "bus", dice)
