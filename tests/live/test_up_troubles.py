@@ -1,18 +1,22 @@
 """`largesse up` in trouble: a disk that is full, a folder that lacks a file, a service that breaks at every start."""
 
+import asyncio
 import json
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from largesse.bus import BusError
 from largesse.codec import decode, record_of, unwrap
-from largesse.file_bus import read_journal
+from largesse.file_bus import Disk, FileBus, read_journal
 from largesse.shell import FOLDING, CoreStopped
 from schemas import Record, RoundAbandoned, SequencerAlive
-from services.cli.hosting import way_out
+from services.cli import hosting
+from services.cli.ending import Broken
+from services.cli.hosting import Plan, opened, way_out
 from tests.live.up_process import GUARD_S, up
 from tests.unit.cli_process import Said, largesse
 
@@ -62,6 +66,26 @@ def test_a_full_disk_ends_the_cell_by_name_and_what_was_acknowledged_goes_on_wit
         assert again.end()[0] == 0
 
     assert largesse("replay", data, "--verify").code == 0
+
+
+def test_a_journal_that_stops_for_any_other_reason_ends_the_cell_as_well(tmp_path, monkeypatch):
+    """The sequencer alone would take it for a passing trouble of the bus, and stand by."""
+
+    class Odd(Disk):
+        def write(self, file, data):
+            raise RuntimeError("odd")
+
+    async def run():
+        stop = asyncio.Event()
+        host = await opened(Plan(tmp_path, [], port=0), stop)
+        async with asyncio.timeout(GUARD_S) as guard:
+            with pytest.raises(Broken, match=f"{tmp_path}/bus: the journal's writer stopped .*odd.* Start again"):
+                await host.run(lambda: None)
+        assert not guard.expired()
+
+    monkeypatch.setattr(hosting, "FileBus", partial(FileBus, disk=Odd()))
+    asyncio.run(run())
+    asyncio.run(FileBus(tmp_path / "bus").close())  # Nobody holds it any more.
 
 
 def test_a_folder_without_its_head_is_refused_alike_by_all_who_read_it(tmp_path):
