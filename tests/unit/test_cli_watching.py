@@ -5,6 +5,7 @@ import re
 import pytest
 
 from services.cli import watching
+from services.cli.show import rendered, table
 from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
@@ -103,6 +104,15 @@ def test_numbers_and_heads_are_never_folded(monkeypatch, columns):
     assert lines[0].split()[:3] == ["job", "state", "queue"]
     assert "999990/1000000" in lines[1].split()
     assert max(map(len, lines)) <= columns
+
+
+def test_a_head_keeps_its_width_beside_a_long_text(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    head = "h" * 25
+
+    lines = rendered(table((head, "x"), [("v", "y" * 60)])).splitlines()
+    assert lines[0].split() == [head, "x"]
+    assert max(map(len, lines)) <= 40
 
 
 def test_no_jobs():
