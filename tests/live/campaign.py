@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from typing import Any
 
 from largesse.bus import Outgoing
 from largesse.failpoints import VARIABLE
-from largesse.file_bus import FileBus
+from largesse.file_bus import DirectoryHeld, FileBus
 from schemas.topics import INPUTS, LOG
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
@@ -339,8 +340,8 @@ class Seed:
                 self.reaper.start()
             self._live()
             self._judge()
-        except Exception as error:
-            self.outcome.wrong.append(f"{type(error).__name__}: {error}")
+        except Exception:
+            self.outcome.wrong.append(traceback.format_exc())
         finally:
             self.reaper.enough.set()
             self.cell.kill_all()
@@ -393,12 +394,23 @@ class Seed:
 
     async def _slip_in(self) -> None:
         """What others leave in the topics while nobody reads them."""
-        bus = FileBus(self.cell.data / "bus")
+        bus = self._bus()
         some = self.dice.choice(self.jobs).spec
         values = [b"{no json", b'{"cancel":"nobody"}', b'{"stages":1}', json.dumps(some).encode()]
         writer = bus.writer()
         await writer.send([Outgoing("jobs", 0, value) for value in self.dice.sample(values, 2)])
         await bus.close()
+
+    def _bus(self) -> FileBus:
+        """The folder's bus. A killed one's child that has yet to execute its program holds the lock a moment longer."""
+        over = monotonic() + 5
+        while True:
+            try:
+                return FileBus(self.cell.data / "bus")
+            except DirectoryHeld:
+                if monotonic() > over:
+                    raise
+                sleep(0.01)
 
     def _judge(self) -> None:
         cell, wrong, figures = self.cell, self.outcome.wrong, self.outcome.figures
