@@ -112,7 +112,7 @@ async def _up(plan: Plan) -> None:
     except (DirectoryHeld, JournalDamaged) as error:
         raise Wrong(f"--data: {error}") from None
     except PortTaken as error:
-        raise Wrong(f"--http: {error}") from None
+        raise Wrong(f"--http: {error}: name another port, or 0 for any that is free") from None
     except SettingWrong as error:
         raise Wrong(str(error)) from None
     except BusFull as error:

@@ -211,6 +211,7 @@ def test_a_port_that_is_taken_is_named(cell, tmp_path):
 
     assert said.code == 2
     assert f"--http: 127.0.0.1:{port}" in said.err
+    assert "0 for any that is free" in said.err
 
 
 def test_the_log_of_a_cell_that_runs_is_decided_again_as_it_stands(cell, tmp_path):
