@@ -32,7 +32,7 @@ from typing import Any
 
 from largesse.bus import Outgoing
 from largesse.failpoints import VARIABLE
-from largesse.file_bus import DirectoryHeld, FileBus
+from largesse.file_bus import FileBus
 from schemas.topics import INPUTS, LOG
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
@@ -394,23 +394,12 @@ class Seed:
 
     async def _slip_in(self) -> None:
         """What others leave in the topics while nobody reads them."""
-        bus = self._bus()
+        bus = FileBus(self.cell.data / "bus")
         some = self.dice.choice(self.jobs).spec
         values = [b"{no json", b'{"cancel":"nobody"}', b'{"stages":1}', json.dumps(some).encode()]
         writer = bus.writer()
         await writer.send([Outgoing("jobs", 0, value) for value in self.dice.sample(values, 2)])
         await bus.close()
-
-    def _bus(self) -> FileBus:
-        """The folder's bus. A killed one's child that has yet to execute its program holds the lock a moment longer."""
-        over = monotonic() + 5
-        while True:
-            try:
-                return FileBus(self.cell.data / "bus")
-            except DirectoryHeld:
-                if monotonic() > over:
-                    raise
-                sleep(0.01)
 
     def _judge(self) -> None:
         cell, wrong, figures = self.cell, self.outcome.wrong, self.outcome.figures

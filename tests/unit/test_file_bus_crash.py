@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from largesse.file_bus import DirectoryHeld, FileBus, read_journal
+from largesse.file_lock import ORPHAN_WAIT_S, DirectoryLock
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, with_bus
 
@@ -65,6 +66,30 @@ def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
         holder.wait()
 
     assert with_bus(tmp_path, lambda bus: bus.writer().send([out("mine now")])) == [0]
+
+
+ORPHANED = """
+import os, sys, time
+from pathlib import Path
+from largesse.file_lock import DirectoryLock
+lock = DirectoryLock(Path(sys.argv[1]))
+if os.fork() == 0:
+    sys.stdout.close()
+    time.sleep(float(sys.argv[2]))
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("lasts_s", "is_waited_for"), [(0.4, True), (ORPHAN_WAIT_S + 2, False)])
+def test_a_lock_that_outlives_its_holder_is_waited_for_and_not_for_ever(tmp_path, lasts_s, is_waited_for):
+    """As where a process is killed in the middle of starting another."""
+    subprocess.run([sys.executable, "-c", ORPHANED, tmp_path, f"{lasts_s}"], cwd=ROOT, check=True)
+
+    if is_waited_for:
+        DirectoryLock(tmp_path).release()
+    else:
+        with pytest.raises(DirectoryHeld):
+            DirectoryLock(tmp_path)
 
 
 def test_a_process_that_the_holder_started_does_not_hold_on(tmp_path):
