@@ -19,6 +19,7 @@ def test_a_cell_that_is_killed_everywhere_loses_and_doubles_nothing(kafka_addres
 
     assert outcome.wrong == []
     assert outcome.kills >= 5
+    assert outcome.struck, "of the failpoints that were armed none was hit"
 
 
 def test_every_point_has_its_turn_and_no_process_two_at_once():
