@@ -1,15 +1,17 @@
-"""What a placement costs: fill, steady, refill, growth, and whole simulated workloads, in CPU seconds of this process.
+"""What a placement costs: fill, steady, refill, growth, and whole simulated workloads, in CPU seconds.
 
 Every record is made, encoded, hashed and folded by all cores; start-up and reading are outside. Medians of several
-runs. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the small sizes.
+runs, each in a process of its own. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the
+small sizes.
 """
 
-import gc
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -92,16 +94,10 @@ def cpu_s() -> float:
     return time.process_time()
 
 
-def clear_up() -> None:
-    """What an earlier run left behind is not of the one that begins, nor is the search for it."""
-    gc.collect()
-
-
 def fill(
     nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
 ) -> dict[str, float]:
     """First round, rounds on a full cluster, rounds that refill it."""
-    clear_up()
     bench = Bench(nodes, queues, sizes, gap_ms)
     specs = bench.specs(pending)
     with uncollected():
@@ -164,7 +160,6 @@ def simulated(nodes: int, count: int, gap_ms: int) -> dict[str, float]:
     tree = Queue("root", children=[Queue(f"q{i}") for i in range(10)])
     cluster = Cluster([ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(nodes)], tree)
     jobs = one_core_jobs(count)
-    clear_up()
     begin = cpu_s()
     result = simulate(jobs, cluster, Options({"round_gap_ms": gap_ms}))
     spent = cpu_s() - begin
@@ -189,7 +184,6 @@ def tpch_load(shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> 
     work_ms = sum(_dominant_ms(spec, capacity, nodes) for spec in specs) / len(specs)
     submits = arrivals_ms(max(1, round(work_ms / load)), len(specs), 1, "load")
     cluster = Cluster([ClusterNode(f"node-{i}", capacity) for i in range(nodes)])
-    clear_up()
     begin = cpu_s()
     result = simulate(zip(submits, specs, strict=True), cluster, Options({"round_gap_ms": gap_ms}))
     spent = cpu_s() - begin
@@ -206,6 +200,12 @@ def _dominant_ms(spec: JobSpec, capacity: dict[str, int], nodes: int) -> float:
     return max(amount / (capacity[resource] * nodes) for resource, amount in work.items())
 
 
+def alone(measured: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+    """One run in a process of its own: what others left behind in memory is not of it."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(measured, *arguments).result()
+
+
 def show(name: str, rows: list[dict[str, float]]) -> dict[str, float]:
     """Prints the medians of a benchmark's runs."""
     middle = {key: median(row[key] for row in rows) for key in rows[0]}
@@ -216,21 +216,21 @@ def show(name: str, rows: list[dict[str, float]]) -> dict[str, float]:
 def main(quick: bool | None = None, runs: int = 3) -> None:
     """All of it."""
     quick = "--quick" in sys.argv[1:] if quick is None else quick
-    print("CPU seconds of this process; medians of", runs, "runs")
+    print("CPU seconds of a process that does nothing else; medians of", runs, "runs")
     for gap_ms in (0, 100):
         for queues, sizes in ((10, (1,)), (10, (1, 2, 4)), (100, (1,))):
             name = f"fill 1,000 x 32 cores, 50,000 pending, {queues} queues, sizes {sizes}, gap {gap_ms}"
-            show(name, [fill(1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
+            show(name, [alone(fill, 1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
     for nodes in (100, 1_000, 5_000):
         for pending in (10_000, 50_000, 200_000):
             show(
                 f"growth {nodes:,} nodes, {pending:,} pending",
-                [fill(nodes, pending) for _ in range(1 if quick else runs)],
+                [alone(fill, nodes, pending) for _ in range(1 if quick else runs)],
             )
     for nodes, count in ((100, 10_000), (1_000, 50_000)):
         for gap_ms in (0, 100):
             name = f"simulate {nodes:,} nodes, {count:,} jobs, gap {gap_ms}"
-            show(name, [simulated(nodes, count, gap_ms) for _ in range(runs)])
+            show(name, [alone(simulated, nodes, count, gap_ms) for _ in range(runs)])
     shared = Path(__file__).resolve().parents[2] / "shared"
     if not shared.is_dir():
         print("tpch: left out, the traces are not beside the project")
@@ -240,7 +240,7 @@ def main(quick: bool | None = None, runs: int = 3) -> None:
             for gap_ms in (0, 100):
                 jobs = nodes * (2 if quick else 5)
                 name = f"tpch {nodes:,} nodes, load {load:.0%}, gap {gap_ms}, {jobs:,} jobs"
-                show(name, [tpch_load(shared, nodes, load, gap_ms, jobs) for _ in range(1)])
+                show(name, [alone(tpch_load, shared, nodes, load, gap_ms, jobs)])
 
 
 if __name__ == "__main__":
