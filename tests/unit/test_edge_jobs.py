@@ -365,8 +365,8 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
             id="two things to do",
         ),
         pytest.param(
-            job(stage(durations_ms=[1, 2], tasks=3)),
-            "stages[0].tasks: is 3, but durations_ms has 2 entries: leave it out",
+            job(stage(durations_ms=[1], tasks=3)),
+            'stages[0].tasks: is 3, but durations_ms has 1 duration: leave it out, or say "duration_ms"',
             id="counts that disagree",
         ),
         pytest.param(
