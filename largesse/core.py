@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from schemas.envelope import Record
 
-RULES = 2
+RULES = 3
 """Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
 
 

@@ -5,6 +5,7 @@ from schemas.followed import Graph, Progress
 from schemas.jobs import (
     InputRefused,
     InputRepeated,
+    InputSkipped,
     JobAdmitted,
     JobCancelled,
     JobEnd,
@@ -13,7 +14,16 @@ from schemas.jobs import (
     JobSpec,
     Stage,
 )
-from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeForgotten, NodeLost, NodeRegistered, NodeReported
+from schemas.nodes import (
+    AttemptsKnown,
+    Device,
+    KnownAttempt,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+)
 from schemas.quantities import Cache, Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated

@@ -28,6 +28,9 @@ _RANGES = {
     "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "keyframe_rounds": (1, QUANTITY_MAX),
     "slots_per_node": (1, SLOTS_MAX),
+    "job_tasks_max": (1, QUANTITY_MAX),
+    "user_tasks_max": (1, QUANTITY_MAX),
+    "live_tasks_max": (1, QUANTITY_MAX),
 }
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 

@@ -14,6 +14,7 @@ Rejection = Literal[
     "unknown_resource",
     "unknown_queue",
     "too_many_jobs",
+    "too_many_tasks",
     "not_allowed",
     "exceeds_queue_max",
 ]
@@ -115,4 +116,17 @@ class InputRepeated:
     """A submission of a job that the cell already has, word for word."""
 
     job: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class InputSkipped:
+    """An operator takes one message out of an input topic, which the sequencer cannot read or judge. The message at
+    `offset` is not looked at: when its turn comes, it is refused with this author and reason.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
     author: str = "unknown"

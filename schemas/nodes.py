@@ -34,11 +34,25 @@ class KnownAttempt:
 
 
 @dataclass(slots=True)
+class AttemptsKnown:
+    """What an agent that is about to register its node under `epoch` still knows of attempts, where one message cannot
+    name them all. The registration under that epoch takes them in; until then the node is as it was.
+    """
+
+    node: str
+    epoch: str
+    attempts: list[KnownAttempt]
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
 class NodeRegistered:
-    """An agent takes charge of a node under a new epoch and names the attempts that it still knows.
+    """An agent takes charge of a node under a new epoch and names the attempts that it still knows, also those that it
+    named before (AttemptsKnown).
 
     `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
-    `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere.
+    `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
+    takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
     """
 
     node: str
@@ -50,11 +64,14 @@ class NodeRegistered:
     lost: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
     address: str = ""
+    unschedulable: str = ""
 
 
 @dataclass(slots=True)
 class NodeReported:
-    """A node's capacity, labels or devices have changed."""
+    """A node's capacity, labels or devices have changed, or whether its agent takes new tasks (`unschedulable`: why
+    not).
+    """
 
     node: str
     epoch: str
@@ -62,6 +79,7 @@ class NodeReported:
     labels: dict[str, str] = field(default_factory=dict)
     devices: list[Device] = field(default_factory=list)
     author: str = "unknown"
+    unschedulable: str = ""
 
 
 @dataclass(slots=True)

@@ -44,7 +44,8 @@ class Policy:
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is kept free for
     the largest tasks that find none: never, once none of them has started for `headroom_after_ms`, or always.
     `node_kept_ms`: for so long a lost node counts as one that may come back. `slots_per_node`: under the preset `slots`
-    so many tasks run on a node, whatever they ask for.
+    so many tasks run on a node, whatever they ask for. `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks
+    of one job, of one user's live jobs and of all live jobs together; a job that would go beyond is refused.
     """
 
     preset: Preset = "largesse"
@@ -64,6 +65,9 @@ class Policy:
     headroom_after_ms: int = 60 * 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
     slots_per_node: int = 4
+    job_tasks_max: int = 1_000_000
+    user_tasks_max: int = 5_000_000
+    live_tasks_max: int = 10_000_000
 
 
 @dataclass(slots=True)

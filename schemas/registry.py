@@ -19,8 +19,9 @@ NEWEST: dict[str, Released] = {
     model.__name__: Released(model, 1)
     for model in (
         jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.InputRefused, jobs.InputRepeated,
+        jobs.InputSkipped,
         nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost,
-        nodes.NodeForgotten,
+        nodes.NodeForgotten, nodes.AttemptsKnown,
         tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,

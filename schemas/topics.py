@@ -26,8 +26,8 @@ INPUTS = ("config", "nodes", "tasks", "jobs", "reservations")
 DECISIONS = ("releases", "plans", "shares", "asks", "grants")
 
 _LOG_BODIES = (
-    "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated JobCancelled JobEnded "
-    "NodeRegistered NodeReported NodeDrained NodeLost NodeForgotten TaskStarted TaskFinished TaskFailed "
+    "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated InputSkipped JobCancelled JobEnded "
+    "NodeRegistered NodeReported NodeDrained NodeLost NodeForgotten AttemptsKnown TaskStarted TaskFinished TaskFailed "
     "ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted PlanProposed Releases Plans TimeReached "
     "RoundOpened RoundClosed RoundAbandoned"
 )
