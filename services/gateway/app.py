@@ -23,8 +23,9 @@ from schemas.edge_base import at_key, author_of
 from schemas.spelling import nearest
 from services.gateway import documents
 from services.gateway import dry_run as dry
+from services.gateway.answers import Answer
 from services.gateway.bodies import read_body
-from services.gateway.follow import Answer, Follower
+from services.gateway.follow import Follower
 from services.gateway.openapi import add_bodies
 from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
 from services.gateway.problems import Problem, dumped, install, malformed

@@ -7,55 +7,19 @@ none, and the log says only that it was read.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from largesse.bus import Bus, BusError, Writer
 from largesse.log import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
-from schemas import Record
 from schemas.topics import INPUTS
 from services.gateway import view
+from services.gateway.answers import Answer, Answers
 from services.gateway.view_state import State
 
 TURN_RECORDS = 100
 """Records that are folded before requests get a turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of an input. `record` None: it changed nothing. Not answered: the log has not come to it in time."""
-
-    offset: int
-    answered: bool
-    record: Record | None = None
-
-
-@dataclass(slots=True)
-class _Answers:
-    """One input topic: how far the log has read it, and who waits. `sending`: inputs whose offsets are not known yet;
-    while there are any, what the log answers is kept, since it may be to one of them."""
-
-    reached: int = -1
-    sending: int = 0
-    records: dict[int, Record] = field(default_factory=dict)
-    waiting: dict[int, asyncio.Future[Record | None]] = field(default_factory=dict)
-
-    def move(self, reached: int, record: Record) -> None:
-        self.reached = reached
-        for offset in [offset for offset in self.waiting if offset <= reached]:
-            waiter = self.waiting.pop(offset)
-            if not waiter.done():
-                waiter.set_result(record if offset == reached else None)
-        if self.sending:
-            self.records[reached] = record
-
-    def sent(self) -> None:
-        """One offset more is known, or will never be."""
-        self.sending -= 1
-        if not self.sending:
-            self.records = {}
 
 
 class Follower:
@@ -68,7 +32,7 @@ class Follower:
         self._settings = settings
         core: Any = view
         self._shell = Shell(core, bus, settings, stop=stop)
-        self._answers = {topic: _Answers() for topic in INPUTS}
+        self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
 
@@ -111,22 +75,22 @@ class Follower:
     async def send(self, topic: str, document: Any, author: str, wait_s: float) -> Answer:
         """Publishes one input and waits for what becomes of it. Raises BusError: it may or may not have arrived."""
         answers = self._answers[topic]
-        answers.sending += 1
+        number = answers.begin()
         try:
             offset = await self._publish(topic, document, author)
-            if answers.reached >= offset:
-                return Answer(offset, True, answers.records.get(offset))
+            found = answers.find(offset)
         finally:
-            answers.sent()
-        waiter = asyncio.get_running_loop().create_future()
-        answers.waiting[offset] = waiter
+            answers.end(number)
+        if found is not None:
+            return found
+        waiter = answers.wait(offset)
         try:
             async with asyncio.timeout(wait_s):
                 return Answer(offset, True, await waiter)
         except TimeoutError:
             return Answer(offset, False)
         finally:
-            answers.waiting.pop(offset, None)
+            answers.forget(offset)
 
     async def _publish(self, topic: str, document: Any, author: str) -> int:
         if self._writer is None:
