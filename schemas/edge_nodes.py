@@ -30,7 +30,7 @@ from schemas.edge_base import (
     validated,
     vector_of,
 )
-from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
+from schemas.nodes import AttemptsKnown, Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.tasks import Failure
 
@@ -39,6 +39,10 @@ DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device
 DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
 EXIT_CODE_MAX = 2**31 - 1
 ADDRESS_MAX = 300
+UNSCHEDULABLE_MAX = 300
+"""Characters of the reason why an agent takes no new tasks."""
+KNOWN_PARTS_MAX = 1_000
+"""Messages in which an agent may name the attempts that it still knows, before its registration."""
 PORT_MAX = 65_535
 
 RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX)]
@@ -79,22 +83,38 @@ class KnownAttemptInput(Input):
 
 
 class NodeReport(Input):
-    """What a node has. Listed devices say what `capacity.gpu` is; without them it counts as whole devices."""
+    """What a node has. Listed devices say what `capacity.gpu` is; without them it counts as whole devices.
+    `unschedulable`: why the agent takes no new tasks at the moment (its disk is full, for instance); empty: it does.
+    """
 
     node: Name
     epoch: Epoch
     capacity: Amounts
     labels: Labels = {}
     devices: DevicesInput = DevicesInput()
+    unschedulable: Annotated[str, Field(max_length=UNSCHEDULABLE_MAX)] = ""
+
+
+class KnownMessage(Input):
+    """Attempts that an agent still knows and that its registration has no room for: message `part` (from 0) of those
+    that precede the registration of `node` under `epoch`.
+    """
+
+    node: Name
+    epoch: Epoch
+    part: Annotated[int, Field(ge=0, lt=KNOWN_PARTS_MAX)]
+    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)]
 
 
 class NodeRegistration(NodeReport):
     """An agent takes charge of a node under a new epoch, and says which attempts it knows, and where it shows what
-    tasks print (`HOST:PORT`).
+    tasks print (`HOST:PORT`). `parts`: how many messages of the form `known` went before it and name attempts too.
+    Unless all of them have come in, the registration is refused, and the agent has to send everything again.
     """
 
     attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)] = []
     address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
+    parts: Annotated[int, Field(ge=0, le=KNOWN_PARTS_MAX)] = 0
 
 
 class NodeLeave(Input):
@@ -115,6 +135,7 @@ class NodeInput(Input):
     """A message of the nodes topic: exactly one of its fields."""
 
     register_: Annotated[NodeRegistration | None, Field(alias="register")] = None
+    known: KnownMessage | None = None
     report: NodeReport | None = None
     drain: Drain | None = None
     leave: NodeLeave | None = None
@@ -128,7 +149,7 @@ class NodeLeft:
     epoch: str
 
 
-def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | NodeDrained | NodeLeft:
+def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | AttemptsKnown | NodeDrained | NodeLeft:
     """A message of the nodes topic. Raises Malformed."""
     message = validated(NodeInput, document)
     check_one_form(message)
@@ -140,14 +161,31 @@ def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | Nod
     if message.report is not None:
         report = message.report
         capacity, devices = offered(report.capacity, report.devices, "report")
-        return NodeReported(report.node, report.epoch, capacity, sorted_map(report.labels), devices, author=author)
+        labels = sorted_map(report.labels)
+        return NodeReported(
+            report.node, report.epoch, capacity, labels, devices, author, unschedulable=report.unschedulable
+        )
+    if message.known is not None:
+        known = message.known
+        attempts = [_known(attempt, f"known.attempts[{i}]") for i, attempt in enumerate(known.attempts)]
+        return AttemptsKnown(known.node, known.epoch, attempts, author, known.part)
     assert message.register_ is not None
     node = message.register_
     capacity, devices = offered(node.capacity, node.devices, "register")
     attempts = [_known(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
-    labels, address = sorted_map(node.labels), node.address
-    check_address(address, "register.address")
-    return NodeRegistered(node.node, node.epoch, capacity, labels, devices, attempts, author=author, address=address)
+    check_address(node.address, "register.address")
+    return NodeRegistered(
+        node.node,
+        node.epoch,
+        capacity,
+        sorted_map(node.labels),
+        devices,
+        attempts,
+        author=author,
+        address=node.address,
+        unschedulable=node.unschedulable,
+        parts=node.parts,
+    )
 
 
 def check_address(address: str, field: str) -> None:

@@ -37,12 +37,15 @@ class KnownAttempt:
 class AttemptsKnown:
     """What an agent that is about to register its node under `epoch` still knows of attempts, where one message cannot
     name them all. The registration under that epoch takes them in; until then the node is as it was.
+
+    `part`: the number of this message, from 0. Part 0 begins anew; every other one follows the one before it.
     """
 
     node: str
     epoch: str
     attempts: list[KnownAttempt]
     author: str = "unknown"
+    part: int = 0
 
 
 @dataclass(slots=True)
@@ -53,6 +56,7 @@ class NodeRegistered:
     `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
     `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
     takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
+    `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too.
     """
 
     node: str
@@ -65,6 +69,7 @@ class NodeRegistered:
     author: str = "unknown"
     address: str = ""
     unschedulable: str = ""
+    parts: int = 0
 
 
 @dataclass(slots=True)

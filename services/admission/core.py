@@ -7,6 +7,7 @@ Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is d
 
 from largesse.core import Folds
 from schemas import (
+    AttemptsKnown,
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
@@ -37,13 +38,13 @@ from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, is_broken, judge_failure
 from services.admission.core_names import attempt_key, digest_of, is_free
-from services.admission.core_state import Ended, Hold, JobState, NodeState, Opening, State
+from services.admission.core_state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
 
 NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 5
+LAYOUT = 6
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -73,12 +74,22 @@ def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
     state.lost_ms.pop(body.node, None)
+    state.known.pop(body.node, None)
     _set_capacity(state, body)
     if before is not None:
         _end_ranges(state, record, body.lost, "lost")
         for known in body.attempts:
             _adopt(state, record, body, known)
     state.stirred = True
+
+
+def _known(state: State, record: Record) -> None:
+    body: AttemptsKnown = record.body
+    before = state.known.get(body.node)
+    if body.part and before is not None:
+        before.parts, before.attempts = body.part + 1, before.attempts + body.attempts
+    else:
+        state.known[body.node] = KnownSoFar(body.epoch, 1, body.attempts)
 
 
 def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
@@ -110,6 +121,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     free = {r: body.capacity.get(r, 0) - used.get(r, 0) for r in {**body.capacity, **used}}
     devices = devices_of(body.capacity, body.devices)
     node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
+    node.unschedulable = body.unschedulable
     if before is not None:
         node.draining, node.tasks = before.draining, before.tasks
         for hold in state.holds.values():
@@ -135,6 +147,7 @@ def _lost(state: State, record: Record) -> None:
     body: NodeLost = record.body
     node = state.nodes[body.node]
     node.lost = True
+    state.known.pop(body.node, None)
     state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
     _end_ranges(state, record, body.lost, "lost")
@@ -337,6 +350,7 @@ FOLDS: Folds = {
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _reported,
+    AttemptsKnown: _known,
     NodeDrained: _drained,
     NodeLost: _lost,
     NodeForgotten: _forgotten,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from schemas import (
+    AttemptsKnown,
     ConfigChanged,
     InputRefused,
     InputRepeated,
@@ -216,10 +217,20 @@ def _cancel(state: State, body: JobCancelled, author: str) -> Any:
 def _register(state: State, body: NodeRegistered, author: str) -> Any:
     node = state.nodes.get(body.node)
     if node is not None and node.epoch == body.epoch and not node.lost:
-        report = NodeReported(body.node, body.epoch, body.capacity, body.labels, body.devices, author)
+        report = NodeReported(
+            body.node, body.epoch, body.capacity, body.labels, body.devices, author, unschedulable=body.unschedulable
+        )
         return _report(state, report, author)
+    named = body.attempts
+    if body.parts and node is not None and not node.lost:
+        before = state.known.get(body.node)
+        come = before.parts if before is not None and before.epoch == body.epoch else 0
+        if before is None or come != body.parts:
+            what = f"{come} of the {body.parts} messages that name attempts before it have come; send all of them again"
+            return _refused("nodes", what, "register.parts", author)
+        named = before.attempts + named
     known, kept = [], set()
-    for attempt in body.attempts:
+    for attempt in named:
         for part in _known_parts(state, body.node, attempt):
             key = attempt_key(part.job, part.stage, part.first)
             if key not in kept:  # Told twice, it counts as it was told first.
@@ -229,6 +240,26 @@ def _register(state: State, body: NodeRegistered, author: str) -> Any:
     if node is not None and not node.lost:
         lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
     return replace(body, attempts=known, lost=lost)
+
+
+def _know(state: State, body: AttemptsKnown, author: str) -> Any:
+    """Attempts named before a registration. Of a node that holds nothing there is nothing to be known."""
+    node = state.nodes.get(body.node)
+    if node is None or node.lost or node.epoch == body.epoch:
+        return None
+    before = state.known.get(body.node)
+    come = before.parts if before is not None and before.epoch == body.epoch else 0
+    if body.part not in (0, come):
+        what = f"part {body.part} came, part {come} is next; send all of them again from part 0"
+        return _refused("nodes", what, "known.part", author)
+    known = [part for attempt in body.attempts for part in _known_parts(state, body.node, attempt)]
+    total = sum(part.count for part in known)
+    if body.part and before is not None:
+        total += sum(part.count for part in before.attempts)
+    if total > node.tasks:
+        what = f"names {total} attempts, but {node.tasks} are held there: some are named twice"
+        return _refused("nodes", what, "known.attempts", author)
+    return replace(body, attempts=known)
 
 
 def _known_parts(state: State, node: str, known: KnownAttempt) -> list[KnownAttempt]:
@@ -249,7 +280,7 @@ def _report(state: State, body: NodeReported, author: str) -> Any:
         return _refused(
             "nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author
         )
-    same = node.capacity == body.capacity and node.labels == body.labels
+    same = node.capacity == body.capacity and node.labels == body.labels and node.unschedulable == body.unschedulable
     return None if same and node.devices == devices_of(body.capacity, body.devices) else body
 
 
@@ -363,6 +394,7 @@ _JUDGE: dict[type, Any] = {
     JobCancelled: _cancel,
     NodeRegistered: _register,
     NodeReported: _report,
+    AttemptsKnown: _know,
     NodeDrained: _drain,
     NodeLeft: _leave,
     TaskStarted: _tasks,

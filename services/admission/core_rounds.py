@@ -142,7 +142,7 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
         return "node_lost"
     if node.epoch != grant.epoch:
         return "node_epoch"
-    if node.draining:
+    if node.draining or node.unschedulable:
         return "node_draining"
     here = taken.get(grant.node)
     if here is None:

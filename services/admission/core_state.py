@@ -6,6 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, Vector
 from schemas.followed import Graph, Progress, Tries
+from schemas.nodes import KnownAttempt
 
 LIVE_JOBS_MAX = 1_000_000
 """Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
@@ -14,7 +15,8 @@ LIVE_JOBS_MAX = 1_000_000
 @dataclass(slots=True)
 class NodeState:
     """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
-    `devices`: milli-units free by position. `tasks`: attempts that hold room here.
+    `devices`: milli-units free by position. `tasks`: attempts that hold room here. `unschedulable`: why its agent takes
+    no new tasks; empty: it does.
     """
 
     epoch: str
@@ -26,6 +28,7 @@ class NodeState:
     draining: bool = False
     lost: bool = False
     tasks: int = 0
+    unschedulable: str = ""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -80,6 +83,15 @@ class Ended:
 
 
 @dataclass(slots=True)
+class KnownSoFar:
+    """What an agent has named so far for its registration under `epoch`, in `parts` messages."""
+
+    epoch: str
+    parts: int
+    attempts: list[KnownAttempt]
+
+
+@dataclass(slots=True)
 class Opening:
     """The round that waits for its answers."""
 
@@ -94,9 +106,10 @@ class Opening:
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
-    longest first. `holds` is keyed "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`:
-    something happened since the last opening that can change the schedule. `wake_ms`: least wake-up of the last
-    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
+    longest first. `known`: by node, attempts named for a registration that has not come yet. `holds` is keyed
+    "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`: something happened since the last
+    opening that can change the schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`:
+    those of the latest Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -106,6 +119,7 @@ class State:
     ceilings: dict[str, Vector] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
+    known: dict[str, KnownSoFar] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)

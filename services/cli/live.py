@@ -175,22 +175,29 @@ def get_queues(url: Url = None, json: Json = False) -> None:
 
 @get_app.command("nodes", short_help="Nodes with what is free of what they have.")
 def get_nodes(url: Url = None, json: Json = False) -> None:
-    """Nodes with what is free of what they have, and what of it is kept for a large task or a gang."""
+    """Nodes with what is free of what they have, what of it is kept for a large task or a gang, and why a node takes no
+    new tasks.
+    """
     found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
     if json:
         out_json(found)
         return
-    rows = []
-    for node in found:
-        free = ", ".join(
-            f"{kind} {rounded_text(kind, node['free'][kind])} of {rounded_text(kind, amount)}"
-            for kind, amount in node["capacity"].items()
-        )
-        if kept := node["kept"]:
-            room = ", ".join(f"{kind} {rounded_text(kind, amount)}" for kind, amount in kept["demand"].items())
-            free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
-        rows.append((node["node"], node["state"], node["running"], free))
+    rows = [node_row(node) for node in found]
     out(listed(("node", "state", "tasks", "free"), rows, right="llr") if rows else "no nodes")
+
+
+def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
+    """One node of the gateway's, as `get nodes` lists it."""
+    free = ", ".join(
+        f"{kind} {rounded_text(kind, node['free'][kind])} of {rounded_text(kind, amount)}"
+        for kind, amount in node["capacity"].items()
+    )
+    if kept := node["kept"]:
+        room = ", ".join(f"{kind} {rounded_text(kind, amount)}" for kind, amount in kept["demand"].items())
+        free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
+    if reason := node.get("unschedulable"):
+        free += f"; takes no new tasks: {reason}"
+    return node["node"], node["state"], node["running"], free
 
 
 @get_app.command("reservations")

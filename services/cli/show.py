@@ -31,6 +31,7 @@ _COLOURS = {
     "rejected": "red",
     "lost": "red",
     "draining": "yellow",
+    "unschedulable": "yellow",
     "cancelled": "yellow",
 }
 

@@ -228,7 +228,9 @@ def node_document(state: State, name: str) -> Document | None:
 def _state_of_node(node: NodeRow) -> str:
     if node.lost and node.left:
         return "left"
-    return "lost" if node.lost else "draining" if node.draining else "ready"
+    if node.lost:
+        return "lost"
+    return "draining" if node.draining else "unschedulable" if node.unschedulable else "ready"
 
 
 def _node(state: State, name: str, node: NodeRow) -> Document:
@@ -246,6 +248,7 @@ def _node(state: State, name: str, node: NodeRow) -> Document:
         "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
         "epoch": node.epoch,
         "address": node.address,
+        "unschedulable": node.unschedulable,
     }
 
 

@@ -56,11 +56,11 @@ class Queueing:
         return None
 
     def drained(self, stage: Stage) -> str | None:
-        """Which nodes could take a task of a stage, or what a gang lacks of room, did they not drain, in words; None:
-        it does not wait for them. What else runs there now counts for nothing.
+        """Which nodes could take a task of a stage, or what a gang lacks of room, did they not drain or were their
+        agents in no trouble, in words; None: it does not wait for them. What else runs there now counts for nothing.
         """
         if self._draining is None:
-            self._draining = {name: node for name, node in self._state.nodes.items() if node.draining and not node.lost}
+            self._draining = {name: node for name, node in self._state.nodes.items() if _is_closed(node)}
         kind = class_of(stage)
         if kind not in self._drained:
             self._drained[kind] = self._told_of(stage) if self._draining else None
@@ -71,14 +71,15 @@ class Queueing:
         policy = self._state.policy
         rooms = {name: _tasks_on(policy, node, stage) for name, node in self._draining.items()}
         able = [name for name, room in rooms.items() if room]
-        names, drain = ", ".join(able[:NODES_TOLD_MAX]), "drain" if len(able) > 1 else "drains"
+        names = ", ".join(able[:NODES_TOLD_MAX])
         if len(able) > NODES_TOLD_MAX:
             names += f" and {len(able) - NODES_TOLD_MAX} more"
         if not able:
             return None
+        drain = _why_closed([self._draining[name] for name in able])
         if not stage.gang:
             return f"{names} could take it, but {drain}"
-        others = [node for node in self._state.nodes.values() if not node.draining and not node.lost]
+        others = [node for node in self._state.nodes.values() if not node.lost and not _is_closed(node)]
         room = sum(_tasks_on(policy, node, stage) for node in others)
         if not room < stage.tasks <= room + sum(rooms.values()):
             return None
@@ -102,6 +103,19 @@ class Queueing:
                     if path in self._held:
                         added(self._held[path], used)
         return self._held[queue]
+
+
+def _is_closed(node: NodeRow) -> bool:
+    """Whether a node that is there takes no new tasks."""
+    return bool(node.draining or node.unschedulable) and not node.lost
+
+
+def _why_closed(nodes: list[NodeRow]) -> str:
+    """Why these nodes take no new tasks, as the end of a sentence about them."""
+    reasons = [node.unschedulable for node in nodes if not node.draining]
+    if not reasons:
+        return "drain" if len(nodes) > 1 else "drains"
+    return f"{'take' if len(nodes) > 1 else 'takes'} no new tasks now: {reasons[0]}"
 
 
 def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:

@@ -65,7 +65,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 7
+LAYOUT = 8
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -212,7 +212,7 @@ def _reported(state: State, record: Record) -> None:
 def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     before = state.nodes.get(body.node)
     devices = devices_of(body.capacity, body.devices)
-    node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author)
+    node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author, unschedulable=body.unschedulable)
     if before is not None:
         node.used, node.holds, node.draining = before.used, before.holds, before.draining
         node.address = before.address

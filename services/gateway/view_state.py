@@ -108,7 +108,7 @@ class Hold:
 @dataclass(slots=True)
 class NodeRow:
     """A node as the log knows it. `used`: what attempts hold of it. `left`: lost because its agent went. `address`:
-    where the agent shows what tasks print.
+    where the agent shows what tasks print. `unschedulable`: why its agent takes no new tasks; empty: it does.
     """
 
     epoch: str
@@ -122,6 +122,7 @@ class NodeRow:
     lost: bool = False
     left: bool = False
     address: str = ""
+    unschedulable: str = ""
 
 
 @dataclass(slots=True)

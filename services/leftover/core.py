@@ -54,7 +54,7 @@ NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
-LAYOUT = 3
+LAYOUT = 4
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -206,9 +206,9 @@ def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
     draining = before is not None and before.draining
-    state.nodes[body.node] = Node(
-        body.epoch, body.capacity, body.labels, devices_of(body.capacity, body.devices), draining
-    )
+    devices = devices_of(body.capacity, body.devices)
+    node = Node(body.epoch, body.capacity, body.labels, devices, draining, unschedulable=bool(body.unschedulable))
+    state.nodes[body.node] = node
     _forget_board(state)
     _release_ranges(state, body.lost)
     for known in body.attempts:
@@ -224,6 +224,7 @@ def _reported(state: State, record: Record) -> None:
     body: NodeReported = record.body
     node = state.nodes[body.node]
     node.capacity, node.labels, node.devices = body.capacity, body.labels, devices_of(body.capacity, body.devices)
+    node.unschedulable = bool(body.unschedulable)
     _forget_board(state)
 
 

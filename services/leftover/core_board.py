@@ -18,7 +18,7 @@ def build(state: State) -> Board:
     room = Room([node.capacity for node in nodes.values()], slots)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
-        room.add(name, node.epoch, node.capacity, node.labels, devices, not node.draining)
+        room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
     board = Board(room, _discipline(state), _orders(state), _maxima(state))
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)

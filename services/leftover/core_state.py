@@ -12,7 +12,7 @@ from services.leftover.seats import Placement
 
 @dataclass(slots=True)
 class Node:
-    """A node as far as placement goes."""
+    """A node as far as placement goes. `unschedulable`: its agent takes no new tasks."""
 
     epoch: str
     capacity: Vector
@@ -20,6 +20,7 @@ class Node:
     devices: list[Device]
     draining: bool = False
     lost: bool = False
+    unschedulable: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

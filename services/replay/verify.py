@@ -16,6 +16,7 @@ from largesse.core import RULES
 from largesse.decisions import DecisionGap, Wanted
 from largesse.ids import content_hash, log_id, opening_id
 from schemas import (
+    AttemptsKnown,
     InputRefused,
     JobAdmitted,
     JobCancelled,
@@ -48,7 +49,16 @@ from services.replay.source import Source, Step
 FORECASTS_KEPT = 1_000
 """Rounds for which what forecasters said is remembered, until the log has it."""
 
-_JUDGED_WHOLE = (JobCancelled, NodeRegistered, NodeReported, NodeDrained, TaskStarted, TaskFinished, TaskFailed)
+_JUDGED_WHOLE = (
+    JobCancelled,
+    NodeRegistered,
+    NodeReported,
+    AttemptsKnown,
+    NodeDrained,
+    TaskStarted,
+    TaskFinished,
+    TaskFailed,
+)
 
 
 @dataclass(slots=True)
