@@ -8,9 +8,23 @@ Positions live in the log, so there are no consumer groups' offsets, and no tran
 from dataclasses import dataclass, field
 from typing import Protocol
 
+MESSAGE_BYTES_MAX = 960 * 1024
+"""Largest message that any bus takes: value, key and headers, as `size_of` counts them. Kafka's batch of one message
+(kafka_client.BATCH_BYTES_MAX) leaves room for it; other buses keep to the same limit, so that what works embedded works
+on Kafka. Above INPUT_BYTES_MAX and RECORD_BYTES_MAX, with room for what stands around them."""
+
+CHARACTER_BYTES_MAX = 4
+HEADER_BYTES = 16
+
 
 class BusError(Exception):
-    """An append or a read that did not, or may not have, come about. The writer must be dropped."""
+    """An append or a read that did not, or may not have, come about. The writer must be dropped, but for
+    MessageTooLarge."""
+
+
+class MessageTooLarge(BusError):
+    """A message above MESSAGE_BYTES_MAX: names topic, size and limit. Nothing of its batch was sent. The writer is as
+    good as before, for this sender and for all others."""
 
 
 class PositionGap(BusError):
@@ -45,12 +59,29 @@ class Outgoing:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+def size_of(message: Outgoing) -> int:
+    """Bytes of a message as MESSAGE_BYTES_MAX counts them. A character of key and headers counts as the longest that
+    there is, so that no text has to be encoded to know its size."""
+    characters = len(message.key) + sum(len(name) + len(text) for name, text in message.headers.items())
+    return len(message.value) + CHARACTER_BYTES_MAX * characters + HEADER_BYTES * len(message.headers)
+
+
+def check_sizes(batch: list[Outgoing]) -> None:
+    """Raises MessageTooLarge for the first message that no bus takes."""
+    for message in batch:
+        size = size_of(message)
+        if size > MESSAGE_BYTES_MAX:
+            raise MessageTooLarge(
+                f"{message.topic}: a message of {size} bytes; a bus takes {MESSAGE_BYTES_MAX} at most"
+            )
+
+
 class Writer(Protocol):
     """An idempotent producer. Appends of one writer to one partition keep their order."""
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
         """Appends all or, for one partition, a prefix; returns the offsets in batch order. Raises BusError where it
-        does not know.
+        does not know, and MessageTooLarge before anything is sent.
 
         `durable`: returns, and shows the messages to readers, only when they are on disk (or acknowledged by all
         replicas). Otherwise they may be shown at once and become durable before, or with, the next durable send.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from largesse.bus import BusError, Message, Outgoing
+from largesse.bus import BusError, Message, Outgoing, check_sizes
 from largesse.file_commit import Append, GroupCommit
 from largesse.file_journal import (
     Disk,
@@ -230,9 +230,11 @@ class FileWriter:
         self._dropped = False
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
-        """See the port. Raises BusFull; BusError once dropped or closed; TypeError for texts that are no Unicode."""
+        """See the port. Raises BusFull; BusError once dropped or closed; MessageTooLarge; TypeError for texts that are
+        no Unicode."""
         if self._dropped:
             raise BusError("this writer was dropped")
+        check_sizes(batch)
         return await self._bus._send(batch, durable)
 
     async def drop(self) -> None:

@@ -18,8 +18,9 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from largesse.bus import BusError
 
 BATCH_BYTES_MAX = 1_000_000
-"""What one append holds at most; MESSAGE_BYTES_MIN of topics_admin leaves room for it."""
-MESSAGE_BYTES_MAX = 1_048_576
+"""What one append holds at most. Has room for MESSAGE_BYTES_MAX of bus.py, as MESSAGE_BYTES_MIN of topics_admin has for
+this."""
+REQUEST_BYTES_MAX = 1_048_576
 LONG_POLL_MS = 5_000
 """How long a broker keeps an idle reader's question before it says that there is nothing."""
 REQUEST_MS = 10_000
@@ -78,7 +79,7 @@ class Client:
                 enable_idempotence=True,
                 acks="all",
                 max_batch_size=BATCH_BYTES_MAX,
-                max_request_size=MESSAGE_BYTES_MAX,
+                max_request_size=REQUEST_BYTES_MAX,
                 request_timeout_ms=REQUEST_MS,
                 retry_backoff_ms=BACKOFF_MS,
             )

@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from largesse.bus import BusError, Outgoing
+from largesse.bus import BusError, Outgoing, check_sizes
 from largesse.kafka_client import Client, abandon, said
 
 APPEND_MESSAGES_MAX = 10_000
@@ -68,9 +68,11 @@ class KafkaWriter:
         self._refusal: str | None = None
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
-        """See the port. Raises BusError; TypeError for texts that are no Unicode. Cancelling it takes nothing back."""
+        """See the port. Raises BusError; MessageTooLarge, which leaves the writer as it was; TypeError for texts that
+        are no Unicode. Cancelling it takes nothing back."""
         if self._refusal is not None:
             raise BusError(self._refusal)
+        check_sizes(batch)
         if not batch:
             return []
         send = _Send(list(batch), [_texts_of(each) for each in batch], asyncio.get_running_loop().create_future())
@@ -174,7 +176,7 @@ def _pack(producer: AIOKafkaProducer, items: deque[_Item]) -> tuple[Any, list[_I
             break
         packed.append(items.popleft())
     batch.close()
-    assert packed, "a message that does not even fit into a batch of its own"
+    assert packed, "a message within MESSAGE_BYTES_MAX does not fit into a batch of its own"
     return batch, packed
 
 

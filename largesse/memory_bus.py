@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.bus import BusError, BusFull, Message, Outgoing
+from largesse.bus import BusError, BusFull, Message, Outgoing, check_sizes
 from largesse.local_bus import LocalBus
 
 FaultKind = Literal["lost", "late", "unknown", "torn", "full"]
@@ -162,9 +162,10 @@ class MemoryWriter:
         self._dropped = False
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
-        """See the port. Raises BusError once dropped or closed, and where a fault is due."""
+        """See the port. Raises BusError once dropped or closed, and where a fault is due; MessageTooLarge."""
         if self._dropped:
             raise BusError("this writer was dropped")
+        check_sizes(batch)
         self._bus._refuse_if_closed()
         offsets = self._bus._send(list(batch)) if batch else []
         await asyncio.sleep(0)

@@ -113,16 +113,20 @@ class Api:
         async for chunk in request.stream():
             data += chunk
             if len(data) > INPUT_BYTES_MAX:
-                raise Problem(413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are taken", "")
+                raise Problem(413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are taken", "", limit=INPUT_BYTES_MAX)
         try:
             return read_body(bytes(data), request.headers.get("content-type", ""))
         except Malformed as fault:
             raise malformed(fault, 400) from None
 
     async def send(self, topic: str, document: Any, request: Request) -> Answer:
-        """Publishes an input. Raises Problem where the log refuses it."""
+        """Publishes an input. Raises Problem where it is too large for a message, or the log refuses it."""
         # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
         data = dumped(document, default=float)
+        if len(data) > INPUT_BYTES_MAX:
+            # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
+            told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are taken"
+            raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
         answer = await self.follower.send(topic, data, self.author_of(request), ANSWER_WAIT_S)
         refused = answer.record.body if answer.record is not None else None
         if isinstance(refused, InputRefused):

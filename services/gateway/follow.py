@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from largesse.bus import Bus, BusError, Writer
+from largesse.bus import Bus, BusError, MessageTooLarge, Writer
 from largesse.log import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
@@ -73,7 +73,8 @@ class Follower:
                 await self._writer.drop()
 
     async def send(self, topic: str, document: Any, author: str, wait_s: float) -> Answer:
-        """Publishes one input and waits for what becomes of it. Raises BusError: it may or may not have arrived."""
+        """Publishes one input and waits for what becomes of it. Raises BusError: it may or may not have arrived;
+        MessageTooLarge: it has not, and never will."""
         answers = self._answers[topic]
         number = answers.begin()
         try:
@@ -97,6 +98,8 @@ class Follower:
             self._writer = self._bus.writer()
         try:
             return await publish_input(self._writer, topic, document, author, self._settings.partition)
+        except MessageTooLarge:
+            raise  # Others send with this writer, and it is as good as before.
         except BusError:
             writer, self._writer = self._writer, None
             if writer is not None:

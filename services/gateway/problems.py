@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from largesse.bus import BusError
+from largesse.bus import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
 from schemas.edge import Malformed
 
 MEDIA_TYPE = "application/problem+json"
@@ -72,6 +72,10 @@ def install(app: FastAPI) -> None:
         fault = error.errors()[0]
         field = str(fault["loc"][-1])
         return _response(Problem(422, "malformed", f"{field}: {fault['msg']}", field))
+
+    @app.exception_handler(MessageTooLarge)
+    async def message(request: Request, error: MessageTooLarge) -> Response:
+        return _response(Problem(413, "too_large", str(error), "", limit=MESSAGE_BYTES_MAX))
 
     @app.exception_handler(BusError)
     async def bus(request: Request, error: BusError) -> Response:
