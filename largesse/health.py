@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from largesse.bus import Bus, BusError
+from largesse.hosts import Hosts, hosts_of
 from largesse.telemetry import behind, exposition
 from schemas.topics import LOG
 
@@ -64,16 +65,20 @@ def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
 
 
 @asynccontextmanager
-async def served(host: str, port: int, why_not_ready: WhyNot, pages: Pages | None = None) -> AsyncIterator[int]:
-    """Answers on host and port while the context is open; yields the port (0: any free one). Raises
-    AddressTaken. `pages`: what a service answers besides.
+async def served(
+    host: str, port: int, why_not_ready: WhyNot, pages: Pages | None = None, hosts: Hosts | None = None
+) -> AsyncIterator[int]:
+    """Answers on host and port while the context is open; yields the port (0: any free one). Raises AddressTaken.
+
+    `pages`: what a service answers besides. `hosts`: the names that it answers to; by default those of `host`.
     """
+    names = hosts or hosts_of(host)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await _response(head, why_not_ready, pages))
+                writer.write(await _response(head, names, why_not_ready, pages))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             # Whoever asked has gone, or asks for something else than this.
@@ -91,12 +96,27 @@ async def served(host: str, port: int, why_not_ready: WhyNot, pages: Pages | Non
         server.close()
 
 
-async def _response(head: bytes, why_not_ready: WhyNot, pages: Pages | None) -> bytes:
-    words = head.partition(b"\r\n")[0].split(b" ")
+async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pages | None) -> bytes:
+    line, _, rest = head.partition(b"\r\n")
+    words = line.split(b" ")
     method, target = (words[0], words[1]) if len(words) == 3 else (b"", b"")
     if method not in (b"GET", b"HEAD"):
         return _written(method, Page("405 Method Not Allowed", b"only GET and HEAD\n"))
+    said = _fields(rest)
+    if why := hosts.refusal(said.get("host"), said.get("origin"), said.get("sec-fetch-site")):
+        return _written(method, Page("403 Forbidden", f"{why}\n".encode()))
     return _written(method, await _page(target, why_not_ready, pages))
+
+
+def _fields(lines: bytes) -> dict[str, str]:
+    """Header fields by lower-case name. One that is said twice has both values, so that neither passes for it."""
+    fields: dict[str, str] = {}
+    for line in lines.decode("latin-1").split("\r\n"):
+        name, colon, value = line.partition(":")
+        if colon:
+            name = name.strip().lower()
+            fields[name] = f"{fields[name]}, {value.strip()}" if name in fields else value.strip()
+    return fields
 
 
 async def _page(target: bytes, why_not_ready: WhyNot, pages: Pages | None) -> Page:

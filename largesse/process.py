@@ -11,7 +11,8 @@ from largesse.bus import Bus
 from largesse.core import Core
 from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.health import AddressTaken, Pages, readiness, served
-from largesse.settings import Settings, SettingWrong, open_bus, read_settings
+from largesse.hosts import Hosts
+from largesse.settings import Settings, SettingWrong, open_bus, read_settings, served_hosts
 from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
 from largesse.usage import Usage, answered
@@ -32,11 +33,16 @@ class CutOff(Exception):
     """A service did not end in time. What it had not written, its next instance does again."""
 
 
-def serve(usage: Usage, start: Start, pages: Callable[[Settings], Pages] | None = None) -> int:
+def serve(
+    usage: Usage,
+    start: Start,
+    pages: Callable[[Settings], Pages] | None = None,
+    name: Callable[[Settings], str] | None = None,
+) -> int:
     """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
 
     What stands on the command line is answered before anything is opened (usage.py). `pages`: what it answers over HTTP
-    beside its health.
+    beside its health. `name`: by which others ask it for that, where it is not the host's own.
     """
     code = answered(usage, sys.argv[1:])
     if code is not None:
@@ -45,7 +51,8 @@ def serve(usage: Usage, start: Start, pages: Callable[[Settings], Pages] | None 
         settings = read_settings()
         configure(settings.log_format)
         calm_collector()
-        asyncio.run(_serve(start, settings, pages(settings) if pages is not None else None))
+        hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
+        asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(f"{error}\n")
         return WRONG_USAGE
@@ -69,7 +76,7 @@ def calm_collector() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-async def _serve(start: Start, settings: Settings, pages: Pages | None) -> None:
+async def _serve(start: Start, settings: Settings, hosts: Hosts, pages: Pages | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -79,7 +86,8 @@ async def _serve(start: Start, settings: Settings, pages: Pages | None) -> None:
         async with AsyncExitStack() as open_now:
             if settings.metrics_port:
                 why_not = readiness(bus, settings.partition, stop)
-                await open_now.enter_async_context(served(settings.metrics_host, settings.metrics_port, why_not, pages))
+                host, port = settings.metrics_host, settings.metrics_port
+                await open_now.enter_async_context(served(host, port, why_not, pages, hosts))
             await _until_ended(start(bus, settings, stop), stop)
     finally:
         await bus.close()

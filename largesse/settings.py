@@ -10,6 +10,7 @@ from typing import Any
 
 from largesse import open_bus as buses
 from largesse.bus import Bus
+from largesse.hosts import HOSTS_VARIABLE, Hosts, HostsWrong, hosts_of
 
 PREFIX = "LARGESSE_"
 
@@ -27,7 +28,8 @@ class Settings:
     is taken at the first closing after `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic
     before what they came to is appended. `gap_wait_ms`: how long a decision that a closing names may stay away before
     it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `metrics_host`, `metrics_port`: where
-    health and counters are served (port 0: nowhere). `log_format`: `console` or `json`.
+    health and counters are served (port 0: nowhere). `http_hosts`: names by which this process is asked over HTTP
+    beside those that are always its own (hosts.py), commas between. `log_format`: `console` or `json`.
     """
 
     bus: str = "file:largesse-data"
@@ -40,6 +42,7 @@ class Settings:
     wait_ms: int = 1_000
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
+    http_hosts: str = ""
     log_format: str = "console"
 
     @property
@@ -62,6 +65,14 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
             raise SettingWrong(f"{name}={text}: has to be a whole number")
         values[knob.name] = int(text) if whole else text
     return Settings(**values)
+
+
+def served_hosts(settings: Settings, bound: str, *more: str) -> Hosts:
+    """The names that a server of this process at `bound` answers to, with `more` of them. Raises SettingWrong."""
+    try:
+        return hosts_of(bound, settings.http_hosts, more)
+    except HostsWrong as error:
+        raise SettingWrong(f"{HOSTS_VARIABLE}={settings.http_hosts}: {error}") from None
 
 
 def open_bus(settings: Settings) -> Bus:

@@ -25,6 +25,7 @@ TOLD = {
     "wait_ms": "the longest sleep without looking up",
     "metrics_host": "where health and counters are served",
     "metrics_port": "at which port; 0: nowhere",
+    "http_hosts": "names of this host over HTTP beside its own and localhost, commas between",
     "log_format": "console or json",
 }
 """What each knob of the plumbing is, in a line. `Settings` says more."""

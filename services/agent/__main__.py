@@ -20,5 +20,10 @@ def _pages(settings: Settings) -> Pages:
     return pages_of(node.name, node.data)
 
 
+def _name(settings: Settings) -> str:
+    """The host that LARGESSE_ADVERTISE names: the gateway asks for it."""
+    return read_node_settings(settings).address.rpartition(":")[0].strip("[]").lower()
+
+
 if __name__ == "__main__":
-    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages))
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages, _name))

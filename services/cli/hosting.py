@@ -17,7 +17,7 @@ from largesse import shell
 from largesse.bus import BusError
 from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
-from largesse.settings import read_settings
+from largesse.settings import read_settings, served_hosts
 from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
@@ -111,6 +111,7 @@ class Host:
         self._plan = plan
         # Paces may come from the environment; where and which the cell is, this process says.
         self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
+        self._hosts = served_hosts(self._settings, plan.host)
         self._bus = bus
         self._socket = listening
         self.follower = Follower(self._bus, self._settings, stop=stop)
@@ -201,7 +202,7 @@ class Host:
         await self.follower.until(lambda view: all(node.name in view.nodes for node in plan.nodes), NODES_WAIT_S)
         if self.stop.is_set():
             return
-        app = make_app(self.follower, self._read_output, author=plan.author, loopback=plan.host == "127.0.0.1")
+        app = make_app(self.follower, self._read_output, author=plan.author, hosts=self._hosts)
         self._begin("gateway's HTTP", serve(app, self._socket, self.stop))
         on_ready()
 

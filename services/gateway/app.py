@@ -5,16 +5,16 @@ gateway belongs on the loopback interface.
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
+from largesse.hosts import Hosts, hosts_of
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
@@ -26,6 +26,7 @@ from services.gateway import dry_run as dry
 from services.gateway.answers import Answer
 from services.gateway.bodies import read_body
 from services.gateway.follow import Follower
+from services.gateway.guard import Guard
 from services.gateway.openapi import add_bodies
 from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
 from services.gateway.problems import Problem, dumped, install, malformed
@@ -50,20 +51,17 @@ STATE_HEADER = "Largesse-Task-State"
 
 JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 
-_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|::1|\[::1\]")
 _JOBS = Gauge("largesse_jobs", "Jobs in the gateway's view", ["state"])
 _NODES = Gauge("largesse_nodes", "Nodes in the gateway's view", ["state"])
 
 
 class Api:
-    """What the routes share. `author`: who asks where the request does not say. `loopback`: what is served is this
-    machine's alone, so a request for another host's name was led here by a trick."""
+    """What the routes share. `author`: who asks where the request does not say."""
 
-    def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str, loopback: bool) -> None:
+    def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str) -> None:
         self.follower = follower
         self.read_output = read_output or self._ask_agent
         self.author = author
-        self.loopback = loopback
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
@@ -72,15 +70,6 @@ class Api:
 
     def author_of(self, request: Request) -> str:
         return author_of(request.headers.get(USER_HEADER, "") or self.author)
-
-    def guard(self, request: Request) -> None:
-        """Refuses what a page in somebody's browser could have sent. Raises Problem."""
-        host = request.url.hostname or ""
-        if self.loopback and _LOOPBACK.fullmatch(host) is None:
-            raise Problem(403, "host", f"this gateway serves 127.0.0.1, not {host}")
-        origin = request.headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-            raise Problem(403, "origin", f"requests from pages of {origin} are not taken")
 
     def check_parameters(self, request: Request) -> None:
         """A parameter that a route does not know is a slip, and no wish to be passed over. Raises Problem."""
@@ -135,18 +124,24 @@ class Api:
 
 
 def make_app(
-    follower: Follower, read_output: ReadOutput | None = None, *, author: str = "unknown", loopback: bool = True
+    follower: Follower,
+    read_output: ReadOutput | None = None,
+    *,
+    author: str = "unknown",
+    hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The API over one cell. `read_output`: how what tasks print is read; without it their nodes' agents are asked."""
-    api = Api(follower, read_output, author, loopback)
+    """The API over one cell. `read_output`: how what tasks print is read; without it their nodes' agents are asked.
+    `hosts`: the names that it answers to; by default this machine's alone."""
+    api = Api(follower, read_output, author)
     app = FastAPI(
         title="Largesse",
         summary="An altruistic, fair and deadline-aware scheduler for shared clusters",
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
         redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
-        dependencies=[Depends(api.guard), Depends(api.check_parameters)],
+        dependencies=[Depends(api.check_parameters)],
     )
+    app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"))
     install(app)
     _add_health(app, api)
     _add_jobs(app, api)

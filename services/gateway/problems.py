@@ -58,36 +58,35 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Problem)
     async def ours(request: Request, problem: Problem) -> Response:
-        return _response(problem)
+        return response(problem)
 
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
         status = error.status_code
         told = f"{request.method} {request.url.path}: {error.detail}"
         kind = {404: "not_found", 405: "method"}.get(status, "request")
-        return _response(Problem(status if status in _TITLES else 400, kind, told), error.headers)
+        return response(Problem(status if status in _TITLES else 400, kind, told), error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def parameters(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
         field = str(fault["loc"][-1])
-        return _response(Problem(422, "malformed", f"{field}: {fault['msg']}", field))
+        return response(Problem(422, "malformed", f"{field}: {fault['msg']}", field))
 
     @app.exception_handler(MessageTooLarge)
     async def message(request: Request, error: MessageTooLarge) -> Response:
-        return _response(Problem(413, "too_large", str(error), "", limit=MESSAGE_BYTES_MAX))
+        return response(Problem(413, "too_large", str(error), "", limit=MESSAGE_BYTES_MAX))
 
     @app.exception_handler(BusError)
     async def bus(request: Request, error: BusError) -> Response:
-        return _response(
-            Problem(503, "bus", f"the bus did not take it, or may not have: {error}"), {"Retry-After": "1"}
-        )
+        return response(Problem(503, "bus", f"the bus did not take it, or may not have: {error}"), {"Retry-After": "1"})
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
-        return _response(Problem(500, "internal", f"{type(error).__name__}; the gateway's log has more"))
+        return response(Problem(500, "internal", f"{type(error).__name__}; the gateway's log has more"))
 
 
-def _response(problem: Problem, headers: Any = None) -> Response:
+def response(problem: Problem, headers: Any = None) -> Response:
+    """The problem document."""
     body = dumped(problem.document)
     return Response(body, status_code=problem.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 
 from largesse.bus import Bus
-from largesse.settings import PREFIX, Settings, SettingWrong
+from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
 from services.gateway.serve import bound, serve
@@ -21,9 +21,10 @@ PORT_MAX = 65_535
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Until `stop`. Raises SettingWrong, PortTaken, CoreStopped, DecisionGap, BusError."""
     host, port = read_address()
+    hosts = served_hosts(settings, host)
     listening = bound(host, port)
     follower = Follower(bus, settings, stop=stop)
-    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), loopback=host.startswith("127."))
+    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts)
     parts = [asyncio.ensure_future(part) for part in (follower.run(), serve(app, listening, stop))]
     try:
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)

@@ -9,6 +9,7 @@ import pytest
 
 from largesse import shell
 from largesse.codec import decode, unwrap
+from largesse.hosts import hosts_of
 from largesse.log import publish_input
 from largesse.memory_bus import MemoryBus
 from largesse.output import Piece
@@ -45,7 +46,7 @@ class Cell:
 
 
 @asynccontextmanager
-async def a_cell(*, answering=True, following=True, read_output=None, loopback=True, address="", without=None):
+async def a_cell(*, answering=True, following=True, read_output=None, hosts=None, address="", without=None):
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -56,7 +57,7 @@ async def a_cell(*, answering=True, following=True, read_output=None, loopback=T
         running += [shell.run(core, bus, settings, stop=stop) for core in cores if core is not without]
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
-    app = make_app(follower, read_output, author="tester", loopback=loopback)
+    app = make_app(follower, read_output, author="tester", hosts=hosts)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
         try:
@@ -379,16 +380,17 @@ def test_health_metrics_and_the_description_of_the_api():
 
 
 @pytest.mark.parametrize(
-    ("headers", "loopback", "status"),
+    ("headers", "listed", "status"),
     [
-        pytest.param({"origin": "http://evil.example"}, True, 403, id="a page of somebody else"),
-        pytest.param({"host": "evil.example"}, True, 403, id="a name that was made to point here"),
-        pytest.param({"host": "cell.example"}, False, 201, id="a gateway that serves others has names"),
-        pytest.param({"origin": "http://127.0.0.1:8642"}, True, 201, id="a page of the gateway itself"),
+        pytest.param({"origin": "http://evil.example"}, "", 403, id="a page of somebody else"),
+        pytest.param({"host": "evil.example"}, "", 403, id="a name that was made to point here"),
+        pytest.param({"host": "cell.example"}, "cell.example", 201, id="a name that is listed"),
+        pytest.param({"sec-fetch-site": "cross-site"}, "", 403, id="a page of another site, as the browser says"),
+        pytest.param({"origin": "http://127.0.0.1:8642"}, "", 201, id="a page of the gateway itself"),
     ],
 )
-def test_a_page_in_a_browser_cannot_submit_for_its_reader(headers, loopback, status):
-    answer = told(lambda cell: cell.post(JOB, headers=headers), loopback=loopback)
+def test_a_page_in_a_browser_cannot_submit_for_its_reader(headers, listed, status):
+    answer = told(lambda cell: cell.post(JOB, headers=headers), hosts=hosts_of("0.0.0.0", listed))
 
     assert answer.status_code == status
 

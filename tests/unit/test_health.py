@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from largesse.bus import BusError
-from largesse.health import REQUEST_BYTES_MAX, AddressTaken, readiness, served
+from largesse.health import REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
+from largesse.hosts import hosts_of
 from largesse.memory_bus import MemoryBus
 from largesse.telemetry import CAUGHT_UP
 
@@ -27,7 +28,7 @@ async def ask(port: int, request: bytes) -> tuple[str, bytes]:
 
 
 def get(path: str, method: str = "GET") -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
 
 
 def test_who_has_not_folded_what_the_log_had_is_not_ready():
@@ -136,5 +137,33 @@ def test_a_bus_that_does_not_answer_makes_a_service_unready(monkeypatch):
     async def story():
         monkeypatch.setattr("largesse.health.READY_SECONDS", 0.01)
         assert "not answered" in await readiness(Silent(), 0, asyncio.Event())()
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        pytest.param(["Host: localhost"], "200 OK", id="its own name"),
+        pytest.param([], "200 OK", id="no name at all, as a check of HTTP/1.0 asks"),
+        pytest.param(["Host: node-7.example:9464"], "200 OK", id="a name that it was given"),
+        pytest.param(["Host: evil.example"], "403 Forbidden", id="a name that was pointed at it"),
+        pytest.param(["Host: localhost", "HOST: evil.example"], "403 Forbidden", id="two names"),
+        pytest.param(["Host: localhost", "Origin: http://evil.example"], "403 Forbidden", id="a page of somebody else"),
+        pytest.param(["Host: localhost", "Sec-Fetch-Site: cross-site"], "403 Forbidden", id="a page of another site"),
+    ],
+)
+def test_pages_of_other_sites_get_neither_health_nor_what_a_service_shows_beside_it(lines, status):
+    async def pages(path, query):
+        return Page("200 OK", b"what a task printed\n")
+
+    async def story():
+        hosts = hosts_of("0.0.0.0", more=["node-7.example"])
+        async with served(HOST, 0, ready, pages, hosts) as port:
+            for path in ("/livez", "/v1/output/j/s/0"):
+                question = "\r\n".join([f"GET {path} HTTP/1.0", *lines, "", ""]).encode()
+                answer, body = await ask(port, question)
+                assert answer == status
+                assert status == "200 OK" or b"LARGESSE_HTTP_HOSTS" in body
 
     tell(story)

@@ -1,0 +1,161 @@
+"""A gateway on a port of this machine with every service behind it, and clients that say what they like, in bytes."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from largesse import shell
+from largesse.log import publish_input
+from largesse.memory_bus import MemoryBus
+from largesse.settings import Settings
+from services.admission import shell as admission
+from services.altruism import core as altruism
+from services.estimator import core as estimator
+from services.fairness import core as fairness
+from services.gateway.app import make_app
+from services.gateway.follow import Follower
+from services.gateway.serve import bound, serve
+from services.leftover import core as leftover
+from services.planner import core as planner
+
+GUARD_S = 120
+"""Ends a story that hangs."""
+HOST = "127.0.0.1"
+JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}]}
+NODE = {"register": {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4", "memory": "8Gi"}, "address": ""}}
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict
+    body: bytes
+
+    @property
+    def document(self):
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection. `host`: what its requests call the server."""
+
+    def __init__(self, reader, writer, host):
+        self.reader, self.writer, self.host = reader, writer, host
+
+    async def say(self, data: bytes):
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def ask(self, method, path, *, body=b"", **headers):
+        """One request, with a Host of its own unless `host` says otherwise."""
+        await self.say(request(method, path, **{"host": self.host, "body": body} | headers))
+        return await self.answer()
+
+    async def head(self):
+        """Status and headers of the next answer; None: the server has closed the connection."""
+        try:
+            lines = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return None
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        return int(lines[0].split(" ")[1]), headers
+
+    async def answer(self):
+        """The next answer; None: the server has closed the connection."""
+        head = await self.head()
+        if head is None:
+            return None
+        status, headers = head
+        return Answer(status, headers, await self.reader.readexactly(int(headers["content-length"])))
+
+    async def is_closed(self):
+        """Waits until the server has closed the connection; what it still says is passed over."""
+        try:
+            while await self.reader.read(1 << 16):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+    def close(self):
+        self.writer.close()
+
+
+def request(method, path, host, *, body=b"", **headers):
+    fields = {"host": host} | {name.replace("_", "-"): value for name, value in headers.items()}
+    if body:
+        fields.setdefault("content-length", str(len(body)))
+        fields.setdefault("content-type", "application/json")
+    lines = [f"{name}: {value}" for name, value in fields.items() if value is not None]
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *lines, "", ""]).encode() + body
+
+
+class Served:
+    """A gateway that listens at `port`."""
+
+    def __init__(self, port, bus, follower, app):
+        self.port, self.bus, self.follower, self.app = port, bus, follower, app
+        self._clients = []
+
+    async def connect(self, host=None):
+        reader, writer = await asyncio.open_connection(HOST, self.port)
+        client = Client(reader, writer, host or f"{HOST}:{self.port}")
+        self._clients.append(client)
+        return client
+
+    async def ask(self, method, path, **request):
+        """One request on a connection of its own."""
+        client = await self.connect()
+        try:
+            return await client.ask(method, path, **request)
+        finally:
+            client.close()
+
+    async def submit(self, name="j", **more):
+        return await self.ask("POST", "/v1/jobs", body=json.dumps(JOB | {"job": name} | more).encode())
+
+    def close(self):
+        for client in self._clients:
+            client.close()
+
+
+@asynccontextmanager
+async def gateway(*, address=HOST, hosts=None, **serving):
+    """A cell with one node, served over a socket. `serving`: what `serve` takes more."""
+    bus, stop = MemoryBus(), asyncio.Event()
+    settings = Settings(bus="file:memory")
+    follower = Follower(bus, settings, stop=stop)
+    await publish_input(bus.writer(), "nodes", NODE, "n1")
+    listening = bound(address, 0)
+    app = make_app(follower, author="tester", hosts=hosts)
+    running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, **serving)]
+    running += [
+        shell.run(core, bus, settings, stop=stop) for core in (fairness, altruism, leftover, estimator, planner)
+    ]
+    tasks = [asyncio.ensure_future(each) for each in running]
+    served = Served(listening.getsockname()[1], bus, follower, app)
+    try:
+        assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
+        await until(lambda: follower.ready)
+        yield served
+    finally:
+        served.close()
+        stop.set()
+        await asyncio.gather(*tasks)
+
+
+def told(story, **given):
+    """Runs a story with a gateway and returns what it returns."""
+
+    async def run():
+        async with asyncio.timeout(GUARD_S), gateway(**given) as served:
+            return await story(served)
+
+    return asyncio.run(run())
+
+
+async def until(holds):
+    """Waits until something holds; GUARD_S ends it where it never does."""
+    while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0.005)
