@@ -11,7 +11,16 @@ from setuptools import setup
 COMPILED = {
     "largesse": ("codec", "core", "ids"),
     "schemas": ("followed", "gate", "graph", "quantities", "queue_tree", "track"),
-    "services/admission": ("classes", "core", "core_judge", "core_names", "core_rounds", "core_state"),
+    "services/admission": (
+        "classes",
+        "core",
+        "core_granted",
+        "core_judge",
+        "core_names",
+        "core_rounds",
+        "core_state",
+        "core_tasks",
+    ),
     "services/altruism": ("core", "core_state"),
     "services/fairness": (
         "core",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import Field, WithJsonSchema
 
 from schemas.edge_base import Input, Malformed, at_key, author_of, joined, shown, validated
-from schemas.edge_jobs import WARNINGS_MAX
+from schemas.edge_jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge_queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Queue
@@ -28,7 +28,7 @@ _RANGES = {
     "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "keyframe_rounds": (1, QUANTITY_MAX),
     "slots_per_node": (1, SLOTS_MAX),
-    "job_tasks_max": (1, QUANTITY_MAX),
+    "job_tasks_max": (1, JOB_TASKS_MAX),
     "user_tasks_max": (1, QUANTITY_MAX),
     "live_tasks_max": (1, QUANTITY_MAX),
 }

@@ -4,7 +4,7 @@ Capacities round down: others build on them.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
@@ -37,6 +37,7 @@ from schemas.tasks import Failure
 DEVICES_MAX = 1_024
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
+MESSAGE_TASKS_MAX = TASKS_MAX  # Tasks that the ranges of one message come to, together.
 EXIT_CODE_MAX = 2**31 - 1
 ADDRESS_MAX = 300
 UNSCHEDULABLE_MAX = 300
@@ -167,10 +168,12 @@ def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | Att
         )
     if message.known is not None:
         known = message.known
+        check_tasks((attempt.count for attempt in known.attempts), "known.attempts")
         attempts = [_known(attempt, f"known.attempts[{i}]") for i, attempt in enumerate(known.attempts)]
         return AttemptsKnown(known.node, known.epoch, attempts, author, known.part)
     assert message.register_ is not None
     node = message.register_
+    check_tasks((attempt.count for attempt in node.attempts), "register.attempts")
     capacity, devices = offered(node.capacity, node.devices, "register")
     attempts = [_known(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
     check_address(node.address, "register.address")
@@ -233,6 +236,14 @@ def check_range(first: int, count: int, parent: str) -> None:
     """Indexes stay below the most tasks that a stage can have. Raises Malformed under `parent`."""
     if first + count > TASKS_MAX:
         raise Malformed(f"{parent}.count", f"goes beyond task {TASKS_MAX - 1}, the last that a stage can have")
+
+
+def check_tasks(counts: Iterable[int], field: str) -> None:
+    """The ranges of one message speak of at most MESSAGE_TASKS_MAX tasks. Raises Malformed for `field`."""
+    if (tasks := sum(counts)) > MESSAGE_TASKS_MAX:
+        raise Malformed(
+            field, f"speaks of {tasks} tasks: a message may speak of at most {MESSAGE_TASKS_MAX}; send several"
+        )
 
 
 def check_run_ms(run_ms: list[int], count: int, parent: str, *, needed: bool) -> None:

@@ -23,6 +23,7 @@ from schemas.edge_nodes import (
     RunMs,
     check_range,
     check_run_ms,
+    check_tasks,
     peak_of,
 )
 from schemas.tasks import Failure, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
@@ -88,6 +89,10 @@ def read_task(document: Any, author: str) -> TaskStarted | TaskFinished | TaskFa
     message = validated(TaskInput, document)
     check_one_form(message)
     author = author_of(author)
+    batch = message.started or message.finished or message.failed
+    assert batch is not None
+    form = next(form for form in TaskInput.model_fields if getattr(message, form) is batch)
+    check_tasks((item.count for item in batch.items), f"{form}.items")
     if message.started is not None:
         return TaskStarted(
             [_started(item, f"started.items[{i}]") for i, item in enumerate(message.started.items)], author=author

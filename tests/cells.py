@@ -6,7 +6,7 @@ core back from its snapshot.
 """
 
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from largesse.codec import encode
 from largesse.core import OpenRound
@@ -42,6 +42,7 @@ from schemas.registry import VERSION_OF
 from services.admission import core as admission
 from services.admission.core_judge import judge, lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
+from services.admission.core_state import State
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
@@ -50,6 +51,26 @@ from services.planner import core as planner
 
 AUTHOR = "tester"
 EPOCH = "e1"
+
+
+class Held(NamedTuple):
+    """An attempt that holds room on `node`."""
+
+    node: str
+    attempt: int
+    epoch: str
+    demand: dict[str, int]
+    started: bool
+    devices: dict[str, int] | None
+
+
+def holds_of(state: State) -> dict[str, Held]:
+    """What the sequencer's core says is held, by "job/stage/index": node by node, there in the order of granting."""
+    return {
+        key: Held(name, hold.attempt, hold.epoch, hold.demand, hold.started, hold.devices)
+        for name, node in state.nodes.items()
+        for key, hold in node.holds.items()
+    }
 
 
 # ---------------------------------------------------------------- words

@@ -37,6 +37,7 @@ from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, is_broken, judge_failure
+from services.admission.core_granted import mark_of, put
 from services.admission.core_names import attempt_key, digest_of, is_free
 from services.admission.core_state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
 
@@ -44,7 +45,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 6
+LAYOUT = 7
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -93,16 +94,16 @@ def _known(state: State, record: Record) -> None:
 
 
 def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
+    holds = state.nodes[body.node].holds
     for index in range(known.first, known.first + known.count):
-        key = attempt_key(known.job, known.stage, index)
-        hold = state.holds[key]
+        hold = holds[attempt_key(known.job, known.stage, index)]
         hold.epoch, hold.started = body.epoch, True
-        if known.state == "succeeded":
-            _succeed(state, record, known.job, known.stage, index, 1, known.attempt)
-        elif known.state == "failed":
-            _fail(
-                state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code", known.detail
-            )
+    if known.state == "succeeded":
+        _succeed(state, record, body.node, known.job, known.stage, known.first, known.count, known.attempt)
+    elif known.state == "failed":
+        reason = known.reason or "exit_code"
+        for index in range(known.first, known.first + known.count):
+            _fail(state, record, body.node, known.job, known.stage, index, known.attempt, reason, known.detail)
 
 
 def _reported(state: State, record: Record) -> None:
@@ -123,11 +124,10 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
     node.unschedulable = body.unschedulable
     if before is not None:
-        node.draining, node.tasks = before.draining, before.tasks
-        for hold in state.holds.values():
-            if hold.node == body.node:
-                for index, milli in (hold.devices or {}).items():
-                    node.devices_free[index] = node.devices_free.get(index, 0) - milli
+        node.draining, node.holds = before.draining, before.holds
+        for hold in node.holds.values():
+            for index, milli in (hold.devices or {}).items():
+                node.devices_free[index] = node.devices_free.get(index, 0) - milli
     state.nodes[body.node] = node
     _count_capacity(state, body.capacity, 1)
 
@@ -162,16 +162,28 @@ def _forgotten(state: State, record: Record) -> None:
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
     for ended in ranges:
         for index in range(ended.first, ended.first + ended.count):
-            _fail(state, record, ended.job, ended.stage, index, ended.attempt, reason, f"node {ended.node}")
+            detail = f"node {ended.node}"
+            _fail(state, record, ended.node, ended.job, ended.stage, index, ended.attempt, reason, detail)
 
 
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
-    last = [[0] * stage.tasks for stage in body.spec.stages]
-    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), last)
+    granted: list[list[int]] = [[] for _ in graph.tasks]
+    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), record.seq, granted)
     state.ended.pop(body.spec.job, None)
+    _count_tasks(state, body.spec.user, sum(graph.tasks))
     state.stirred = True
+
+
+def _count_tasks(state: State, user: str, tasks: int) -> None:
+    """So many tasks more (fewer, where negative) belong to jobs that are not over."""
+    state.live_tasks += tasks
+    of_user = state.user_tasks.get(user, 0) + tasks
+    if of_user:
+        state.user_tasks[user] = of_user
+    else:
+        del state.user_tasks[user]
 
 
 def _cancelled(state: State, record: Record) -> None:
@@ -183,6 +195,7 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
     job = state.jobs[end.job]
     if not job.over:
         job.over = True
+        _count_tasks(state, job.spec.user, -sum(job.graph.tasks))
         state.over.append(end)
         state.over_cause = record.id
         state.stirred = True
@@ -192,21 +205,10 @@ def _ended(state: State, record: Record) -> None:
     body: JobEnded = record.body
     for end in body.jobs:
         job = state.jobs.pop(end.job)
-        holding = 0 if end.outcome == "succeeded" else _count_holds(state, job)
-        if holding or state.policy.name_kept_ms:
-            state.ended[end.job] = Ended(digest_of(job.spec), record.time, holding)
+        if job.held or state.policy.name_kept_ms:
+            state.ended[end.job] = Ended(digest_of(job.spec), record.time, job if job.held else None)
     state.over = []
     _forget_names(state, record.time)
-
-
-def _count_holds(state: State, job: JobState) -> int:
-    """Attempts of a job that have not ended. Walks its tasks: asked for only when it ended early."""
-    return sum(
-        attempt_key(job.spec.job, stage.stage, index) in state.holds
-        for stage, last in zip(job.graph.stages, job.last, strict=True)
-        for index, attempt in enumerate(last)
-        if attempt
-    )
 
 
 def _forget_names(state: State, time: int) -> None:
@@ -222,24 +224,25 @@ def _forget_names(state: State, time: int) -> None:
 
 
 def _started(state: State, record: Record) -> None:
+    item: TaskRange
     for item in record.body.items:
+        holds = state.nodes[item.node].holds
         for index in range(item.first, item.first + item.count):
-            state.holds[attempt_key(item.job, item.stage, index)].started = True
+            holds[attempt_key(item.job, item.stage, index)].started = True
 
 
 def _finished(state: State, record: Record) -> None:
     item: TaskEnd
     for item in record.body.items:
-        _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
+        _succeed(state, record, item.node, item.job, item.stage, item.first, item.count, item.attempt)
     state.stirred = True
 
 
-def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:
-    for index in range(first, first + count):
-        _release(state, attempt_key(name, stage, index))
-    job = state.jobs.get(name)
+def _succeed(
+    state: State, record: Record, node: str, name: str, stage: str, first: int, count: int, attempt: int
+) -> None:
+    job = _release(state, node, name, stage, first, count, attempt)
     if job is None or job.over:
-        _count_down(state, name, count)
         return
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
@@ -253,17 +256,23 @@ def _failed(state: State, record: Record) -> None:
     item: TaskFailure
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason, item.detail)
+            _fail(state, record, item.node, item.job, item.stage, index, item.attempt, item.reason, item.detail)
     state.stirred = True
 
 
 def _fail(
-    state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure, detail: str
+    state: State,
+    record: Record,
+    node: str,
+    name: str,
+    stage: str,
+    index: int,
+    attempt: int,
+    reason: Failure,
+    detail: str,
 ) -> None:
-    _release(state, attempt_key(name, stage, index))
-    job = state.jobs.get(name)
+    job = _release(state, node, name, stage, index, 1, attempt)
     if job is None or job.over:
-        _count_down(state, name, 1)
         return
     at = job.graph.position[stage]
     if job.tries is None:
@@ -274,21 +283,25 @@ def _fail(
         _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
 
 
-def _count_down(state: State, name: str, count: int) -> None:
-    """Attempts of a job that is over have ended."""
-    ended = state.ended.get(name)
-    if ended is not None:
-        ended.holding -= count
-
-
-def _release(state: State, key: str) -> None:
-    hold = state.holds.pop(key)
-    node = state.nodes[hold.node]
-    node.tasks -= 1
-    for resource, amount in hold.demand.items():
-        node.free[resource] += amount
-    for device, milli in (hold.devices or {}).items():
-        node.devices_free[device] = node.devices_free.get(device, 0) + milli
+def _release(state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int) -> JobState | None:
+    """Attempts hold no room any more. Returns their job; None where it has ended."""
+    node = state.nodes[on]
+    for index in range(first, first + count):
+        hold = node.holds.pop(attempt_key(name, stage, index))
+        for resource, amount in hold.demand.items():
+            node.free[resource] += amount
+        for device, milli in (hold.devices or {}).items():
+            node.devices_free[device] = node.devices_free.get(device, 0) + milli
+    live = state.jobs.get(name)
+    ended = state.ended[name] if live is None else None
+    job = live if ended is None else ended.job
+    assert job is not None, f"job {name} has ended and holds nothing"
+    at = job.graph.position[stage]
+    put(job.granted[at], first, first + count, mark_of(attempt, held=False), job.graph.tasks[at])
+    job.held -= count
+    if ended is not None and not job.held:
+        ended.job = None
+    return live
 
 
 def _opened(state: State, record: Record) -> None:
@@ -298,21 +311,21 @@ def _opened(state: State, record: Record) -> None:
 
 def _closed(state: State, record: Record) -> None:
     body: RoundClosed = record.body
-    nodes, holds = state.nodes, state.holds
     for grant in body.grants:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
-        demand, last, node = job.graph.stages[at].demand, job.last[at], nodes[grant.node]
+        demand, node = job.graph.stages[at].demand, state.nodes[grant.node]
         for task in range(grant.count):
             index = grant.first + task
-            hold = Hold(grant.attempt, grant.node, grant.epoch, demand)
+            hold = Hold(grant.attempt, grant.epoch, demand)
             if grant.devices:
                 hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
                 for device, milli in hold.devices.items():
                     node.devices_free[device] -= milli
-            holds[attempt_key(grant.job, grant.stage, index)] = hold
-            last[index] = grant.attempt
-        node.tasks += grant.count
+            node.holds[attempt_key(grant.job, grant.stage, index)] = hold
+        mark = mark_of(grant.attempt, held=True)
+        put(job.granted[at], grant.first, grant.first + grant.count, mark, job.graph.tasks[at])
+        job.held += grant.count
         for resource, amount in demand.items():
             node.free[resource] -= amount * grant.count
     state.open = None

@@ -29,7 +29,6 @@ from schemas import (
     Stage,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     TaskStarted,
     Vector,
 )
@@ -43,6 +42,7 @@ from schemas.spelling import nearest
 from services.admission.classes import class_of
 from services.admission.core_names import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core_state import LIVE_JOBS_MAX, NodeState, State
+from services.admission.core_tasks import judge_report, known_parts
 
 USERS_TOLD_MAX = 10
 """Users that a rejection names as those who may submit."""
@@ -83,7 +83,12 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
         return _rejected(
             spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author
         )
-    if problem := _queue_problem(state, spec) or _size_problem(state, spec) or _ceiling_problem(state, spec):
+    if (
+        problem := _tasks_problem(state, spec)
+        or _queue_problem(state, spec)
+        or _size_problem(state, spec)
+        or _ceiling_problem(state, spec)
+    ):
         reason, field, detail = problem
         return _rejected(spec, reason, field, detail, author)
     return JobAdmitted(spec, class_of(spec, state.capacity, state.policy.theta_permille), "total", author)
@@ -91,6 +96,32 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
 
 def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author: str) -> JobRejected:
     return JobRejected(spec, reason, field, detail, author)
+
+
+def _tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """More tasks than a job, a user's live jobs, or all live jobs together may have. What no user is named for counts
+    as one user's.
+    """
+    tasks, policy = sum(stage.tasks for stage in spec.stages), state.policy
+    if tasks > policy.job_tasks_max:
+        detail = (
+            f"the job has {tasks} tasks, and one job may have {policy.job_tasks_max} (knob job_tasks_max): split it"
+        )
+        return "too_many_tasks", "stages", detail
+    live = state.user_tasks.get(spec.user, 0)
+    if live + tasks > policy.user_tasks_max:
+        who, may = (
+            (f'live jobs of user "{spec.user}" have', "a user's jobs")
+            if spec.user
+            else ("live jobs that name no user have", "those")
+        )
+        limit = f"{may} may have {policy.user_tasks_max} together (knob user_tasks_max)"
+        return "too_many_tasks", "user", f"{who} {live} tasks, this one has {tasks}, and {limit}: wait for some to end"
+    if state.live_tasks + tasks > policy.live_tasks_max:
+        limit = f"the cell takes {policy.live_tasks_max} together (knob live_tasks_max)"
+        detail = f"all live jobs have {state.live_tasks} tasks, this one has {tasks}, and {limit}: wait for some to end"
+        return "too_many_tasks", "job", detail
+    return None
 
 
 def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -229,13 +260,10 @@ def _register(state: State, body: NodeRegistered, author: str) -> Any:
             what = f"{come} of the {body.parts} messages that name attempts before it have come; send all of them again"
             return _refused("nodes", what, "register.parts", author)
         named = before.attempts + named
-    known, kept = [], set()
+    known: list[KnownAttempt] = []
+    kept: dict[str, bool] = {}
     for attempt in named:
-        for part in _known_parts(state, body.node, attempt):
-            key = attempt_key(part.job, part.stage, part.first)
-            if key not in kept:  # Told twice, it counts as it was told first.
-                known.append(part)
-                kept.add(key)
+        known += known_parts(state, body.node, attempt, kept)
     lost = []
     if node is not None and not node.lost:
         lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
@@ -252,26 +280,15 @@ def _know(state: State, body: AttemptsKnown, author: str) -> Any:
     if body.part not in (0, come):
         what = f"part {body.part} came, part {come} is next; send all of them again from part 0"
         return _refused("nodes", what, "known.part", author)
-    known = [part for attempt in body.attempts for part in _known_parts(state, body.node, attempt)]
+    kept: dict[str, bool] = {}
+    known = [part for attempt in body.attempts for part in known_parts(state, body.node, attempt, kept)]
     total = sum(part.count for part in known)
     if body.part and before is not None:
         total += sum(part.count for part in before.attempts)
-    if total > node.tasks:
-        what = f"names {total} attempts, but {node.tasks} are held there: some are named twice"
+    if total > len(node.holds):
+        what = f"names {total} attempts, but {len(node.holds)} are held there: some are named twice"
         return _refused("nodes", what, "known.attempts", author)
     return replace(body, attempts=known)
-
-
-def _known_parts(state: State, node: str, known: KnownAttempt) -> list[KnownAttempt]:
-    """The part of what an agent knows that the log holds on its node, task by task."""
-    parts = []
-    for task in range(known.count):
-        index = known.first + task
-        hold = state.holds.get(attempt_key(known.job, known.stage, index))
-        if hold is not None and hold.node == node and hold.attempt == known.attempt:
-            run_ms = known.run_ms[task : task + 1] if len(known.run_ms) == known.count else known.run_ms[:1]
-            parts.append(replace(known, first=index, count=1, run_ms=run_ms))
-    return parts
 
 
 def _report(state: State, body: NodeReported, author: str) -> Any:
@@ -301,63 +318,6 @@ def lose(state: State, name: str, *, left: bool = False) -> NodeLost | None:
     """The record that a node's lease ran out, or that its agent `left`; None where it is lost already."""
     node = state.nodes[name]
     return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name), left)
-
-
-# ---------------------------------------------------------------- tasks
-def _tasks(state: State, body: TaskStarted | TaskFinished | TaskFailed, author: str) -> Any:
-    starting = isinstance(body, TaskStarted)
-    good: list[Any] = []
-    refused: list[TaskRange] = []
-    seen: dict[str, bool] = {}
-    whole = True
-    for item in body.items:
-        verdicts = [_verdict(state, seen, item, item.first + task, starting) for task in range(item.count)]
-        if verdicts == ["good"] * item.count:
-            good.append(item)
-            continue
-        whole = False
-        for task, verdict in enumerate(verdicts):
-            index = item.first + task
-            if verdict == "good":
-                good.append(_single(item, task))
-            elif verdict == "foreign":
-                refused.append(TaskRange(item.job, item.stage, index, 1, item.attempt, item.node, item.epoch))
-    if whole:
-        return body if good else None
-    if good:
-        return type(body)(good, refused, body.author)
-    if refused:
-        r = refused[0]
-        what = f"{r.job}/{r.stage}/{r.first} attempt {r.attempt} was never granted to {r.node} under epoch {r.epoch}"
-        return _refused("tasks", what, "items", author)
-    return None
-
-
-def _verdict(state: State, seen: dict[str, bool], item: Any, index: int, starting: bool) -> str:
-    """`good`, `stale` (folded already, overtaken, or `seen` earlier in the batch) or `foreign` (never granted so)."""
-    key = attempt_key(item.job, item.stage, index)
-    hold = state.holds.get(key)
-    if hold is not None and hold.attempt == item.attempt:
-        if hold.node != item.node or hold.epoch != item.epoch:
-            return "foreign"
-        if (starting and hold.started) or key in seen:
-            return "stale"
-        seen[key] = True
-        return "good"
-    job = state.jobs.get(item.job)
-    if job is None:
-        return "stale" if item.job in state.ended else "foreign"
-    at = job.graph.position.get(item.stage)
-    if at is None or index >= len(job.last[at]) or job.last[at][index] < item.attempt:
-        return "foreign"
-    return "stale"
-
-
-def _single(item: Any, task: int) -> Any:
-    run_ms = getattr(item, "run_ms", None)
-    if run_ms and len(run_ms) == item.count:
-        return replace(item, first=item.first + task, count=1, run_ms=[run_ms[task]])
-    return replace(item, first=item.first + task, count=1)
 
 
 # ---------------------------------------------------------------- config
@@ -397,8 +357,8 @@ _JUDGE: dict[type, Any] = {
     AttemptsKnown: _know,
     NodeDrained: _drain,
     NodeLeft: _leave,
-    TaskStarted: _tasks,
-    TaskFinished: _tasks,
-    TaskFailed: _tasks,
+    TaskStarted: judge_report,
+    TaskFinished: judge_report,
+    TaskFailed: judge_report,
     ConfigPatch: _config,
 }

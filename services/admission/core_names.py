@@ -11,12 +11,11 @@ def attempt_key(job: str, stage: str, index: int) -> str:
 
 
 def tasks_held_by(state: State, node: str) -> list[TaskRange]:
-    """The attempts on a node, in the order they were granted. Walks all holds: asked for only when a node is lost."""
+    """The attempts on a node, in the order they were granted."""
     ranges = []
-    for key, hold in state.holds.items():
-        if hold.node == node:
-            job, stage, index = key.split("/")
-            ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
+    for key, hold in state.nodes[node].holds.items():
+        job, stage, index = key.split("/")
+        ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
     return ranges
 
 
@@ -25,7 +24,7 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
 
     Attempts that still hold room are known by it: they have to end first, however short names are kept.
     """
-    return not ended.holding and time - ended.at_ms > state.policy.name_kept_ms
+    return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
 
 
 def digest_of(spec: JobSpec) -> str:

@@ -115,7 +115,7 @@ def _strike(state: State, grants: list[Grant]) -> tuple[list[Grant], list[Struck
     broken = {
         (grant.job, grant.stage): True
         for grant, verdict in zip(grants, verdicts, strict=True)
-        if verdict and _is_gang(state.jobs.get(grant.job), grant.stage)
+        if verdict and verdict != "job_over" and _is_gang(state.jobs[grant.job], grant.stage)
     }
     bound, struck = [], []
     for grant, verdict in zip(grants, verdicts, strict=True):
@@ -128,15 +128,16 @@ def _strike(state: State, grants: list[Grant]) -> tuple[list[Grant], list[Struck
     return bound, struck
 
 
-def _is_gang(job: JobState | None, stage: str) -> bool:
-    return job is not None and job.graph.stages[job.graph.position[stage]].gang
+def _is_gang(job: JobState, stage: str) -> bool:
+    return job.graph.stages[job.graph.position[stage]].gang
 
 
 def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Strike | None:
     """Why a grant cannot bind any more, or None; then its room is taken from what later grants find."""
+    assert state.open is not None, "no round is open"
     job = state.jobs.get(grant.job)
-    if job is None or job.over:
-        return "job_over"
+    if job is None or job.over or job.seq > state.open.seq:
+        return "job_over"  # A job admitted since the opening has the name of the one that was meant.
     node = state.nodes[grant.node]
     if node.lost:
         return "node_lost"
@@ -149,7 +150,7 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
         here = taken[grant.node] = {}
     demand, free = job.graph.stages[job.graph.position[grant.stage]].demand, node.free
     if state.policy.preset == "slots":
-        demand, free = _ONE_PLACE, {_PLACES: state.policy.slots_per_node - node.tasks}
+        demand, free = _ONE_PLACE, {_PLACES: state.policy.slots_per_node - len(node.holds)}
     for resource, amount in demand.items():
         if here.get(resource, 0) + amount * grant.count > free.get(resource, 0):
             return "no_room"

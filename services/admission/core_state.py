@@ -12,11 +12,31 @@ LIVE_JOBS_MAX = 1_000_000
 """Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Hold:
+    """An attempt that holds room on its node: under which agent epoch, how much, which devices."""
+
+    attempt: int
+    epoch: str
+    demand: Vector
+    started: bool = False
+    devices: dict[str, int] | None = None
+
+    def __init__(self, attempt: int, epoch: str, demand: Vector) -> None:
+        self.attempt = attempt
+        self.epoch = epoch
+        self.demand = demand
+        self.started = False
+        self.devices = None
+
+
 @dataclass(slots=True)
 class NodeState:
     """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
-    `devices`: milli-units free by position. `tasks`: attempts that hold room here. `unschedulable`: why its agent takes
-    no new tasks; empty: it does.
+    `devices_free`: milli-units free by index of the device. `holds`: the attempts that hold room here, by
+    "job/stage/index", in the order in which they were granted. `unschedulable`: why its agent takes no new tasks;
+    empty: it does.
     """
 
     epoch: str
@@ -27,59 +47,44 @@ class NodeState:
     devices_free: dict[str, int] = field(default_factory=dict)
     draining: bool = False
     lost: bool = False
-    tasks: int = 0
+    holds: dict[str, Hold] = field(default_factory=dict)
     unschedulable: str = ""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Hold:
-    """An attempt that holds room: where, under which agent epoch, how much, which devices."""
-
-    attempt: int
-    node: str
-    epoch: str
-    demand: Vector
-    started: bool = False
-    devices: dict[str, int] | None = None
-
-    def __init__(self, attempt: int, node: str, epoch: str, demand: Vector) -> None:
-        self.attempt = attempt
-        self.node = node
-        self.epoch = epoch
-        self.demand = demand
-        self.started = False
-        self.devices = None
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-@dataclass(slots=True)
 class JobState:
-    """A job that has not ended. `last`: by stage position and task index, the last attempt granted; 0 is none."""
+    """A job that has not ended. `seq`: of its admission, which tells it from an earlier job of its name. `granted`: by
+    stage position, which attempts were granted (core_granted.py). `held`: how many of them hold room.
+    """
 
     spec: JobSpec
     graph: Graph
     progress: Progress
-    last: list[list[int]]
+    seq: int
+    granted: list[list[int]]
+    held: int = 0
     tries: Tries | None = None
     over: bool = False
 
-    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, last: list[list[int]]) -> None:
+    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]]) -> None:
         self.spec = spec
         self.graph = graph
         self.progress = progress
-        self.last = last
+        self.seq = seq
+        self.granted = granted
+        self.held = 0
         self.tries = None
         self.over = False
 
 
 @dataclass(slots=True)
 class Ended:
-    """A name that stays taken for a while after its job's end, and while `holding` of its attempts still hold room."""
+    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room."""
 
     digest: str
     at_ms: int
-    holding: int = 0
+    job: JobState | None = None
 
 
 @dataclass(slots=True)
@@ -106,10 +111,11 @@ class Opening:
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
-    longest first. `known`: by node, attempts named for a registration that has not come yet. `holds` is keyed
-    "job/stage/index". `over`: jobs whose end is still to be announced. `stirred`: something happened since the last
-    opening that can change the schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`:
-    those of the latest Releases and Plans."""
+    longest first. `known`: by node, attempts named for a registration that has not come yet. `live_tasks`,
+    `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs
+    whose end is still to be announced. `stirred`: something happened since the last opening that can change the
+    schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases
+    and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -122,7 +128,8 @@ class State:
     known: dict[str, KnownSoFar] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
-    holds: dict[str, Hold] = field(default_factory=dict)
+    live_tasks: int = 0
+    user_tasks: dict[str, int] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""

@@ -26,6 +26,14 @@ def forget_places(state: State, name: str) -> None:
     state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
 
 
+def place(places: list[str], first: int, count: int, node: str) -> None:
+    """Tasks of a stage were granted to a node. The list is as long as the highest index that ever was."""
+    end = first + count
+    if len(places) < end:
+        places.extend([""] * (end - len(places)))
+    places[first:end] = [node] * count
+
+
 def move(nodes: dict[str, int], node: str, tasks: int) -> None:
     """So many tasks more are on a node, or with a minus fewer; a node that has none is left out."""
     nodes[node] = nodes.get(node, 0) + tasks
@@ -34,12 +42,12 @@ def move(nodes: dict[str, int], node: str, tasks: int) -> None:
 
 
 def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
-    """Which tasks of a stage are on which node. Looks at every task of a stage that has any."""
+    """Which tasks of a stage are on which node. Looks at every task up to the last that was ever granted."""
     stage = job.spec.stages[at]
     found: dict[str, list[int]] = {}
     if not job.nodes[at]:
         return found
-    for index in range(stage.tasks):
+    for index in range(len(job.places[at])):
         hold = state.holds.get(f"{job.spec.job}/{stage.stage}/{index}")
         if hold is not None:
             found.setdefault(hold.node, []).append(index)
@@ -63,5 +71,5 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
     for failed in reversed(failures):
         if (failed.stage, failed.index, failed.attempt) == (stage, index, attempt):
             return Place(failed.node, admitted)
-    node = places[at][index] if places else ""
+    node = places[at][index] if places and index < len(places[at]) else ""
     return Place(node, admitted) if node else None

@@ -46,7 +46,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from schemas.track import COUNTED, failures_of, is_broken, judge_failure
-from services.gateway.places import forget_places, keep_places, move
+from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -101,7 +101,7 @@ def _admitted(state: State, record: Record) -> None:
         asked=[0] * of,
         failed=[0] * of,
         retry_ms=[0] * of,
-        places=[[""] * stage.tasks for stage in body.spec.stages],
+        places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
     )
     state.ended.pop(body.spec.job, None)
@@ -339,9 +339,9 @@ def _closed(state: State, record: Record) -> None:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
         demand, queue = job.graph.stages[at].demand, job.spec.queue
+        place(job.places[at], grant.first, grant.count, grant.node)
         for index in range(grant.first, grant.first + grant.count):
             state.holds[f"{grant.job}/{grant.stage}/{index}"] = Hold(grant.attempt, grant.node, queue, demand)
-            job.places[at][index] = grant.node
         node = state.nodes[grant.node]
         node.holds += grant.count
         _add(node.used, demand, grant.count)

@@ -39,8 +39,8 @@ class FailedAttempt:
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none), and by node how many tasks are there now. `order`: seq of its admission. `began`: seq of the record
-    since which it may run; 0: it stands before its queue's gate."""
+    ("": none; as long as the highest index granted), and by node how many tasks are there now. `order`: seq of its
+    admission. `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
 
     spec: JobSpec
     graph: Graph

@@ -13,6 +13,7 @@ import pytest
 from schemas import JobEnded, RoundClosed, TaskFailed, TaskFinished, TaskStarted
 from services.agent.folders import attempt_folders
 from services.agent.shim import read_json
+from tests.cells import holds_of
 from tests.live.agent_cell import ScriptedCell, agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
 from tests.printed import read_output
 
@@ -309,7 +310,7 @@ def test_a_cancellation_at_any_moment_leaves_nothing(tell):
         for turn in range(4):
             for moment in moments:
                 assert await outcome_of(cell, f"{moment}-{turn}") == "cancelled"
-        await cell.until(lambda: not cell.cell.admission.holds)
+        await cell.until(lambda: not holds_of(cell.cell.admission))
         assert {item.reason for item in cell.items(TaskFailed)} == {"killed"}
         claims = [read_json(folder / "claim.json") or {} for folder in attempt_folders(data)]
         await eventually(lambda: not any(is_alive(claim["pid"]) for claim in claims if claim))

@@ -4,9 +4,11 @@ from schemas.gate import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk
+from services.admission.core_granted import attempt_of, is_held, marks
 from services.fairness.core_rests import could_start
 from services.fairness.hdrf import fill
 from services.fairness.tree import Node
+from tests.cells import holds_of
 
 
 # ---------------------------------------------------------------- room
@@ -14,7 +16,7 @@ def check_room(cell):
     """Holds and free room add up to what each node has; leftover holds the same attempts in the same places."""
     state = cell.admission
     for name, each in state.nodes.items():
-        here = [hold for hold in state.holds.values() if hold.node == name]
+        here = list(each.holds.values())
         for kind in {**each.capacity, **each.free}:
             used = sum(hold.demand.get(kind, 0) for hold in here)
             assert each.free.get(kind, 0) == each.capacity.get(kind, 0) - used, f"{name}: {kind}"
@@ -28,7 +30,7 @@ def check_room(cell):
             total[kind] = total.get(kind, 0) + (0 if each.lost else amount)
     assert {k: n for k, n in total.items() if n} == {k: n for k, n in state.capacity.items() if n}
     assert {k: n for k, n in total.items() if n} == {k: n for k, n in cell.fairness.capacity.items() if n}
-    held = {key: (hold.node, hold.demand, hold.devices or {}) for key, hold in state.holds.items()}
+    held = {key: (hold.node, hold.demand, hold.devices or {}) for key, hold in holds_of(state).items()}
     assert held == {
         key: (each.node, each.demand, {str(share.index): share.milli for share in each.devices})
         for key, each in cell.leftover.held.items()
@@ -62,6 +64,7 @@ def check_grants_fit(cell):
 # ---------------------------------------------------------------- tasks
 def check_tasks(cell):
     """Every task of a live job is in one place: not yet runnable, waiting, backing off, running, or done."""
+    holds = holds_of(cell.admission)
     for name, job in cell.altruism.jobs.items():
         known = cell.admission.jobs[name]
         if known.over:
@@ -75,7 +78,10 @@ def check_tasks(cell):
             waits = [i for span in job.waits.get(at, []) for i in range(span.first, span.first + span.count)]
             resting = [item for item in cell.altruism.later.get(name, []) if item.stage == at]
             later = [i for item in resting for i in range(item.first, item.first + item.count)]
-            held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in cell.admission.holds]
+            held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in holds]
+            runs = marks(known.granted[at], 0, of.tasks)
+            last = [attempt_of(mark) for low, high, mark in runs for _ in range(low, high)]
+            assert [i for low, high, mark in runs if is_held(mark) for i in range(low, high)] == held
             if job.progress.parents[at]:
                 assert waits + later + held == [], f"{name}/{of.stage} waits for its parents"
                 continue
@@ -85,14 +91,15 @@ def check_tasks(cell):
             if of.gang:
                 gang = cell.altruism.gangs.get(name, {}).get(at)
                 assert (gang.running if gang else 0) == len(held)
-                broken = held and known.last[at][held[0]] <= (known.tries.broken.get(str(at), 0) if known.tries else 0)
+                broken = held and last[held[0]] <= (known.tries.broken.get(str(at), 0) if known.tries else 0)
                 if broken:
                     assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"
                     continue
             assert len(waits) + len(later) + len(held) + done == of.tasks, f"{name}/{of.stage}: a task is lost"
             for span in job.waits.get(at, []):
-                last = known.last[at][span.first : span.first + span.count]
-                assert set(last) == {span.attempt - 1}, f"{name}/{of.stage}/{span.first} waits for {span.attempt}"
+                assert {*last[span.first : span.first + span.count]} == {span.attempt - 1}, (
+                    f"{name}/{of.stage}/{span.first} waits for {span.attempt}"
+                )
 
 
 def check_asks(cell):

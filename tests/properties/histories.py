@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas import JobSpec, Queue, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
-from tests.cells import config, node, queue, report, stage, tree
+from tests.cells import config, holds_of, node, queue, report, stage, tree
 
 NODES = {
     "plain": node("plain", 4_000, 8_192, labels={"zone": "a"}),
@@ -142,7 +142,7 @@ class Play:
     # ------------------------------------------------------------ agents
     def _holds(self, which, count):
         """Some attempts that hold room: as (job, stage, index, hold)."""
-        held = [(*key.split("/"), hold) for key, hold in self.cell.admission.holds.items()]
+        held = [(*key.split("/"), hold) for key, hold in holds_of(self.cell.admission).items()]
         first = which % len(held) if held else 0
         return [(name, of, int(index), hold) for name, of, index, hold in held[first : first + count]]
 
@@ -261,13 +261,14 @@ class Play:
         self._close_open()
         self.call("take", config(round_gap_ms=0))
         for name, plain in NODES.items():
-            held = [(*key.split("/"), hold) for key, hold in self.cell.admission.holds.items() if hold.node == name]
+            holds = holds_of(self.cell.admission)
+            held = [(*key.split("/"), hold) for key, hold in holds.items() if hold.node == name]
             attempts = [KnownAttempt(j, s, int(i), 1, hold.attempt, "running", []) for j, s, i, hold in held]
             self.call("take", replace(plain, epoch="last", attempts=attempts))
             self.call("resume", name)
         for _ in range(400):
             self.call("settle")
-            if self.cell.admission.holds:
+            if holds_of(self.cell.admission):
                 self._finish(0, 1_000)
             elif not self.cell.admission.jobs:
                 return

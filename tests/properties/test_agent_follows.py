@@ -25,8 +25,8 @@ def played(history, tree_name):
 def held_on(sequencer, node):
     """What the sequencer's core says a node holds: attempt -> its epoch, and whether it has begun."""
     found = {}
-    for key, hold in sequencer.holds.items():
-        if hold.node == node:
+    if node in sequencer.nodes:
+        for key, hold in sequencer.nodes[node].holds.items():
             job, stage, index = key.split("/")
             found[attempt_key(job, stage, int(index), hold.attempt)] = (hold.epoch, hold.started)
     return found

@@ -35,6 +35,7 @@ from tests.cells import (
     EPOCH,
     SlowCell,
     config,
+    holds_of,
     indexes,
     job,
     known,
@@ -381,14 +382,14 @@ FOREIGN = [
 @pytest.mark.parametrize("change", FOREIGN)
 def test_a_report_of_what_was_never_granted_is_refused_and_meets_no_core(change):
     story = running(job("j", stage(tasks=2)))
-    before = dict(story.admission.holds)
+    before = holds_of(story.admission)
 
     refused = story.finish(replace(story.granted[0], count=1, **change))
 
     assert isinstance(refused, InputRefused)
     assert (refused.topic, refused.field) == ("tasks", "items")
     assert "never granted" in refused.reason
-    assert story.admission.holds == before
+    assert holds_of(story.admission) == before
 
 
 def test_of_a_batch_only_what_was_granted_is_taken():
@@ -397,7 +398,7 @@ def test_of_a_batch_only_what_was_granted_is_taken():
 
     body = story.finish(replace(theirs, count=3), replace(mine, node="n2"))
 
-    assert body.items == [TaskEnd(*place(single(theirs, i)), [1_000]) for i in (0, 1)]
+    assert body.items == [TaskEnd(*place(theirs), [1_000])]
     assert body.refused == [
         TaskRange(*place(replace(theirs, first=2, count=1))),
         TaskRange(*place(replace(mine, node="n2"))),
@@ -574,7 +575,7 @@ def test_a_restarted_agent_keeps_what_it_knows_and_loses_the_rest():
     body = story.take(node("n1", epoch="e2", attempts=attempts))
 
     assert [r.first for r in body.lost] == [3]
-    assert list(story.admission.holds) == ["j/map/0"]
+    assert list(holds_of(story.admission)) == ["j/map/0"]
     assert [(g.first, g.attempt, g.epoch) for g in story.settle()] == [(3, 2, "e2")]  # The failed one backs off.
     assert isinstance(story.finish(single(grant, 0)), InputRefused)
     assert isinstance(story.finish(replace(single(grant, 0), epoch="e2")), TaskFinished)
@@ -592,7 +593,7 @@ def test_what_a_restarted_agent_tells_twice_counts_once():
 
     body = story.take(node("n1", epoch="e2", attempts=[known(grant), known(single(grant, 0), "succeeded")]))
 
-    assert [(a.first, a.state) for a in body.attempts] == [(0, "running"), (1, "running")]
+    assert [(a.first, a.count, a.state) for a in body.attempts] == [(0, 2, "running")]
     assert body.lost == []
 
 

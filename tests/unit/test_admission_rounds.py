@@ -15,7 +15,7 @@ from schemas import (
 from schemas.edge import ConfigPatch
 from services.admission import core_judge
 from services.admission.core_rounds import accepts_forecast, close, due
-from tests.cells import SlowCell, config, indexes, job, node, report, stage
+from tests.cells import SlowCell, config, holds_of, indexes, job, node, report, stage
 
 
 def cell(*inputs, shards=1):
@@ -62,7 +62,7 @@ def test_a_grant_that_facts_have_overtaken_is_struck_with_the_reason(fact, reaso
 
     assert closing.grants == []
     assert [(struck.reason, struck.grant.count) for struck in closing.struck] == [(reason, 2)]
-    assert story.admission.holds == {}
+    assert holds_of(story.admission) == {}
 
 
 def test_struck_tasks_wait_again_as_the_same_attempt():
@@ -211,7 +211,7 @@ def test_an_abandoned_round_grants_nothing_and_leaves_everything_to_the_next():
     assert story.answer("grants").grants
     story.abandon()
 
-    assert story.admission.holds == {}
+    assert holds_of(story.admission) == {}
     assert [grant.attempt for grant in story.settle()] == [1]
 
 

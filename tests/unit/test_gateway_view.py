@@ -35,6 +35,7 @@ from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.engine import Cell
 from services.simulator.run import Options, simulate
+from tests.cells import holds_of
 
 CPU = {"cpu": 1000}
 
@@ -383,7 +384,7 @@ def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
         free = {name: node.free for name, node in judge.nodes.items()}
         assert {node["node"]: node["free"] for node in node_documents(state)} == free
         assert {key: hold.started for key, hold in state.holds.items()} == {
-            key: hold.started for key, hold in judge.holds.items()
+            key: hold.started for key, hold in holds_of(judge).items()
         }
         assert {name: job.progress for name, job in state.jobs.items()} == {
             name: job.progress for name, job in judge.jobs.items()

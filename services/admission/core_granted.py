@@ -1,0 +1,66 @@
+"""Which attempts of a stage's tasks were granted, as runs of neighbours alike: costs what was granted, not the tasks.
+
+A list of these holds pairs, flat and in order: an index, and the mark of the tasks from there up to the next pair's
+index. Tasks before the first pair have the mark 0: no attempt. A mark is `attempt * 2`, plus 1 while it holds room.
+"""
+
+HELD = 1
+"""The bit of a mark that says that the attempt holds room."""
+
+
+def mark_of(attempt: int, *, held: bool) -> int:
+    """The mark of tasks whose last attempt is this one."""
+    return attempt * 2 + HELD if held else attempt * 2
+
+
+def attempt_of(mark: int) -> int:
+    """The last attempt that was granted; 0: none."""
+    return mark // 2
+
+
+def is_held(mark: int) -> bool:
+    """Whether that attempt holds room."""
+    return mark % 2 == HELD
+
+
+def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> None:
+    """Gives tasks `first` .. `end - 1`, of a stage's `tasks`, another mark. Neighbours of one mark stay one run."""
+    if tasks == 1:
+        granted[:] = [0, mark]
+        return
+    low, high = _pairs_before(granted, first), _pairs_before(granted, end + 1)
+    before = granted[2 * low - 1] if low else 0
+    behind = granted[2 * high - 1] if high else 0
+    changed = [first, mark] if before != mark else []
+    if end < tasks and behind != mark:
+        changed += [end, behind]
+    granted[2 * low : 2 * high] = changed
+
+
+def marks(granted: list[int], first: int, end: int) -> list[tuple[int, int, int]]:
+    """The runs of tasks `first` .. `end - 1`, each as its first index, the index behind its last, and its mark."""
+    found = []
+    pair = _pairs_before(granted, first + 1)
+    mark = granted[2 * pair - 1] if pair else 0
+    at = first
+    while at < end:
+        behind = granted[2 * pair] if 2 * pair < len(granted) else end
+        behind = min(behind, end)
+        found.append((at, behind, mark))
+        if behind < end:
+            mark = granted[2 * pair + 1]
+        at = behind
+        pair += 1
+    return found
+
+
+def _pairs_before(granted: list[int], index: int) -> int:
+    """How many pairs stand at an index below this one."""
+    low, high = 0, len(granted) // 2
+    while low < high:
+        middle = (low + high) // 2
+        if granted[2 * middle] < index:
+            low = middle + 1
+        else:
+            high = middle
+    return low
