@@ -1,9 +1,10 @@
 """The Bus port on one directory: the embedded bus. One process, one journal for all topics, no server.
 
-Appends are lines of the journal in the order of their sends (file_lines.py, file_commit.py). A durable message is shown
-to readers after its sync, any other at once; one that follows a message still hidden waits for the same sync, so what
-was sent can always be read. Opening verifies every byte of the journal. After BusFull the bus still reads and writes
-nothing more, with room again or without; opened again, it goes on where the disk ends.
+Appends are lines of the journal in the order of their sends (file_lines.py, file_commit.py); messages of compacted
+topics are files of their own (file_compacted.py). A durable message is shown to readers after its sync, any other at
+once; one that follows a message still hidden waits for the same sync, so what was sent can always be read. Opening
+verifies every byte. After BusFull the bus still reads and writes nothing more, with room again or without; opened
+again, it goes on where the disk ends.
 """
 
 import asyncio
@@ -17,18 +18,10 @@ import structlog
 
 from largesse.bus import BusError, Message, Outgoing, check_sizes
 from largesse.file_commit import Append, GroupCommit
-from largesse.file_journal import (
-    Disk,
-    Head,
-    JournalDamaged,
-    Repair,
-    Scan,
-    make_directory,
-    segment_path,
-    settle,
-    write_head,
-)
-from largesse.file_lines import encode_item, item_opening, message_of
+from largesse.file_compacted import COMPACTED, CompactedPartition, find, move_out, new_partition, partitions_of
+from largesse.file_head import Head, JournalDamaged, make_directory, write_head, write_mark
+from largesse.file_journal import Disk, Repair, Scan, segment_path, settle
+from largesse.file_lines import encode_item, item_opening, key_of, message_of
 from largesse.file_lock import DirectoryHeld, DirectoryLock
 from largesse.file_reading import Stretches, read_back
 from largesse.local_bus import LocalBus
@@ -62,8 +55,8 @@ class _Partition:
 class FileBus(LocalBus):
     """Holds `directory` (made where it is missing) from construction to `close`. Belongs to one event loop.
 
-    Raises DirectoryHeld (names the pid), JournalDamaged (names file and line), BusFull, OSError. `repaired` tells of a
-    last line that a crash had left without its end.
+    Raises DirectoryHeld (names the pid), JournalDamaged (names file and line), BusFull, OSError. `repaired` tells of an
+    end that a crash had left unfinished, `kept` where an unsynced tail that was cut off lies.
     """
 
     def __init__(
@@ -77,7 +70,9 @@ class FileBus(LocalBus):
         super().__init__()
         self.directory = Path(directory)
         self.repaired: Repair | None = None
+        self.kept: Path | None = None
         self._partitions: dict[tuple[str, int], _Partition] = {}
+        self._compacted: dict[tuple[str, int], CompactedPartition] = {}
         self._cache: deque[tuple[int, int, _Partition]] = deque()
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
@@ -123,30 +118,55 @@ class FileBus(LocalBus):
             self._lock.release()
 
     def _open(self) -> tuple[Head, int]:
+        files = find(self.directory)
+        sums = {file.line: "" for file in files}
         scan = Scan(self.directory)
+        sums[0] = scan.sum
+        in_journal: dict[tuple[str, int], dict[str, Message]] = {}
         for line in scan:
-            for topic, partition, offset, _ in line.items:
-                self._partition(topic, partition).stretches.note(offset, line.segment, line.position)
+            if line.number in sums:
+                sums[line.number] = scan.sum
+            for topic, partition, offset, item in line.items:
+                if topic in COMPACTED:
+                    # An earlier version wrote it there.
+                    message = message_of(topic, partition, offset, item)
+                    in_journal.setdefault((topic, partition), {})[key_of(item)] = message
+                else:
+                    self._partition(topic, partition).stretches.note(offset, line.segment, line.position)
+        self._compacted = partitions_of(self.directory, files, in_journal, sums)
         for key, end in scan.ends.items():
-            found = self._partitions[key]
-            found.end = found.shown = found.cached = end
-        if scan.repair is not None:
-            _report(scan.repair)
-            self.repaired = scan.repair
+            if key[0] not in COMPACTED:
+                found = self._partitions[key]
+                found.end = found.shown = found.cached = end
+        return self._settle(scan)
+
+    def _settle(self, scan: Scan) -> tuple[Head, int]:
+        """Puts what was read in order and on disk: what is shown must be durable. Raises BusFull."""
         head, position = Head(scan.line, scan.sum), 0
+        self.repaired = scan.repair
         if scan.segments:
             head = Head(scan.line, scan.sum, scan.segments[-1])
-            position = settle(segment_path(self.directory, head.segment), scan.position, scan.repair)
-        # It says only what must be there at least, so a full disk is no reason to refuse to read.
+            position, self.kept = settle(segment_path(self.directory, head.segment), scan.position, scan.repair)
+        if scan.repair is not None:
+            _report(scan.repair, self.kept)
+        # These say only what must be there at least, and save room, so a full disk is no reason to refuse to read.
         with suppress(OSError):
             write_head(self.directory, head)
+            write_mark(self.directory, head)
+            for partition in self._compacted.values():
+                move_out(partition, scan.line, scan.sum)
         return head, position
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
+        if topic in COMPACTED:
+            compacted = self._compacted.get((topic, partition))
+            return compacted.bounds() if compacted else (0, 0)
         found = self._partitions.get((topic, partition))
         return (0, found.shown) if found else (0, 0)
 
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
+        if topic in COMPACTED:
+            return self._compacted[topic, partition].read(offset, most, FETCH_BYTES_MAX)
         found = self._partitions[topic, partition]
         end = min(offset + most, found.shown)
         messages: list[Message] = []
@@ -167,7 +187,7 @@ class FileBus(LocalBus):
         self._commit.refuse_if_failed()
         if not batch:
             return []
-        partitions = {key: self._partition(*key) for key in {(each.topic, each.partition): None for each in batch}}
+        partitions = {key: self._any_partition(*key) for key in {(each.topic, each.partition): None for each in batch}}
         ends = {key: partition.end for key, partition in partitions.items()}
         messages, items = [], []
         for each in batch:
@@ -179,16 +199,39 @@ class FileBus(LocalBus):
         durable = durable or any(partition.shown != partition.end for partition in partitions.values())
         waits = durable or self._commit.queued_bytes > QUEUE_BYTES_MAX
         done = asyncio.get_running_loop().create_future() if waits else None
-        at = 0
-        for segment, position, many in self._commit.enqueue(items, ends, durable=durable, done=done):
-            for message in messages[at : at + many]:
-                self._keep(partitions[message.topic, message.partition], message, segment, position)
-            at += many
+        self._enqueue(batch, messages, items, ends, durable=durable, done=done)
         if not durable:
             self._show(ends)
         # Cancelling the sender does not take the batch back.
         await (asyncio.sleep(0) if done is None else done)
         return [message.offset for message in messages]
+
+    def _enqueue(
+        self,
+        batch: list[Outgoing],
+        messages: list[Message],
+        items: list[bytes],
+        ends: dict[tuple[str, int], int],
+        *,
+        durable: bool,
+        done: asyncio.Future[None] | None,
+    ) -> None:
+        """Sends each message on its way: to the journal, or to a file of its own."""
+        lines: list[tuple[Message, bytes]] = []
+        kept: list[tuple[Path, bytes]] = []
+        for outgoing, message, item in zip(batch, messages, items, strict=True):
+            if message.topic in COMPACTED:
+                partition = self._compacted[message.topic, message.partition]
+                kept.append((partition.add(outgoing.key, message), item))
+            else:
+                lines.append((message, item))
+        at = 0
+        for segment, position, many in self._commit.enqueue(
+            [item for _, item in lines], ends, durable=durable, done=done, kept=kept
+        ):
+            for message, _ in lines[at : at + many]:
+                self._keep(self._partitions[message.topic, message.partition], message, segment, position)
+            at += many
 
     def _keep(self, partition: _Partition, message: Message, segment: int, position: int) -> None:
         partition.stretches.note(message.offset, segment, position)
@@ -204,6 +247,9 @@ class FileBus(LocalBus):
         for append in group:
             if append.durable:
                 self._show(append.ends)
+            for key, end in append.ends.items() if append.files else ():
+                if key in self._compacted:
+                    self._compacted[key].written(end)
         while self._cached_bytes > self._cache_bytes and self._cache and self._cache[0][0] <= self._written_line:
             _, size, partition = self._cache.popleft()
             del partition.recent[partition.cached]
@@ -212,8 +258,19 @@ class FileBus(LocalBus):
 
     def _show(self, ends: dict[tuple[str, int], int]) -> None:
         for key, end in ends.items():
-            self._partitions[key].shown = end
+            if key in self._compacted:
+                self._compacted[key].show(end)
+            else:
+                self._partitions[key].shown = end
             self._wakeups.wake(*key)
+
+    def _any_partition(self, topic: str, partition: int) -> "_Partition | CompactedPartition":
+        if topic not in COMPACTED:
+            return self._partition(topic, partition)
+        found = self._compacted.get((topic, partition))
+        if found is None:
+            found = self._compacted[topic, partition] = new_partition(self.directory, topic, partition)
+        return found
 
     def _partition(self, topic: str, partition: int) -> _Partition:
         found = self._partitions.get((topic, partition))
@@ -245,16 +302,26 @@ class FileWriter:
 def read_journal(directory: Path | str) -> Iterator[Message]:
     """Every message of a journal in the order of sending, verified, whether or not a process holds the directory.
 
-    Ends before a torn last line, which it reports in the log. Raises JournalDamaged; OSError if it cannot be read.
+    Ends before a torn last line or an unsynced tail, which it reports in the log. Leaves out compacted topics, of which
+    the journal has what earlier versions wrote, if anything. Raises JournalDamaged; OSError if it cannot be read.
     """
     scan = Scan(Path(directory))
     for line in scan:
         for topic, partition, offset, item in line.items:
-            yield message_of(topic, partition, offset, item)
+            if topic not in COMPACTED:
+                yield message_of(topic, partition, offset, item)
     if scan.repair is not None:
-        _report(scan.repair)
+        _report(scan.repair, None)
 
 
-def _report(repair: Repair) -> None:
+def _report(repair: Repair, kept: Path | None) -> None:
+    place = {"file": str(repair.file), "line": repair.line, "bytes_torn": repair.bytes_torn}
+    if repair.tail:
+        where = {} if kept is None else {"kept": str(kept)}
+        what = (
+            "a crash left this tail, which no sync had reached: it does not count, and nothing acknowledged was in it"
+        )
+        _log.warning("journal_tail_cut", **place, reason=repair.tail, what=what, **where)
+        return
     what = "its newline was missing" if repair.whole else "it is torn and does not count"
-    _log.warning("journal_line_torn", file=str(repair.file), line=repair.line, bytes_torn=repair.bytes_torn, what=what)
+    _log.warning("journal_line_torn", **place, what=what)

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from largesse.bus import BusError, BusFull
-from largesse.file_journal import Appender, Disk, Head, Run
+from largesse.file_head import Head
+from largesse.file_journal import Appender, Disk, Run, WholeFile
 from largesse.file_lines import encode_line
 
 LINE_BYTES = 4 << 20
@@ -30,13 +31,16 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Append:
-    """One batch on its way to disk. `ends`: where its partitions end after it. `head`: its last line."""
+    """One batch on its way to disk. `ends`: where its partitions end after it. `head`: the last line up to its end.
+    `files`: what of it is kept outside of the journal.
+    """
 
     durable: bool
     ends: dict[tuple[str, int], int]
     done: asyncio.Future[None] | None
     head: Head
     size: int
+    files: list[WholeFile] = field(default_factory=list)
 
 
 class GroupCommit:
@@ -75,9 +79,18 @@ class GroupCommit:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="file-bus")
 
     def enqueue(
-        self, items: list[bytes], ends: dict[tuple[str, int], int], *, durable: bool, done: asyncio.Future[None] | None
+        self,
+        items: list[bytes],
+        ends: dict[tuple[str, int], int],
+        *,
+        durable: bool,
+        done: asyncio.Future[None] | None,
+        kept: list[tuple[Path, bytes]],
     ) -> list[Place]:
-        """Queues one batch, and settles where it lies. `done` ends when it is written, or synced if durable."""
+        """Queues one batch, and settles where it lies. `done` ends when it is written, or synced if durable.
+
+        `items` become lines of the journal; each of `kept` is an item for a file of its own.
+        """
         places = []
         size = 0
         for part in _parts(items):
@@ -91,8 +104,10 @@ class GroupCommit:
             self._position += len(line)
             size += len(line)
             self.head = Head(self.head.line + 1, total, self._segment)
+        files = [WholeFile(path, encode_line(self.head.line, self.head.sum, [item])[0]) for path, item in kept]
+        size += sum(len(file.data) for file in files)
         self.queued_bytes += size
-        self._queue.append(Append(durable, ends, done, self.head, size))
+        self._queue.append(Append(durable, ends, done, self.head, size, files))
         if not self._asked:
             # Not at once: what others send in this turn of the loop shares the sync.
             self._asked = True
@@ -133,7 +148,9 @@ class GroupCommit:
         runs, self._runs = self._runs, []
         joined = [Run(first_line, sum_before, b"".join(lines)) for first_line, sum_before, lines in runs]
         sync = any(append.durable for append in group)
-        written = self._thread.submit(self._appender.append, joined, sync=sync)
+        # What is superseded before it was written never is.
+        files = {file.path: file for append in group for file in append.files}
+        written = self._thread.submit(self._appender.append, joined, list(files.values()), group[-1].head, sync=sync)
 
         def hand_back(written: Future[None]) -> None:
             # Where the loop has gone, nobody is left who waits.

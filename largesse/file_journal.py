@@ -2,14 +2,15 @@
 
     journal-000000000001.jsonl     lines 1 on; a segment is named by its first line
     journal-000000004711.jsonl
-    head.json                      a line that was on disk once, and the newest segment: no journal may end before them
+    head.json, synced.json         how far the journal reaches at least, and how far it was synced (file_head.py)
     lock                           held by the one process that may append (file_lock.py)
 
 A segment is made empty, head.json remembers it, and only then its first line is written: lines without head.json are
 what is left of a journal, and no crash leaves that.
 
-A torn last line (no newline: a crash in mid write) ends the journal before it. Anything else that is not as it was
-written is damage, named by file and line.
+A torn last line (no newline: a crash in mid write) ends the journal before it. So does an unreadable line that no sync
+had reached: a power cut keeps unsynced pages in any order, or not at all. Anything else that is not as it was written
+is damage, named by file and line. Only the last segment has unsynced lines: the one before is synced first.
 """
 
 import os
@@ -20,45 +21,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import orjson
-
-from largesse.bus import BusError, BusFull
+from largesse import failpoints
+from largesse.bus import BusFull
+from largesse.file_head import (
+    HEAD_NAME,
+    MARK_NAME,
+    RESTORE,
+    Head,
+    JournalDamaged,
+    Mark,
+    make_directory,
+    read_head,
+    read_mark,
+    replace_file,
+    sync_directory,
+    write_head,
+)
 from largesse.file_lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_checked
 
-HEAD_NAME = "head.json"
 _SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
 _READ_BYTES = 1 << 20
-_RESTORE = "put it back from a copy of this folder, which may be older than the journal's last lines"
-
-
-class JournalDamaged(BusError):
-    """The journal is not as it was written. `file`, and `line` in that file, counted from 1; `reason`."""
-
-    def __init__(self, file: Path, line: int, reason: str) -> None:
-        super().__init__(f"{file}, line {line}: {reason}")
-        self.file = file
-        self.line = line
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A last line that a crash left without its end: where it is, what is wrong, and how many bytes of it there are."""
+    """Where the journal's end was not as a gentle end leaves it: from this line on `bytes_torn` bytes do not count.
+
+    `tail`: what was wrong, where more than the beginning of a last line is cut off; empty: only that.
+    """
 
     file: Path
     line: int
     bytes_torn: int
     whole: bool
-    """All there but for the newline. Then the line counts and the newline is added; otherwise the line is cut off."""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What head.json says: this line had this sum, and the segment beginning with line `segment` existed (0: none)."""
-
-    line: int = 0
-    sum: str = SUM_OF_NOTHING
-    segment: int = 0
+    """All there but for the newline. Then the line counts and the newline is added; otherwise all of it is cut off."""
+    tail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +87,9 @@ class Scan:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # Before the files: it says what must be there at least.
-        head = _read_head(directory)
+        # Before the files: they say what must be there at least.
+        head = read_head(directory)
+        self.mark = read_mark(directory)
         self.segments = _list_segments(directory)
         self.head = head or _missed_head(directory, self.segments)
         self.line = 0
@@ -117,10 +115,23 @@ class Scan:
             size = os.fstat(file.fileno()).st_size
             while self.position < size:
                 raw = file.readline(size - self.position)
-                if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
+                try:
+                    if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
+                        return
+                    line = self._line(first, path, raw.removesuffix(b"\n"))
+                except JournalDamaged as damaged:
+                    if not self._is_unsynced(first):
+                        raise
+                    self.repair = Repair(path, damaged.line, size - self.position, whole=False, tail=damaged.reason)
                     return
-                yield self._line(first, path, raw.removesuffix(b"\n"))
+                yield line
                 self.position += len(raw)
+
+    def _is_unsynced(self, first: int) -> bool:
+        """Whether no sync has reached the line after the last good one, in the segment that begins with `first`."""
+        if self.mark is None or first != self.segments[-1]:
+            return False
+        return self.line >= max(self.head.line, self.mark.line)
 
     def _line(self, first: int, path: Path, raw: bytes) -> Line:
         number = self.line + 1
@@ -129,14 +140,18 @@ class Scan:
             items = list(cut(raw))
         except LineWrong as wrong:
             self._damaged(path, number - first + 1, str(wrong))
+        ends: dict[tuple[str, int], int] = {}
         for topic, partition, offset, _ in items:
-            expected = self.ends.get((topic, partition), 0)
+            key = (topic, partition)
+            expected = ends[key] if key in ends else self.ends.get(key, 0)
             if offset != expected:
                 reason = f"offset {offset} of {topic} partition {partition} where {expected} belongs"
                 self._damaged(path, number - first + 1, reason)
-            self.ends[topic, partition] = offset + 1
-        if number == self.head.line and total != self.head.sum:
-            self._damaged(path, number - first + 1, f"{HEAD_NAME} remembers another line {number} here")
+            ends[key] = offset + 1
+        for known, name in ((self.head, HEAD_NAME), (self.mark, MARK_NAME)):
+            if known is not None and number == known.line and total != known.sum:
+                self._damaged(path, number - first + 1, f"{name} remembers another line {number} here")
+        self.ends.update(ends)
         self.line, self.sum = number, total
         return Line(number, first, self.position, raw, items)
 
@@ -195,6 +210,14 @@ class Disk:
         os.fdatasync(file)
 
 
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file to put in its place as a whole, once what was sent before it is on disk (file_compacted.py)."""
+
+    path: Path
+    data: bytes
+
+
 class Appender:
     """Appends to the last segment and begins new ones. One thread at a time; not to be used after BusFull."""
 
@@ -205,25 +228,32 @@ class Appender:
         self._file = -1
         self._written = size
         self._synced = size
+        self._mark = Mark(directory)
 
-    def append(self, runs: list[Run], *, sync: bool) -> None:
-        """Writes all runs and, if asked, returns only when they are on disk. Raises BusFull."""
+    def append(self, runs: list[Run], files: list[WholeFile], head: Head, *, sync: bool) -> None:
+        """Writes all runs, of which `head` is the last line; if asked, returns only when they are on disk.
+
+        `files` are on disk, after everything that was appended so far, when it returns. Raises BusFull.
+        """
         path = segment_path(self._directory, self._first_line)
         try:
             for run in runs:
                 path = segment_path(self._directory, run.first_line)
                 self._turn_to(run)
                 self._write(memoryview(run.data))
-            if sync:
-                self._sync()
+            if sync or files:
+                self._sync_to(head)
+            for file in files:
+                path = file.path
+                make_directory(path.parent)
+                replace_file(path, file.data)
         except OSError as error:
             raise _full(path, error) from error
 
     def close(self, head: Head) -> None:
         """Puts everything on disk, remembers `head` and lets go of the file. Raises BusFull."""
         try:
-            if self._file >= 0:
-                self._sync()
+            self._sync_to(head)
             write_head(self._directory, head)
         except OSError as error:
             raise _full(segment_path(self._directory, self._first_line), error) from error
@@ -231,7 +261,8 @@ class Appender:
             self.abandon()
 
     def abandon(self) -> None:
-        """Lets go of the file as it is."""
+        """Lets go of the files as they are."""
+        self._mark.close()
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -265,6 +296,15 @@ class Appender:
             raise
         self._written += done
 
+    def _sync_to(self, head: Head) -> None:
+        """Puts everything on disk, and says so: `head` is the last line written."""
+        if self._file < 0:
+            return
+        self._sync()
+        failpoints.hit("bus", "before_mark")
+        self._mark.set(head)
+        failpoints.hit("bus", "after_mark")
+
     def _sync(self) -> None:
         if self._synced == self._written:
             return
@@ -281,68 +321,41 @@ class Appender:
             os.ftruncate(self._file, size)
 
 
-def write_head(directory: Path, head: Head) -> None:
-    """Replaces head.json. Raises OSError."""
-    new = directory / f"{HEAD_NAME}.new"
-    with new.open("wb") as file:
-        file.write(orjson.dumps({"line": head.line, "sum": head.sum, "segment": head.segment}) + b"\n")
-        file.flush()
-        os.fdatasync(file.fileno())
-    new.replace(directory / HEAD_NAME)
-    sync_directory(directory)
-
-
-def make_directory(directory: Path) -> None:
-    """Makes it and what is missing above it, so that a power cut does not take it away with all it holds. OSError."""
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    for each in missing:
-        sync_directory(each.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Returns when the names in it are on disk. Raises OSError."""
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def settle(path: Path, position: int, repair: Repair | None) -> int:
-    """Repairs the last segment, puts it on disk and returns its size. Raises BusFull.
+def settle(path: Path, position: int, repair: Repair | None) -> tuple[int, Path | None]:
+    """Repairs the last segment and puts it on disk. Its size, and where a cut tail is kept, if any. Raises BusFull.
 
     A killed process may have written lines and never synced them. They will be shown now, so now they must be durable.
     """
+    kept = None
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         try:
             if repair is not None and repair.whole:
                 position += os.write(file, b"\n")
             elif repair is not None:
+                if repair.tail:
+                    kept = _set_aside(path, file, position, repair)
                 os.ftruncate(file, position)
             os.fdatasync(file)
         finally:
             os.close(file)
     except OSError as error:
-        raise _full(path, error) from error
-    return position
+        raise _full(kept or path, error) from error
+    return position, kept
+
+
+def _set_aside(path: Path, file: int, position: int, repair: Repair) -> Path:
+    """Copies what lies behind `position` to a file of its own, durably."""
+    number = 1
+    while (kept := path.with_suffix(f".line-{repair.line}-{number}.cut")).exists():
+        number += 1
+    replace_file(kept, os.pread(file, repair.bytes_torn, position))
+    return kept
 
 
 def _list_segments(directory: Path) -> list[int]:
     names = sorted(entry.name for entry in directory.iterdir())
     return [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
-
-
-def _read_head(directory: Path) -> Head | None:
-    path = directory / HEAD_NAME
-    try:
-        found = orjson.loads(path.read_bytes())
-        return Head(int(found["line"]), str(found["sum"]), int(found["segment"]))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise JournalDamaged(path, 1, f"it is not what was written there: {_RESTORE}") from error
 
 
 def _missed_head(directory: Path, segments: list[int]) -> Head:
@@ -352,10 +365,10 @@ def _missed_head(directory: Path, segments: list[int]) -> Head:
         if path.stat().st_size == 0:
             continue
         # Before the first line there is one: a journal that was only just begun has it by now.
-        head = _read_head(directory)
+        head = read_head(directory)
         if head is None:
             raise JournalDamaged(
-                directory / HEAD_NAME, 1, f"this file is missing, and {path.name} has lines: {_RESTORE}"
+                directory / HEAD_NAME, 1, f"this file is missing, and {path.name} has lines: {RESTORE}"
             )
         return head
     return Head()

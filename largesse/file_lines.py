@@ -28,7 +28,7 @@ _SUM_BYTES = len(_SUM) + 64 + len(_END)
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ITEM = re.compile(
     rb'\{"topic":(' + _TEXT + rb'),"partition":(\d+),"offset":(\d+),"size":(\d+)'
-    rb'(?:,"key":' + _TEXT + rb")?"
+    rb'(?:,"key":(' + _TEXT + rb"))?"
     rb'(?:,"headers":(\{' + _TEXT + b":" + _TEXT + rb"(?:," + _TEXT + b":" + _TEXT + rb")*+\}))?"
     rb',"(value|base64)":'
 )
@@ -112,12 +112,25 @@ def message_of(topic: str, partition: int, offset: int, item: re.Match[bytes]) -
     """The message that `cut` found. Raises LineWrong."""
     start, size = item.end(), _encoded_size(item)
     value = item.string[start : start + size]
-    if item[6] == b"base64":
+    if item[7] == b"base64":
         try:
             value = b64decode(value[1:-1], validate=True)
         except ValueError as error:
             raise LineWrong(f"offset {offset} of {topic} is not base64: {error}") from error
-    return Message(topic, partition, offset, value, orjson.loads(item[5]) if item[5] else {})
+    return Message(topic, partition, offset, value, orjson.loads(item[6]) if item[6] else {})
+
+
+def key_of(item: re.Match[bytes]) -> str:
+    """The key that a message was sent with."""
+    return str(orjson.loads(item[5])) if item[5] else ""
+
+
+def hangs_on(line: bytes) -> tuple[int, str]:
+    """Number and `prev` of a checked line. Raises LineWrong."""
+    head = _HEAD.match(line)
+    if head is None:
+        raise LineWrong("it does not begin as a journal line does")
+    return int(head[1]), head[2].decode()
 
 
 def _text(text: str) -> bytes:
@@ -129,7 +142,7 @@ def _text(text: str) -> bytes:
 
 def _encoded_size(item: re.Match[bytes]) -> int:
     size = int(item[4])
-    return size if item[6] == b"value" else (size + 2) // 3 * 4 + 2
+    return size if item[7] == b"value" else (size + 2) // 3 * 4 + 2
 
 
 @lru_cache(maxsize=1_024)

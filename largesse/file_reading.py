@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from largesse.bus import BusError, Message
-from largesse.file_journal import JournalDamaged, segment_path
+from largesse.file_head import JournalDamaged
+from largesse.file_journal import segment_path
 from largesse.file_lines import LineWrong, cut, message_of, self_checked
 
 STRETCH_BYTES = 1 << 16

@@ -186,18 +186,21 @@ async def newest(
 
 
 async def _backwards(bus: Bus, partition: int) -> AsyncIterator[Message]:
-    """Every message of the snapshots topic, the last one first."""
+    """Every message of the snapshots topic, the last one first. Where compaction left gaps, the steps grow."""
     first, end = await bus.bounds(SNAPSHOTS, partition)
+    step = STEP_BACK
     while end > first:
-        start = max(first, end - STEP_BACK)
+        start = max(first, end - step)
         messages: list[Message] = []
         at = start
         while at < end and (more := await bus.fetch(SNAPSHOTS, partition, at, most=end - at)):
-            messages += more
+            # What lies beyond a gap at the end of this step has been seen.
+            messages += [message for message in more if message.offset < end]
             at = more[-1].offset + 1
         for message in reversed(messages):
             yield message
         end = start
+        step = STEP_BACK if messages else 2 * step
 
 
 def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any], str] | None:

@@ -12,6 +12,7 @@ Exit codes: 0 every seed ended well and every failpoint armed was hit; 1 not so.
 import argparse
 import asyncio
 import http.client
+import itertools
 import json
 import os
 import random
@@ -33,7 +34,6 @@ from typing import Any
 from largesse.bus import Outgoing
 from largesse.failpoints import VARIABLE
 from largesse.file_bus import FileBus
-from schemas.topics import INPUTS, LOG
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs
@@ -54,8 +54,8 @@ REAPED_MAX = 12
 """Guardians killed in a seed, at most."""
 REAPED_ATTEMPT_MAX, POWER_CUTS_MAX = 5, 3
 """A task may be lost ten times in a row, no more: later attempts keep their guardians, and power goes seldom enough."""
-SYNCED = (*(b'{"topic":"%b",' % name.encode() for name in (LOG, *INPUTS)), b'"key":"default/admission/')
-"""What a line of the journal has in it if its sender waited for the disk."""
+PAGE = 4_096
+"""A power cut keeps or loses what was not synced by pages of so many bytes."""
 
 CLUSTER = {
     "nodes": [{"name": "n", "count": 2, "capacity": {"cpu": "1", "memory": "1Gi"}}],
@@ -200,25 +200,28 @@ class Cell:
 
 
 def cut_power(directory: Path, dice: random.Random) -> int:
-    """Takes what nobody had synced off the end of a journal, and leaves a torn line; returns how many lines went.
+    """Takes what nobody had synced off the end of a journal, page by page; returns how many lines went.
 
-    Decisions, snapshots of cores and dead letters are sent without a sync; whatever needs them is synced after them. So
-    is everything at a gentle end: head.json has the last line of it.
+    Decisions of cores and dead letters are sent without a sync; whatever needs them is synced after them. synced.json
+    says how far the last sync came. Of the pages behind it any may be missing, or all from one on.
     """
     path = max(directory.glob("journal-*.jsonl"), default=None)
-    if path is None or not (directory / "head.json").exists():
+    if path is None or not (directory / "synced.json").exists():
         return 0  # It had only just begun.
-    lines = path.read_bytes().splitlines(keepends=True)
-    remembered = json.loads((directory / "head.json").read_bytes())["line"]
-    after_head = int(path.stem.rpartition("-")[2]) - 1 + len(lines) - remembered
-    loose = 0
-    while loose < min(len(lines) - 1, after_head) and not any(mark in lines[-1 - loose] for mark in SYNCED):
-        loose += 1
-    gone = dice.randint(0, loose)
-    if gone:
-        torn = lines[-gone][: dice.randrange(len(lines[-gone]) - 1)]
-        path.write_bytes(b"".join(lines[:-gone]) + torn)
-    return gone
+    data = path.read_bytes()
+    first = int(path.stem.rpartition("-")[2])
+    synced = max(json.loads((directory / name).read_bytes())["line"] for name in ("head.json", "synced.json"))
+    lines = data.splitlines(keepends=True)
+    kept = sum(map(len, lines[: max(0, synced - first + 1)]))
+    if kept == len(data):
+        return 0
+    left = bytearray(data[: dice.randint(kept, len(data))])
+    for page in range(kept - kept % PAGE, len(left), PAGE):
+        if dice.random() < 0.3:
+            begin, end = max(kept, page), min(page + PAGE, len(left))
+            left[begin:end] = bytes(end - begin)
+    path.write_bytes(left)
+    return sum(now != before for now, before in itertools.zip_longest(bytes(left).splitlines(keepends=True), lines))
 
 
 class Reaper(threading.Thread):

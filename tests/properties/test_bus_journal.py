@@ -54,10 +54,12 @@ def laid_out(made: Path, files: dict[str, bytes]) -> Path:
     return made
 
 
+def segments_of(files: dict[str, bytes]) -> list[str]:
+    return sorted(name for name in files if name.startswith("journal-"))
+
+
 def lines_of(files: dict[str, bytes]) -> list[tuple[str, bytes]]:
-    return [
-        (name, line) for name in sorted(files) if name != "head.json" for line in files[name].splitlines(keepends=True)
-    ]
+    return [(name, line) for name in segments_of(files) for line in files[name].splitlines(keepends=True)]
 
 
 def refusal(made: Path) -> JournalDamaged:
@@ -72,7 +74,7 @@ def refusal(made: Path) -> JournalDamaged:
 @for_all(st.booleans(), st.data())
 def test_any_single_changed_byte_is_refused_by_file_and_line(closed, data):
     files = dict(journal(closed=closed))
-    name = data.draw(st.sampled_from(sorted(set(files) - {"head.json"})))
+    name = data.draw(st.sampled_from(segments_of(files)))
     at = data.draw(st.integers(0, len(files[name]) - 1))
     other = data.draw(st.integers(0, 255).filter(lambda byte: byte != files[name][at]))
     line = files[name][:at].count(b"\n") + 1
@@ -89,7 +91,7 @@ def test_any_removed_repeated_or_moved_line_is_refused(data):
     lines = lines_of(files)
     order = data.draw(st.lists(st.integers(0, len(lines) - 1), max_size=len(lines) + 2))
     assume(order != list(range(len(lines))))
-    changed = dict.fromkeys(files, b"") | {"head.json": files["head.json"]}
+    changed = files | dict.fromkeys(segments_of(files), b"")
     for place, chosen in enumerate(order):
         # Every segment keeps its number of lines as far as there are any.
         name = lines[min(place, len(lines) - 1)][0]
@@ -106,7 +108,7 @@ def test_two_exchanged_lines_are_refused_at_the_first_of_them(data):
     first, second = sorted(data.draw(st.lists(st.integers(0, len(lines) - 1), min_size=2, max_size=2, unique=True)))
     swapped = [line for _, line in lines]
     swapped[first], swapped[second] = swapped[second], swapped[first]
-    changed = dict.fromkeys(files, b"") | {"head.json": files["head.json"]}
+    changed = files | dict.fromkeys(segments_of(files), b"")
     for (name, _), line in zip(lines, swapped, strict=True):
         changed[name] += line
 
@@ -119,13 +121,13 @@ def test_two_exchanged_lines_are_refused_at_the_first_of_them(data):
 @for_all(st.integers(0, 10_000), st.binary(max_size=30).filter(lambda tail: b"\n" not in tail))
 def test_a_journal_torn_anywhere_in_its_last_segment_keeps_every_whole_line(cut, rest):
     files = dict(journal(closed=False))
-    last = max(files)
+    last = segments_of(files)[-1]
     kept = cut % (len(files[last]) + 1)
     lacks_newline = files[last][kept:].startswith(b"\n")
     # Bytes of somebody else in the place of a newline are damage; anywhere else they make a torn line.
     torn = files[last][:kept] + (b"" if lacks_newline else rest)
     files[last] = torn
-    whole = b"".join(data for name, data in files.items() if name != "head.json").count(b"\n") + lacks_newline
+    whole = b"".join(files[name] for name in segments_of(files)).count(b"\n") + lacks_newline
 
     with folder() as made:
         read = list(read_journal(laid_out(made, files)))

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from largesse.bus import Bus, Message, Outgoing
 from largesse.file_bus import FileBus, read_journal
-from largesse.file_journal import Head, write_head
+from largesse.file_head import Head, write_head
 
 Result = TypeVar("Result")
 

@@ -68,8 +68,6 @@ def with_line_changed(at, old, new):
         pytest.param(0, lambda lines: [lines[0], lines[2], lines[1], lines[3]], 2, id="a swapped pair of lines"),
         pytest.param(0, lambda lines: [*lines[:2], lines[1], *lines[2:]], 3, id="a line twice"),
         pytest.param(0, lambda lines: [*lines[:2], b"\n", *lines[2:]], 3, id="an empty line between"),
-        pytest.param(2, lambda lines: [*lines, b"\n"], 5, id="an empty line at the end"),
-        pytest.param(2, lambda lines: [*lines, b"hello\n"], 5, id="a line of somebody else at the end"),
         pytest.param(1, lambda lines: [*lines[:3], lines[3][:-20]], 4, id="a full segment cut short"),
         pytest.param(0, lambda lines: [b"\xef\xbb\xbf", *lines], 1, id="a byte order mark"),
     ],

@@ -1,5 +1,6 @@
 """Snapshots: what comes back, what is refused by name, and what serves instead."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -7,12 +8,13 @@ from structlog.testing import capture_logs
 
 from largesse import snapshots
 from largesse.bus import Outgoing, PositionGap
+from largesse.file_bus import FileBus
 from largesse.order import LogOrder
 from largesse.settings import Settings
 from largesse.snapshots import Snapshot, SnapshotKeeper, SnapshotRefused, dump, landmark_of, load, messages_of, newest
 from schemas import JobCancelled
 from schemas.topics import LOG, SNAPSHOTS
-from tests.bus_stories import answers_in, story
+from tests.bus_stories import Scribe, answers_in, story
 from tests.cells import SlowCell, job, node, stage
 from tests.toy import State
 
@@ -195,6 +197,31 @@ async def test_after_so_many_refused_ones_the_whole_fold_serves(bus, scribe):
         await taken(bus, scribe, number + 1, layout=2)
 
     assert await restored(bus, layout=1) is None
+
+
+def test_the_newest_is_found_beyond_wide_gaps_of_compaction_and_refused_once(tmp_path):
+    class Counting(FileBus):
+        fetches = 0
+
+        async def fetch(self, topic, *place, **how):
+            self.fetches += topic == SNAPSHOTS
+            return await super().fetch(topic, *place, **how)
+
+    async def told():
+        bus = Counting(tmp_path)
+        scribe = Scribe(bus)
+        await scribe.claim()
+        await taken(bus, scribe, 0, service="seldom")
+        await taken(bus, scribe, 1, service="seldom", layout=9)
+        for number in range(2, 700):
+            await bus.writer().send([Outgoing(SNAPSHOTS, 0, b"{}", f"busy/{number % 2}")], durable=False)
+        with capture_logs() as lines:
+            assert await restored(bus, service="seldom") == 0
+        await bus.close()
+        assert [line["event"] for line in lines].count("snapshot_refused") == 1
+        assert bus.fetches < 20
+
+    asyncio.run(told())
 
 
 def test_two_slots_take_turns_so_that_compaction_keeps_a_whole_one():
