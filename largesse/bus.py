@@ -1,10 +1,15 @@
 """The Bus port: topics of ordered partitions that are appended to and read from any offset. Nothing else is asked of a
 bus.
 
+Offsets rise, but they need not be dense: the marker at the end of a Kafka transaction, the messages of an aborted one
+and what compaction removed leave offsets without a message. So a reader goes on from the position that a fetch
+returned, never from the offset of the last message plus one.
+
 Adapters: memory (tests), file (embedded), Kafka. One contract suite runs over all of them (tests/contract/test_bus.py).
 Positions live in the log, so there are no consumer groups' offsets, and no transactions.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -46,6 +51,18 @@ class Message:
     offset: int
     value: bytes
     headers: dict[str, str] = field(default_factory=dict)
+
+
+class Fetched(list[Message]):
+    """The messages that a fetch brought, in order. `position`: where the next fetch goes on. It lies behind the last
+    message, and behind offsets after it of which the bus knows that no message has them.
+    """
+
+    __slots__ = ("position",)
+
+    def __init__(self, messages: Iterable[Message], position: int) -> None:
+        super().__init__(messages)
+        self.position = position
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +114,18 @@ class Bus(Protocol):
     def writer(self) -> Writer:
         """A new producer."""
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
-        """Up to `most` messages from `offset` on, in order. Waits up to `wait_ms` for the first; then []. Raises
-        PositionGap.
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
+        """Up to `most` messages at or after position `offset`, in order. Waits up to `wait_ms` for the first.
+
+        Below an end that `bounds` told, it brings a message or moves the position on (an input topic on Kafka may hold
+        back what belongs to an open transaction). Raises PositionGap.
         """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset that exists and the one after the last."""
+        """The first offset that exists and the one after the last, whether or not a message has them."""
 
     async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
-        """Waits until any of the partitions has something at its position; False after `wait_ms`."""
+        """Waits until a fetch at any of the positions would bring messages or move on; False after `wait_ms`."""
 
     async def close(self) -> None:
         """Lets go of files, sockets and tasks."""

@@ -4,6 +4,7 @@ A stored log or decision message is `{"header":{...},"content":{...}}`. Hashes r
 they stand there, so they are cut out of the message and never encoded again.
 """
 
+import re
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,23 @@ from schemas.registry import NEWEST, VERSION_OF
 
 _OPEN = b'{"header":'
 _BETWEEN = b',"content":'
+
+_HEADING = re.compile(
+    rb'\{"type":"\w+","version":\d+,"cell":"(?:[^"\\]|\\.)*+","seq":(\d{1,18}),"round":\d+,"time":-?\d+,'
+    rb'"id":("(?:[^"\\]|\\.)*+")'
+)
+
+
+_ENVELOPE = (
+    ("type", str),
+    ("version", int),
+    ("cell", str),
+    ("seq", int),
+    ("round", int),
+    ("time", int),
+    ("id", str),
+    ("cause", str),
+)
 
 
 class Undecodable(Exception):
@@ -52,15 +70,40 @@ def unwrap(message: bytes) -> tuple[Header, bytes]:
 
 
 def decode(content: bytes) -> Record:
-    """The record of some content bytes, its body lifted to the newest version. Raises Undecodable."""
+    """The record of some content bytes, its body lifted to the newest version. Raises Undecodable: they are no JSON,
+    the envelope or the body has wrong types, or type or version are unknown.
+    """
     try:
         document = orjson.loads(content)
+        for name, kind in _ENVELOPE:
+            if type(document[name]) is not kind:
+                raise TypeError(f"{name} is no {kind.__name__}")
         body = lift(document["type"], document["version"], document["body"])
         model = NEWEST[document["type"]].model
         document["body"] = _adapter(model).validate_python(body)
         return Record(**document)
     except (orjson.JSONDecodeError, ValidationError, KeyError, TypeError) as error:
         raise Undecodable(f"content: {str(error)[:300]}") from error
+
+
+def heading(content: bytes) -> tuple[int, str]:
+    """Seq and id of a record, without decoding the rest. Raises Undecodable."""
+    found = _HEADING.match(content)
+    if found is None:
+        raise Undecodable("content: no record of ours")
+    try:
+        return int(found[1]), orjson.loads(found[2])
+    except orjson.JSONDecodeError as error:
+        raise Undecodable(f"content: its id is no text: {error}") from error
+
+
+def header_of(document: Any) -> Header:
+    """The header that a JSON value is. Raises Undecodable."""
+    try:
+        header: Header = _adapter(Header).validate_python(document)
+    except ValidationError as error:
+        raise Undecodable(f"header: {error.errors()[0]['msg']}") from error
+    return header
 
 
 @cache

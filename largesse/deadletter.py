@@ -5,6 +5,7 @@ refusal's, by which a repeat is recognised; `original` is base64, null where the
 """
 
 from base64 import b64encode
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +45,10 @@ def refusal_of(accepted: Accepted) -> Refusal | None:
 async def letter(bus: Bus, refusal: Refusal, partition: int) -> list[Outgoing]:
     """The messages of a dead letter. Raises BusError."""
     source = refusal.header
-    try:
-        messages = await bus.fetch(source.topic, source.partition, source.offset, most=1)
-    except PositionGap:
-        messages = []
-    original = messages[0].value if messages and messages[0].offset == source.offset else None
+    original = None
+    with suppress(PositionGap):
+        for message in await bus.fetch(source.topic, source.partition, source.offset, most=1):
+            original = message.value if message.offset == source.offset else None
     content = orjson.dumps(
         {
             "seq": refusal.seq,

@@ -6,16 +6,13 @@ first of each.
 """
 
 import asyncio
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import orjson
-
 from largesse.bus import Bus, Message, Outgoing
-from largesse.codec import Undecodable, decode, encode, record_of, unwrap
+from largesse.codec import Undecodable, decode, encode, heading, record_of, unwrap
 from largesse.ids import content_hash, decision_id
 from largesse.order import Piece, read_piece, split
 from largesse.telemetry import logger
@@ -29,11 +26,6 @@ FORECASTS = ("releases", "plans")
 """Topics that may stay silent in a round; what wins there enters the log as a fact of its own."""
 
 FETCHED_MOST = 200
-
-_HEADING = re.compile(
-    rb'\{"type":"\w+","version":\d+,"cell":"(?:[^"\\]|\\.)*","seq":(\d+),"round":\d+,"time":-?\d+,'
-    rb'"id":("(?:[^"\\]|\\.)*")'
-)
 
 _Place = tuple[str, int]
 
@@ -250,7 +242,8 @@ class DecisionReader:
     async def _fetch(self, place: _Place) -> list[str]:
         read = self._partition_at(place)
         whole = []
-        for message in await self._bus.fetch(*place, read.position, most=FETCHED_MOST):
+        fetched = await self._bus.fetch(*place, read.position, most=FETCHED_MOST)
+        for message in fetched:
             try:
                 id_ = read.take(message, self._forgotten)
             except Undecodable as error:
@@ -259,15 +252,8 @@ class DecisionReader:
                 continue
             if id_ is not None:
                 whole.append(id_)
+        read.position = fetched.position
         return whole
 
     def _partition_at(self, place: _Place) -> Shelf:
         return self._read.setdefault(place, Shelf(0))
-
-
-def heading(content: bytes) -> tuple[int, str]:
-    """Seq and id of a record, without decoding the rest. Raises Undecodable."""
-    found = _HEADING.match(content)
-    if found is None:
-        raise Undecodable("content: no record of ours")
-    return int(found[1]), orjson.loads(found[2])

@@ -36,9 +36,9 @@ class InputReader:
         """Up to `most` messages of each topic, the topics in the order of INPUTS. Raises PositionGap, BusError."""
         found = []
         for topic in INPUTS:
-            for message in await self._bus.fetch(topic, self._partition, self._next[topic], most=most):
-                self._next[topic] = message.offset + 1
-                found.append(parse(message))
+            fetched = await self._bus.fetch(topic, self._partition, self._next[topic], most=most)
+            self._next[topic] = fetched.position
+            found += [parse(message) for message in fetched]
         return found
 
     @property
@@ -47,7 +47,7 @@ class InputReader:
         return {(topic, self._partition): offset for topic, offset in self._next.items()}
 
     def positions(self) -> list[Position]:
-        """The last offset read of every topic of which something was read."""
+        """The last offset read of every topic of which something was read, or passed where no message has it."""
         return [Position(topic, self._partition, offset - 1) for topic, offset in self._next.items() if offset]
 
     async def is_drained(self, *topics: str) -> bool:

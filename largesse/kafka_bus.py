@@ -2,7 +2,9 @@
 
 Readers have positions of their own and no group; a position that does not exist is a PositionGap, never a jump. A fetch
 that waits for nothing may miss what another process appended within the last hop, but never what this bus has heard of:
-its own acknowledgements, and what `bounds` told. A topic that is missing, or would lose or refuse messages, is refused
+its own acknowledgements, and what `bounds` told. Input topics are read with isolation level read_committed: what a
+client sends in a transaction counts once that is committed, and is held back, with all that lies behind it, until then
+(infra/DECISIONS.md, 21). A topic that is missing, or would lose or refuse messages, is refused
 with the command that mends it. A broker that restarts is waited for; only what stays away for `patience_ms` is a
 BusError.
 """
@@ -14,7 +16,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from largesse.bus import BusError, Message, PositionGap
+from largesse.bus import BusError, Fetched, PositionGap
 from largesse.kafka_client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
 from largesse.kafka_following import Follower
 from largesse.kafka_writing import ABANDON_MS, KafkaWriter
@@ -28,6 +30,9 @@ PATIENCE_MS = 30_000
 """Longer than a broker takes to come back after a crash, about 10 s."""
 FOLLOWERS_MAX = 8
 """Readers of one partition that may be far apart from each other before one of them is read for anew."""
+
+LOOK_MS = 20
+"""How often a reader that waits for a known offset looks whether the offset was passed without a message."""
 
 _Place = tuple[str, int]
 _log = structlog.get_logger(__name__)
@@ -52,7 +57,7 @@ class KafkaBus:
         self._found: dict[str, Found] = {}
         self._admitted: dict[_Place, bool] = {}
         self._looking = asyncio.Lock()
-        self._asking: AIOKafkaConsumer | None = None
+        self._asking: dict[bool, AIOKafkaConsumer] = {}
         self._connecting = asyncio.Lock()
         self._followers: dict[_Place, list[Follower]] = {}
         self._ends: dict[_Place, int] = {}
@@ -64,53 +69,58 @@ class KafkaBus:
     def writer(self) -> KafkaWriter:
         """A new producer."""
         self._refuse_if_closed()
-        writer = KafkaWriter(self._client, self._admit, self._note_end, self._dropped)
+        writer = KafkaWriter(self._client, self._admit, self._note_acknowledged, self._dropped)
         self._writers[writer] = True
         return writer
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
         """See the port. Raises PositionGap, BusError. Cancelling it loses nothing."""
         loop = asyncio.get_running_loop()
         place, began = (topic, partition), loop.time()
         while True:
             follower = await self._follower(place, offset)
             if most <= 0:
-                return []
+                return Fetched((), offset)
+            # In this order: a message that comes in between is not passed over.
+            passed = await follower.position()
             messages = follower.read(offset, most)
             if messages:
                 # A reader with a long way to catch up must not keep the loop from everybody else.
                 await asyncio.sleep(0)
-                return messages
+                return Fetched(messages, messages[-1].offset + 1)
             waited_ms = (loop.time() - began) * 1_000
+            offset = max(offset, passed)
             known = self._ends.get(place, 0) > offset
             left_ms = (max(self._client.patience_ms, wait_ms) if known else wait_ms) - waited_ms
             if left_ms <= 0:
                 if known:
                     raise BusError(f"{topic} partition {partition}: offset {offset} exists, but does not come")
                 await asyncio.sleep(0)
-                return []
-            await self._wakeups.wait([place], left_ms / 1_000)
+                return Fetched((), offset)
+            # Nothing wakes a reader when its follower passes an offset that no message has.
+            await self._wakeups.wait([place], min(left_ms, LOOK_MS if known else left_ms) / 1_000)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """See the port: what the broker says now."""
         await self._admit(topic, partition)
-        asking = await self._asking_consumer()
         place, known = (topic, partition), self._ends.get((topic, partition), 0)
         at = TopicPartition(topic, partition)
+        asking = await self._asking_consumer(committed=False)
+        seeing = await self._asking_consumer(committed=self._is_committed(topic))
 
-        async def ask() -> tuple[int, int]:
+        async def ask() -> tuple[int, int, int]:
+            # What readers may see of an input topic ends at the last stable offset, before an open transaction.
             first, end = await asyncio.gather(asking.beginning_offsets([at]), asking.end_offsets([at]))
-            return first[at], end[at]
+            seen = end if seeing is asking else await seeing.end_offsets([at])
+            return first[at], end[at], seen[at]
 
-        first, end = await self._client.patiently(f"offsets of {topic} partition {partition}", ask)
+        first, end, readable = await self._client.patiently(f"offsets of {topic} partition {partition}", ask)
         self._refuse_if_closed()
-        if end < known:
+        if readable < known:
             # What is known was acknowledged before the question: the partition has lost its tail.
-            _log.warning("partition_lost_its_tail", topic=topic, partition=partition, end=end, known=known)
-            self._ends[place] = end
-        self._note_end(place, end)
+            _log.warning("partition_lost_its_tail", topic=topic, partition=partition, end=readable, known=known)
+            self._ends[place] = readable
+        self._note_end(place, readable)
         for follower in self._followers.get(place, ()):
             follower.forget_before(first)
         return first, end
@@ -163,8 +173,7 @@ class KafkaBus:
         followers = [follower for each in self._followers.values() for follower in each]
         self._followers.clear()
         ends: list[asyncio.Future[None]] = [asyncio.ensure_future(follower.stop()) for follower in followers]
-        if self._asking is not None:
-            ends.append(asyncio.ensure_future(self._asking.stop()))
+        ends += [asyncio.ensure_future(asking.stop()) for asking in self._asking.values()]
         ends += self._endings
         if ends:
             await asyncio.wait(ends, timeout=3 * ABANDON_MS / 1_000)
@@ -182,7 +191,13 @@ class KafkaBus:
         found = self._covering(place, offset)
         if found is not None:
             return found
-        found = Follower(*place, offset, self._client.consumer, lambda: self._wakeups.wake(*place))
+        committed = self._is_committed(place[0])
+        found = Follower(
+            *place,
+            offset,
+            lambda: self._client.consumer(committed=committed),
+            lambda: self._wakeups.wake(*place),
+        )
         followers = self._followers.setdefault(place, [])
         for follower in followers[FOLLOWERS_MAX - 1 :]:
             self._end(follower.stop())
@@ -229,13 +244,25 @@ class KafkaBus:
 
         return await self._client.patiently("describe topics", ask)
 
-    async def _asking_consumer(self) -> AIOKafkaConsumer:
+    async def _asking_consumer(self, *, committed: bool) -> AIOKafkaConsumer:
         """A consumer that reads nothing, so that no long poll is in the way of a question."""
         async with self._connecting:
-            if self._asking is None:
-                self._asking = await self._client.consumer(QUESTION_BACKOFF_MS)
+            if committed not in self._asking:
+                self._asking[committed] = await self._client.consumer(QUESTION_BACKOFF_MS, committed=committed)
         self._refuse_if_closed()
-        return self._asking
+        return self._asking[committed]
+
+    def _is_committed(self, name: str) -> bool:
+        """Whether only committed messages of a topic are read. In the log the token decides what counts, and of
+        decisions the name: there, an open transaction of a stranger must not hold back the cell's own messages.
+        """
+        topic = self._topics.get(name)
+        return topic is not None and topic.kind == "input"
+
+    def _note_acknowledged(self, place: _Place, end: int) -> None:
+        # Behind a transaction that is still open, what was acknowledged cannot be read yet.
+        if not self._is_committed(place[0]):
+            self._note_end(place, end)
 
     def _note_end(self, place: _Place, end: int) -> None:
         if end > self._ends.get(place, 0):

@@ -46,8 +46,11 @@ class Client:
         self.patience_ms = patience_ms
         thin_out_log()
 
-    async def consumer(self, backoff_ms: int = BACKOFF_MS) -> AIOKafkaConsumer:
-        """A started consumer that is a member of no group. Raises BusError."""
+    async def consumer(self, backoff_ms: int = BACKOFF_MS, *, committed: bool = False) -> AIOKafkaConsumer:
+        """A started consumer that is a member of no group. Raises BusError.
+
+        `committed`: it sees a transaction's messages only once that is committed, and nothing behind an open one.
+        """
 
         async def start() -> AIOKafkaConsumer:
             consumer = AIOKafkaConsumer(
@@ -56,6 +59,7 @@ class Client:
                 group_id=None,
                 enable_auto_commit=False,
                 auto_offset_reset="none",
+                isolation_level="read_committed" if committed else "read_uncommitted",
                 fetch_max_wait_ms=LONG_POLL_MS,
                 request_timeout_ms=LONG_POLL_MS + REQUEST_MS,
                 retry_backoff_ms=backoff_ms,

@@ -2,6 +2,9 @@
 
 A follower has a consumer of its own: a shared one would let a slow reader hold up the others, and make a new partition
 wait for the old ones' long poll. What it has read stays for a while, for readers that come a little later.
+
+Its position is the consumer's: markers of transactions, aborted messages and what compaction removed are offsets that
+never come as a message, and the consumer passes them without saying so.
 """
 
 import asyncio
@@ -49,6 +52,7 @@ class Follower:
         self._room = asyncio.Event()
         self._room.set()
         self._wake = wake
+        self._consumer: AIOKafkaConsumer | None = None
         self._task = asyncio.create_task(self._run(connect))
 
     @property
@@ -62,7 +66,14 @@ class Follower:
 
     def has(self, offset: int) -> bool:
         """Whether there is a message at `offset` or after it."""
-        return offset < self._next
+        return bool(self._messages) and self._messages[-1].offset >= offset
+
+    async def position(self) -> int:
+        """The offset up to which everything has come that there is, be it messages or nothing. Waits for nothing."""
+        if self._consumer is not None:
+            # A message that the consumer hands out is taken in the same turn of the loop: none is passed over here.
+            self._next = max(self._next, await self._consumer.position(self._place))
+        return self._next
 
     def read(self, offset: int, most: int) -> list[Message]:
         """Up to `most` messages from `offset` on, as far as they have come."""
@@ -89,6 +100,7 @@ class Follower:
             try:
                 await self._follow(consumer)
             finally:
+                self._consumer = None
                 await consumer.stop()
         except BusError as error:
             self.error = error
@@ -104,6 +116,7 @@ class Follower:
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
         consumer.assign([self._place])
         consumer.seek(self._place, self._next)
+        self._consumer = consumer
         while True:
             await self._room.wait()
             found = await consumer.getmany(self._place, timeout_ms=IDLE_MS, max_records=TAKEN_MOST)

@@ -7,7 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from largesse.bus import BusError, Message, PositionGap
+from largesse.bus import BusError, Fetched, Message, PositionGap
 
 _Key = tuple[str, int]
 
@@ -68,11 +68,9 @@ class LocalBus(ABC):
 
     @abstractmethod
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
-        """At least one and up to `most` (>= 1) messages from `offset`, which exists."""
+        """Up to `most` (>= 1) messages from `offset`, which is below the end. None only where there are none."""
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
         """See the port. Raises PositionGap; BusError once closed. Cancelling it loses nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1_000
@@ -84,10 +82,13 @@ class LocalBus(ABC):
             if not first <= offset <= end:
                 raise position_gap(topic, partition, offset, first, end)
             if offset < end and most > 0:
-                return self._read(topic, partition, offset, most)
+                messages = self._read(topic, partition, offset, most)
+                if messages:
+                    return Fetched(messages, messages[-1].offset + 1)
+                offset = end
             left = deadline - loop.time()
             if left <= 0 or most <= 0:
-                return []
+                return Fetched((), offset)
             await self._wakeups.wait([(topic, partition)], left)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from largesse.bus import Bus, Outgoing, Writer
+from largesse.bus import Bus, Message, Outgoing, Writer
 from largesse.order import Accepted, LogOrder, advance, note
 from schemas import RoundAbandoned, RoundClosed, SequencerClaimed
 from schemas.topics import INPUTS, LOG
@@ -24,17 +24,28 @@ AHEAD_MAX = 10_000
 
 
 class LogReader:
-    """Follows one partition of the log. `order` says where it stands; pass a restored one to go on from there."""
+    """Follows one partition of the log. `order` says where it stands; pass a restored one to go on from there.
+
+    `offset`: the position in the partition. It may lie beyond `order.offset`, the one after the last message, where
+    offsets follow that no message has.
+    """
 
     def __init__(self, bus: Bus, partition: int = 0, order: LogOrder | None = None) -> None:
         self.order = order if order is not None else LogOrder()
+        self.offset = self.order.offset
         self._bus = bus
         self._partition = partition
 
     @property
     def position(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any`: the log's partition, and the offset that comes next."""
-        return {(LOG, self._partition): self.order.offset}
+        return {(LOG, self._partition): self.offset}
+
+    async def fetch(self, wait_ms: int = 0, most: int = MESSAGES_MAX) -> list[Message]:
+        """The next messages as they are; `order` is the caller's to move on. Raises PositionGap, BusError."""
+        fetched = await self._bus.fetch(LOG, self._partition, self.offset, wait_ms=wait_ms, most=most)
+        self.offset = fetched.position
+        return fetched
 
     async def read(self, wait_ms: int = 0, most: int = MESSAGES_MAX) -> list[Accepted]:
         """The next records that count, in order, claims included.
@@ -42,7 +53,7 @@ class LogReader:
         Empty where nothing came within `wait_ms`, and where all that came was void or parts. Raises PositionGap,
         BusError, Undecodable.
         """
-        messages = await self._bus.fetch(LOG, self._partition, self.order.offset, wait_ms=wait_ms, most=most)
+        messages = await self.fetch(wait_ms, most)
         found = (advance(self.order, message.offset, message.value) for message in messages)
         return [accepted for accepted in found if accepted is not None]
 
@@ -66,9 +77,14 @@ class Lookahead:
     def position(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any`: what nobody has looked at yet."""
         furthest = self._reader
-        if self._scout is not None and self._scout.order.offset > furthest.order.offset:
+        if self._scout is not None and self._scout.offset > furthest.offset:
             furthest = self._scout
         return furthest.position
+
+    @property
+    def offset(self) -> int:
+        """The position in the partition behind the last record taken, if nothing that counts lies between."""
+        return self.order.offset if self._kept else self._reader.offset
 
     @property
     def void(self) -> int:
@@ -86,7 +102,7 @@ class Lookahead:
 
     async def is_over(self, round_number: int) -> bool:
         """Whether the log, read as far as it goes, closes or abandons the round. Waits for nothing."""
-        if self._scout is not None and self._scout.order.offset <= self._reader.order.offset:
+        if self._scout is not None and self._scout.offset <= self._reader.offset:
             self._scout = None
         while self._over < round_number:
             if self._scout is None and len(self._kept) >= AHEAD_MAX:
@@ -97,14 +113,14 @@ class Lookahead:
         return True
 
     async def _look(self, reader: LogReader) -> bool:
-        before = reader.order.offset
+        before = reader.offset
         found = await reader.read()
         if reader is self._reader:
             self._kept.extend(found)
         for accepted in found:
             if isinstance(accepted.record.body, RoundClosed | RoundAbandoned):
                 self._over = max(self._over, accepted.record.round)
-        return reader.order.offset > before
+        return reader.offset > before
 
 
 def follow(order: LogOrder, accepted: Accepted) -> None:

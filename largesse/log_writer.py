@@ -120,7 +120,7 @@ class LogWriter:
             async with asyncio.timeout(wait_ms / 1_000):
                 while self._sent:
                     accepted += await self.check(wait_ms)
-                    if self._sent and self.reader.order.offset > offsets[-1]:
+                    if self._sent and self.reader.offset > offsets[-1]:
                         raise Fenced(f"its record {self._sent[0].accepted.record.id} is void")
         except TimeoutError:
             raise Fenced(f"its records could not be read back within {wait_ms} ms") from None
@@ -131,7 +131,7 @@ class LogWriter:
         """Reads what the log has more: own records come back, in order; a claim, or a record of nobody's, is Fenced."""
         order = self.reader.order
         try:
-            messages = await self._bus.fetch(LOG, self._partition, order.offset, wait_ms=wait_ms)
+            messages = await self.reader.fetch(wait_ms)
         except (PositionGap, BusFull):
             raise
         except BusError as error:

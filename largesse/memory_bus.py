@@ -4,6 +4,7 @@ Faults are armed one by one with `inject`. That the sender sees BusError says no
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
@@ -33,11 +34,15 @@ class _Late:
 @dataclass(slots=True)
 class _Partition:
     first: int = 0
+    end: int = 0
     messages: list[Message] = field(default_factory=list)
 
-    @property
-    def end(self) -> int:
-        return self.first + len(self.messages)
+    def index(self, offset: int) -> int:
+        """Of the first message at or after `offset`."""
+        dense = offset - self.first
+        if len(self.messages) == self.end - self.first:
+            return dense
+        return bisect_left(self.messages, offset, key=_offset_of)
 
 
 class MemoryBus(LocalBus):
@@ -77,15 +82,21 @@ class MemoryBus(LocalBus):
     def retire(self, topic: str, partition: int, before: int) -> None:
         """Retention: offsets below `before` are gone."""
         kept = self._partition(topic, partition)
-        gone = max(0, min(before, kept.end) - kept.first)
-        del kept.messages[:gone]
-        kept.first += gone
+        first = max(kept.first, min(before, kept.end))
+        del kept.messages[: kept.index(first)]
+        kept.first = first
         self._wakeups.wake(topic, partition)
 
     def lose_tail(self, topic: str, partition: int, end: int) -> None:
         """A broker came back without its tail: offsets from `end` on are gone and will be given again."""
         kept = self._partition(topic, partition)
-        del kept.messages[max(0, end - kept.first) :]
+        del kept.messages[kept.index(max(end, kept.first)) :]
+        kept.end = min(kept.end, max(end, kept.first))
+        self._wakeups.wake(topic, partition)
+
+    def skip(self, topic: str, partition: int, count: int = 1) -> None:
+        """Gives `count` offsets away without a message, as the marker at the end of a transaction does."""
+        self._partition(topic, partition).end += count
         self._wakeups.wake(topic, partition)
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
@@ -94,7 +105,8 @@ class MemoryBus(LocalBus):
 
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
         found = self._partitions[topic, partition]
-        return found.messages[offset - found.first :][:most]
+        at = found.index(offset)
+        return found.messages[at : at + most]
 
     def _send(self, batch: list[Outgoing]) -> list[int]:
         fault = self._due_fault(batch)
@@ -146,12 +158,17 @@ class MemoryBus(LocalBus):
             offset = partition.end
             message = Message(outgoing.topic, outgoing.partition, offset, outgoing.value, dict(outgoing.headers))
             partition.messages.append(message)
+            partition.end = offset + 1
             offsets.append(offset)
             self._wakeups.wake(outgoing.topic, outgoing.partition)
         return offsets
 
     def _partition(self, topic: str, partition: int) -> _Partition:
         return self._partitions.setdefault((topic, partition), _Partition())
+
+
+def _offset_of(message: Message) -> int:
+    return message.offset
 
 
 class MemoryWriter:

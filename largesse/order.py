@@ -2,20 +2,25 @@
 sequencer", 3).
 
 Each claim is accepted. Any other record counts only if its token is the latest claim's and its seq is the last accepted
-plus one; all else is void. A record in parts counts at its last part; a claim between them voids the parts so far.
+plus one; all else is void, whatever its bytes are: the topic is open to whoever may write to it, and nothing of theirs
+may stop its readers. A record in parts counts at its last part; a claim between them voids the parts so far.
 """
 
 from dataclasses import dataclass, field
 
 import orjson
 
-from largesse.codec import Undecodable, decode, unwrap, wrap
+from largesse.codec import Undecodable, decode, header_of, heading, unwrap, wrap
 from largesse.ids import PREFIX_OF_NOTHING, chain
 from schemas import Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerAlive, SequencerClaimed
 
 RECORD_BYTES_MAX = 900 * 1024
 """A content above this is written in parts of at most this many bytes."""
 
+PARTS_MAX = 10_000
+"""A record in more parts than this is none: at half of RECORD_BYTES_MAX each, more than any memory."""
+
+_CLAIM = b'{"type":"SequencerClaimed"'
 _PART = b'{"header":'
 _PIECE = b',"piece":'
 
@@ -93,30 +98,62 @@ def read_piece(message: bytes) -> Piece | None:
         return None
     try:
         document = orjson.loads(message)
-        piece = document["piece"]
-        return Piece(Header(**document["header"]), piece["seq"], piece["id"], piece["text"])
+        header, piece = header_of(document["header"]), document["piece"]
+        found = Piece(header, piece["seq"], piece["id"], piece["text"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Undecodable(f"part: {str(error)[:200]}") from error
+    if type(found.seq) is not int or type(found.id) is not str or type(found.text) is not str:
+        raise Undecodable("part: its seq, id or text has another type")
+    if not 0 <= header.part < header.of <= PARTS_MAX:
+        raise Undecodable(f"part: number {header.part} of {header.of}; there are at most {PARTS_MAX}")
+    return found
 
 
 def advance(order: LogOrder, offset: int, message: bytes) -> Accepted | None:
-    """Reads the message at `offset`; a record if one counts now, else None. Raises Undecodable: nobody else writes
-    there.
+    """Reads the message at `offset`; a record if one counts now, else None.
+
+    Raises Undecodable for one with the valid token and the next seq that cannot be decoded: nobody else writes those.
     """
     assert offset >= order.offset, f"offset {offset} read after {order.offset - 1}"
     order.offset = offset + 1
-    piece = read_piece(message)
-    if piece is None:
-        header, content = unwrap(message)
-        return _whole(order, header, content, offset)
-    if piece.header.token != order.token or piece.seq != order.seq + 1:
-        order.void += 1
-        return None
+    try:
+        piece = read_piece(message)
+        header, content = (piece.header, b"") if piece is not None else unwrap(message)
+    except Undecodable:
+        return _void(order)
+    if content.startswith(_CLAIM):
+        return _claim(order, header, content, offset)
+    if not order.token or header.token != order.token:
+        return _void(order)
+    return _whole(order, header, content, offset) if piece is None else _part(order, piece, offset)
+
+
+def _void(order: LogOrder) -> Accepted | None:
+    order.void += 1
+    return None
+
+
+def _claim(order: LogOrder, header: Header, content: bytes, offset: int) -> Accepted | None:
+    """Whoever may write to the log may claim it, but only in so many words: a header and a body with one token."""
+    try:
+        record = decode(content)
+    except Undecodable:
+        return _void(order)
+    if not isinstance(record.body, SequencerClaimed) or record.seq != 0 or not header.token:
+        return _void(order)
+    if record.body.token != header.token:
+        return _void(order)
+    order.token, order.pieces, order.pieces_of = header.token, [], ""
+    return Accepted(record, header, content, offset)
+
+
+def _part(order: LogOrder, piece: Piece, offset: int) -> Accepted | None:
+    if piece.seq != order.seq + 1:
+        return _void(order)
     if piece.header.part == 0:
         order.pieces, order.pieces_of = [], piece.id
     if piece.id != order.pieces_of or piece.header.part != len(order.pieces):
-        order.void += 1
-        return None
+        return _void(order)
     order.pieces.append(piece.text)
     if len(order.pieces) < piece.header.of:
         return None
@@ -124,15 +161,24 @@ def advance(order: LogOrder, offset: int, message: bytes) -> Accepted | None:
 
 
 def _whole(order: LogOrder, header: Header, content: bytes, offset: int) -> Accepted | None:
-    record = decode(content)
-    if isinstance(record.body, SequencerClaimed):
-        order.token, order.pieces, order.pieces_of = header.token, [], ""
-        return Accepted(record, header, content, offset)
-    if header.token != order.token or record.seq != order.seq + 1:
-        order.void += 1
-        return None
+    try:
+        record = decode(content)
+    except Undecodable as error:
+        if _seq_of(content) != order.seq + 1:
+            return _void(order)
+        raise Undecodable(f"cluster.log, offset {offset}, seq {order.seq + 1} of the valid writer: {error}") from error
+    if record.seq != order.seq + 1:
+        return _void(order)
     note(order, record, header, content)
     return Accepted(record, header, content, offset)
+
+
+def _seq_of(content: bytes) -> int:
+    """The seq that a content claims, or -1."""
+    try:
+        return heading(content)[0]
+    except Undecodable:
+        return -1
 
 
 def note(order: LogOrder, record: Record, header: Header, content: bytes) -> None:

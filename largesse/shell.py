@@ -62,7 +62,7 @@ async def drive(shell: "Shell", bus: Bus, settings: Settings, stop: asyncio.Even
         while not stop.is_set():
             stepped = await shell.step()
             # Under load there is always another record, and behind the last one there may be void ones.
-            if not stepped or shell.log.order.offset >= end:
+            if not stepped or shell.log.offset >= end:
                 caught_up.set(1)
             if not stepped:
                 await wait_for_more(bus, shell.log.position, settings.wait_ms, stop)

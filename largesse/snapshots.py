@@ -122,9 +122,9 @@ class SnapshotKeeper:
 
 
 async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
-    """Hash of the log's message before `offset`. Raises PositionGap where there is none any more."""
+    """Hash of the log's message at the offset before `offset`, empty where there is none. Raises PositionGap."""
     messages = await bus.fetch(LOG, partition, offset - 1, most=1)
-    return sha256(messages[0].value).hexdigest() if messages else ""
+    return sha256(messages[0].value).hexdigest() if messages and messages[0].offset == offset - 1 else ""
 
 
 def messages_of(snapshot: Snapshot, cell: str, partition: int) -> list[Outgoing]:
@@ -193,10 +193,11 @@ async def _backwards(bus: Bus, partition: int) -> AsyncIterator[Message]:
         start = max(first, end - step)
         messages: list[Message] = []
         at = start
-        while at < end and (more := await bus.fetch(SNAPSHOTS, partition, at, most=end - at)):
+        while at < end:
+            more = await bus.fetch(SNAPSHOTS, partition, at, most=end - at)
             # What lies beyond a gap at the end of this step has been seen.
             messages += [message for message in more if message.offset < end]
-            at = more[-1].offset + 1
+            at = max(more.position, at + 1)
         for message in reversed(messages):
             yield message
         end = start

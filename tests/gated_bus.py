@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from largesse.bus import Bus, Message, Outgoing, Writer
+from largesse.bus import Bus, Fetched, Outgoing, Writer
 
 
 class GatedBus:
@@ -33,9 +33,7 @@ class GatedBus:
     def writer(self) -> Writer:
         return _GatedWriter(self, self._behind.writer())
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
         await self.pass_gate()
         return await self._behind.fetch(topic, partition, offset, most=most)
 

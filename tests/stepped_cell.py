@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 from largesse.bus import Bus, Message, Outgoing
-from largesse.codec import decode, unwrap
+from largesse.codec import decode, heading, unwrap
 from largesse.core import Core
-from largesse.decisions import SHARDED, heading
+from largesse.decisions import SHARDED
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
@@ -90,10 +90,12 @@ async def _decisions(bus: Bus, shards: int, since: dict[tuple[str, int], int]) -
 
 
 async def _all(bus: Bus, topic: str, partition: int, at: int) -> list[Message]:
-    end, found = (await bus.bounds(topic, partition))[1], []
+    end = (await bus.bounds(topic, partition))[1]
+    found: list[Message] = []
     while at < end:
-        found += await bus.fetch(topic, partition, at, wait_ms=FETCH_MS)
-        at = found[-1].offset + 1
+        fetched = await bus.fetch(topic, partition, at, wait_ms=FETCH_MS)
+        found += fetched
+        at = fetched.position
     return found
 
 

@@ -221,11 +221,11 @@ class Sequencer:
     async def _stand_by(self) -> bool:
         """Folds what the log has; claims it after a silence; leads once its own claim is the latest."""
         reader = self._reader or await self._restore()
-        before = reader.order.offset
+        before = reader.offset
         for accepted in await reader.read():
             self._heard_ms = self._now_ms
             self._learn(accepted)
-        if reader.order.offset > before:
+        if reader.offset > before:
             SEQ.labels(self.name).set(reader.order.seq)
             if len(self._refusals) > REFUSALS_KEPT:
                 await self._forget_written()

@@ -120,8 +120,8 @@ class _Agent:
     async def _catch_up(self) -> None:
         """Reads what the log has by now without acting on it: most of it is over."""
         end = await self._where_to_begin()
-        begun = self._reader.order.offset
-        while self._reader.order.offset < end:
+        begun = self._reader.offset
+        while self._reader.offset < end:
             self._fold(await self._read(0))
             core.take(self._state)
         core.look_again(self._state)

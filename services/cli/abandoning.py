@@ -59,7 +59,7 @@ async def _abandon(folder: Path, number: int, author: str) -> None:
     try:
         reader = LogReader(bus)
         end = (await bus.bounds(LOG, 0))[1]
-        while reader.order.offset < end:
+        while reader.offset < end:
             await reader.read()
         order = reader.order
         if not order.open or order.round != number:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from largesse.bus import Bus, BusError, Message
-from largesse.codec import Undecodable, decode, unwrap
-from largesse.decisions import SHARDED, heading
+from largesse.codec import Undecodable, decode, heading, unwrap
+from largesse.decisions import SHARDED
 from largesse.open_bus import BusUrlWrong, open_bus
 from largesse.order import read_piece
 from schemas.edge_config import SHARDS_MAX
@@ -158,8 +158,8 @@ class _Topic:
         while at < self._end:
             fetched = self._bus.fetch(self._topic, self._partition, at, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
             found = self._runner.run(fetched)
-            if not found:
+            if found.position == at:
                 where = f"{self._topic} partition {self._partition}"
                 raise BusError(f"{where}: offset {at} exists, but does not come")
             yield from found
-            at = found[-1].offset + 1
+            at = found.position

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from largesse.bus import BusError, Message
-from largesse.codec import decode, unwrap
-from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf, heading
+from largesse.codec import decode, heading, unwrap
+from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf
 from largesse.export import ExportWriter, is_export, read_export
 from largesse.file_bus import read_journal
 from largesse.file_journal import has_journal

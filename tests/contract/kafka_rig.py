@@ -16,13 +16,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from largesse.kafka_bus import KafkaBus
 from largesse.topics_admin import TopicsAdmin
 from tests.contract.rig import Rig
 
+TRANSACTION_MS = 60_000
 IMAGE = "apache/kafka:4.1.0"
 
 _run = uuid.uuid4().hex[:8]
@@ -107,6 +108,28 @@ async def delete_before(address: str, topic: str, partition: int, offset: int) -
         await admin.close()
 
 
+async def transact(address: str, topic: str, values: list[bytes], *, partition: int = 0, commit: bool = True) -> None:
+    """Appends messages in one transaction, as another client may, and commits or aborts it."""
+    async with transactional(address) as producer:
+        await producer.begin_transaction()
+        for value in values:
+            await producer.send_and_wait(topic, value, partition=partition)
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+
+
+@asynccontextmanager
+async def transactional(address: str) -> AsyncIterator[AIOKafkaProducer]:
+    """A stranger's producer with transactions. One that is open when it stops stays open until it times out."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=address, transactional_id=new_name("stranger"), transaction_timeout_ms=TRANSACTION_MS
+    )
+    await producer.start()
+    try:
+        yield producer
+    finally:
+        await producer.stop()
+
+
 @asynccontextmanager
 async def kafka_rig(folder: Path) -> AsyncIterator[Rig]:
     address = await asyncio.to_thread(kafka_address)
@@ -118,5 +141,8 @@ async def kafka_rig(folder: Path) -> AsyncIterator[Rig]:
     async def retire(topic: str, partition: int, before: int) -> None:
         await delete_before(address, topic, partition, before)
 
-    yield Rig(bus, topic, retire)
+    async def transaction(topic: str, partition: int, values: list[bytes]) -> None:
+        await transact(address, topic, values, partition=partition)
+
+    yield Rig(bus, topic, retire, transaction)
     await bus.close()

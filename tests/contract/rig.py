@@ -20,8 +20,13 @@ async def _topic_on_the_fly(partitions: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rig:
-    """A bus under test. `topic(partitions)` names a new, empty topic; `retire(topic, partition, before)` ages it."""
+    """A bus under test. `topic(partitions)` names a new, empty topic; `retire(topic, partition, before)` ages it.
+
+    `transaction(topic, partition, values)` appends messages in a transaction that is committed: behind them lies its
+    marker, an offset that no message has.
+    """
 
     bus: Bus
     topic: Callable[[int], Awaitable[str]] = _topic_on_the_fly
     retire: Callable[[str, int, int], Awaitable[None]] | None = None
+    transaction: Callable[[str, int, list[bytes]], Awaitable[None]] | None = None

@@ -34,7 +34,11 @@ async def memory_rig(folder: Path) -> AsyncIterator[Rig]:
     async def retire(topic: str, partition: int, before: int) -> None:
         bus.retire(topic, partition, before)
 
-    yield Rig(bus, retire=retire)
+    async def transaction(topic: str, partition: int, values: list[bytes]) -> None:
+        await bus.writer().send([Outgoing(topic, partition, value) for value in values])
+        bus.skip(topic, partition)
+
+    yield Rig(bus, retire=retire, transaction=transaction)
     await bus.close()
 
 

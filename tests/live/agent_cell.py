@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from largesse.bus import BusError, Message, Outgoing
+from largesse.bus import BusError, Fetched, Message, Outgoing
 from largesse.codec import encode, record_of, wrap
 from largesse.failpoints import VARIABLE
 from largesse.memory_bus import MemoryBus
@@ -262,7 +262,8 @@ async def _answer(bus: MemoryBus, call: dict[str, Any]) -> Any:
     match call:
         case {"fetch": [topic, offset, wait_ms, most]}:
             found = await bus.fetch(topic, 0, offset, wait_ms=wait_ms, most=most)
-            return [[m.offset, base64.b64encode(m.value).decode(), m.headers] for m in found]
+            messages = [[m.offset, base64.b64encode(m.value).decode(), m.headers] for m in found]
+            return [messages, found.position]
         case {"bounds": topic}:
             return await bus.bounds(topic, 0)
         case {"wait": [positions, wait_ms]}:
@@ -279,11 +280,10 @@ class SocketBus:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
-        found = await self._call({"fetch": [topic, offset, wait_ms, most]})
-        return [Message(topic, 0, at, base64.b64decode(value), headers) for at, value, headers in found]
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
+        found, position = await self._call({"fetch": [topic, offset, wait_ms, most]})
+        messages = [Message(topic, 0, at, base64.b64decode(value), headers) for at, value, headers in found]
+        return Fetched(messages, position)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         first, end = await self._call({"bounds": topic})

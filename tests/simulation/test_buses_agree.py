@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from largesse.bus import Bus, Message, Outgoing, Writer
+from largesse.bus import Bus, Fetched, Outgoing, Writer
 from largesse.decisions import SHARDED
 from largesse.file_bus import FileBus
 from largesse.kafka_bus import KafkaBus
@@ -61,11 +61,9 @@ class Renamed:
     def writer(self) -> Writer:
         return RenamedWriter(self._behind.writer(), self._prefix)
 
-    async def fetch(
-        self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000
-    ) -> list[Message]:
+    async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
         found = await self._behind.fetch(self._prefix + topic, partition, offset, wait_ms=wait_ms, most=most)
-        return [replace(message, topic=topic) for message in found]
+        return Fetched([replace(message, topic=topic) for message in found], found.position)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         return await self._behind.bounds(self._prefix + topic, partition)

@@ -3,8 +3,8 @@
 import pytest
 
 from largesse import order
-from largesse.codec import record_of
-from largesse.decisions import DecisionReader, Wanted, answer, heading, messages_of, partition_of, wanted_of
+from largesse.codec import heading, record_of
+from largesse.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
 from schemas import RoundOpened, Shares
 from schemas.rounds import Level
 from tests.bus_stories import append_raw, story

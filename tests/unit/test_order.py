@@ -5,7 +5,7 @@ from itertools import chain as chain_of
 import pytest
 
 from largesse import order
-from largesse.codec import Undecodable, encode, record_of, wrap
+from largesse.codec import encode, record_of, wrap
 from largesse.ids import chain
 from largesse.log import follow
 from largesse.order import LogOrder, advance, split
@@ -134,11 +134,6 @@ def test_quotes_in_a_large_record_do_not_make_its_parts_too_large():
 
     assert all(len(part) < order.RECORD_BYTES_MAX + 500 for part in parts)
     assert read(claim("a"), parts)[1].seq == 1
-
-
-def test_bytes_that_are_no_record_stop_the_reader():
-    with pytest.raises(Undecodable):
-        advance(LogOrder(), 0, b"hello")
 
 
 def test_a_reader_that_follows_stands_where_the_one_before_it_stood():
