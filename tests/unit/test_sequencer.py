@@ -266,7 +266,7 @@ async def test_what_cannot_be_read_is_refused_with_its_field_size_and_hash(desk)
 
 @desk
 async def test_an_input_above_the_limit_is_refused(desk):
-    refused = (await desk.take("jobs", b'{"job": "%b"}' % (b"x" * 1_000_000)))[0]
+    refused = (await desk.take("jobs", b'{"job": "%b"}' % (b"x" * 950_000)))[0]
 
     assert "too large" in refused.reason
 
