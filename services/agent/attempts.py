@@ -24,6 +24,7 @@ from services.agent.folders import EVENTS, OVER, attempt_folder, attempt_folders
 from services.agent.reports import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.shim import CHILD, CLAIM, RESULT, STOP, TASK, read_json, write_json
+from services.agent.troubles import failed_start
 
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the agent that tasks get; all others may be secrets of the agent."""
@@ -66,7 +67,7 @@ class Local:
 
 @dataclass(slots=True)
 class Launched:
-    """What became of one start: a shim, a timer, or a result at once."""
+    """What became of one start: a shim, a timer, or a result at once. `trouble`: what of this machine failed it."""
 
     local: Local
     pid: int | None = None
@@ -74,6 +75,7 @@ class Launched:
     ends_ms: int | None = None
     fate: Result | None = None
     result: Result | None = None
+    trouble: str = ""
 
 
 @dataclass(slots=True)
@@ -111,8 +113,9 @@ class Attempts:
                 result = Result("lost", detail="it has been started before, and nothing is known of its end")
                 launched.append(Launched(local, result=result))
             except OSError as error:
-                result = Result("cannot_start", detail=f"the agent could not start it: {error.strerror or error}")
-                launched.append(Launched(local, result=result))
+                # Nothing of the job's own is looked at before its shim runs, so it does not count against its retries.
+                result = Result("lost", detail=f"the agent could not start it: {error.strerror or error}")
+                launched.append(Launched(local, result=result, trouble=failed_start(error)))
             failpoints.hit("agent", "after_task_start")
         return launched
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from largesse.bus import Bus, PositionGap
 from largesse.order import LogOrder
 from largesse.snapshots import SnapshotRefused, dump, landmark_of, load
-from services.agent.core import LAYOUT, State
+from services.agent.core import LAYOUT, State, renew
 from services.agent.shim import read_json, write_json
 
 CHECKPOINT = "checkpoint.json"
@@ -48,7 +48,7 @@ async def restore(bus: Bus, partition: int, data: Path, node: str, epoch: str) -
         state: State = load(State, text.encode())
     except (PositionGap, SnapshotRefused):
         return None
-    state.epoch, state.standing, state.rival = epoch, "new", ""
+    renew(state, epoch)
     return state, order
 
 

@@ -1,6 +1,7 @@
 """Agent: what the log says must run on one node, and what must stop.
 
-Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeLost, RoundClosed, the task facts, ConfigChanged.
+Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeLost, RoundClosed, the task facts,
+        ConfigChanged.
 Decides nothing by `decide`: `take` says what has changed for the node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 """
@@ -19,6 +20,7 @@ from schemas import (
     JobSpec,
     NodeLost,
     NodeRegistered,
+    NodeReported,
     Policy,
     Record,
     RoundClosed,
@@ -30,7 +32,7 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 1
+LAYOUT = 2
 
 StopReason = Literal["killed", "gang", "revoked"]
 Standing = Literal["new", "registered", "lost", "taken"]
@@ -69,12 +71,14 @@ class Held:
 @dataclass(slots=True)
 class State:
     """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
-    the next `take`. `rival`: the epoch that followed ours."""
+    the next `take`. `rival`: the epoch that followed ours. `unschedulable`: why the node takes no new tasks, as the log
+    has it of our epoch."""
 
     node: str
     epoch: str
     standing: Standing = "new"
     rival: str = ""
+    unschedulable: str = ""
     node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
     jobs: dict[str, Job] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -129,7 +133,7 @@ def start(node: str, epoch: str) -> State:
 
 def renew(state: State, epoch: str) -> None:
     """Another epoch, about to be registered: the last one is lost, or an old message of ours came in after it."""
-    state.epoch, state.standing, state.rival = epoch, "new", ""
+    state.epoch, state.standing, state.rival, state.unschedulable = epoch, "new", "", ""
 
 
 def fold(state: State, record: Record) -> None:
@@ -256,9 +260,15 @@ def _registered(state: State, record: Record) -> None:
     if body.node != state.node:
         return
     if body.epoch == state.epoch:
-        state.standing = "registered"
+        state.standing, state.unschedulable = "registered", body.unschedulable
     elif state.standing == "registered":
         state.standing, state.rival = "taken", body.epoch
+
+
+def _reported(state: State, record: Record) -> None:
+    body: NodeReported = record.body
+    if (body.node, body.epoch) == (state.node, state.epoch):
+        state.unschedulable = body.unschedulable
 
 
 def _adopt(state: State, epoch: str, keys: Iterable[str]) -> None:
@@ -316,6 +326,7 @@ FOLDS: Folds = {
     JobCancelled: _cancelled,
     JobEnded: _ended,
     NodeRegistered: _registered,
+    NodeReported: _reported,
     NodeLost: _lost,
     RoundClosed: _closed,
     TaskStarted: _started,

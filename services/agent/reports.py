@@ -149,8 +149,8 @@ def messages(said: Iterable[Said], node: str, epoch: str) -> list[dict[str, Any]
     ]
 
 
-def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]) -> list[dict[str, Any]]:
-    """What a registration says of attempts: as many as one message takes, those that run before those that ended."""
+def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]) -> list[list[dict[str, Any]]]:
+    """What a registration says of attempts, those that run before those that ended: a list a message, one at least."""
 
     def by_name(pair: tuple[Name, Result | None]) -> tuple[str, str, int, int]:
         return pair[0].job, pair[0].stage, pair[0].attempt, pair[0].index
@@ -163,8 +163,7 @@ def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]
         assert result is not None
         said = _end(group, {}) if result.reason is None else _failure(group, {})
         items.append({**said, "state": "succeeded" if result.reason is None else "failed"})
-    # What does not fit ends `lost` by the registration, and is run again.
-    return next(iter(batches(items)), [])
+    return batches(items) or [[]]
 
 
 def batches(items: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

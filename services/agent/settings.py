@@ -14,9 +14,11 @@ from schemas.edge import Malformed
 from schemas.edge_base import sorted_map, validated
 from schemas.edge_nodes import NodeReport, check_address, offered
 from services.agent.folders import Kept
+from services.agent.troubles import Room
 
 MemoryLimit = Literal["resident", "address_space", "none"]
 AtEnd = Literal["keep", "leave"]
+NUMBER_MAX = 10**9
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
 VARIABLES = {
@@ -26,6 +28,9 @@ VARIABLES = {
     "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, commas between"),
     "NODE_MEMORY_LIMIT": ("resident", "how tasks are kept to their memory: resident, address_space or none"),
     "NODE_AT_END": ("keep", "when the agent ends: keep (tasks run on) or leave (they are run elsewhere)"),
+    "NODE_CUT_OFF_SECONDS": ("600", "tasks are ended once the bus has taken no message for so long; 0: never"),
+    "NODE_ROOM_MIB": ("64", "with less free room on its disk the node takes no new tasks; 0: no limit"),
+    "NODE_ROOM_INODES": ("1000", "with fewer free inodes on its disk the node takes no new tasks; 0: no limit"),
     "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
@@ -38,6 +43,8 @@ class NodeSettings:
     `capacity`: base units; empty: what the machine has, divided into `parts`. `data`: a folder of this agent alone.
     `memory_limit`, for tasks that ask for memory: `resident` looks every second at what their processes hold and kills,
     `address_space` is the kernel's RLIMIT_AS on each process, exact, but it counts what is only reserved.
+    `room`: free room on its disk below which the node takes no new tasks. `cut_off_ms`: an agent whose messages the bus
+    has not taken for so long ends what runs here, since the cell has long run it elsewhere; 0: never.
     `output_bytes`: kept of each stream of a task. `pass_env`: variables of the agent that tasks get too.
     `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over. `leaves`:
     the agent then says that the node goes, and what it holds is run elsewhere at once. `address`: where the agent shows
@@ -58,6 +65,8 @@ class NodeSettings:
     memory_limit: MemoryLimit = "resident"
     output_bytes: int = 16 << 20
     kept: Kept = field(default_factory=Kept)
+    room: Room = field(default_factory=Room)
+    cut_off_ms: int = 600_000
     pass_env: tuple[str, ...] = ()
     keep_running: bool = True
     leaves: bool = False
@@ -69,6 +78,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
+    LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_ROOM_MIB and LARGESSE_NODE_ROOM_INODES (whole numbers from 0),
     LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT, LARGESSE_NODE_AT_END (`keep`: tasks run
     on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE (`HOST:PORT` at which others reach what
     LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served).
@@ -87,6 +97,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         devices=devices,
         memory_limit=limit,  # type: ignore[arg-type]
         pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
+        room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
+        cut_off_ms=_number(environment, "NODE_CUT_OFF_SECONDS") * 1_000,
         keep_running=not leaves,
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
@@ -97,6 +109,14 @@ def _one_of(options: Any, name: str, text: str) -> str:
     if text not in get_args(options):
         raise SettingWrong(f"{PREFIX}{name}={text}: has to be one of {', '.join(get_args(options))}")
     return text
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    """A whole number from 0; its default as VARIABLES has it."""
+    text = environment.get(f"{PREFIX}{name}") or VARIABLES[name][0]
+    if not text.isascii() or not text.isdecimal() or int(text) > NUMBER_MAX:
+        raise SettingWrong(f"{PREFIX}{name}={text}: has to be a whole number from 0 to {NUMBER_MAX}")
+    return int(text)
 
 
 def _address(settings: Settings, advertised: str) -> str:

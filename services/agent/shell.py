@@ -7,6 +7,7 @@ registers the node under a new epoch, names the attempts it still knows, and kil
 
 import asyncio
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
@@ -24,11 +25,15 @@ from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import clear_away, live_name, make_events, runs_of_jobs, take_identity
 from services.agent.reports import Name, Result
 from services.agent.settings import NodeSettings
+from services.agent.troubles import MACHINE, Troubles, probe, short_of
 from services.agent.voice import RETRY_MS, Voice
 
 READ_WAIT_MS = 1_000
 LOOK_MS = 1_000
+PAUSE_MS = 5_000
+"""An agent that has done nothing for so long was paused."""
 CLEAR_SECONDS = 60
+START_WAIT_MS = 1_000
 END_WAIT_MS = 20_000  # Beyond the grace, for everything to have ended.
 
 
@@ -40,17 +45,27 @@ async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event) -> None:
     """Serves one node until `stop` is set.
 
     Raises DirectoryHeld (another agent has the data folder), TakenOver, PositionGap and Undecodable (the log cannot be
-    followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for.
+    followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for, and so is a data
+    folder whose disk is full.
     """
     data = node.data.absolute()
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = DirectoryLock(data)
-    try:
-        capacity = node.capacity or measured(data, node.parts)
-        agent = _Agent(bus, replace(node, data=data, capacity=capacity))
-        await agent.live(stop)
-    finally:
-        lock.release()
+    while not stop.is_set():
+        try:
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = DirectoryLock(data)
+            try:
+                capacity = node.capacity or measured(data, node.parts)
+                agent = _Agent(bus, replace(node, data=data, capacity=capacity))
+                await agent.live(stop)
+            finally:
+                lock.release()
+            return
+        except OSError as error:
+            if error.errno not in MACHINE:
+                raise
+            logger(service="agent", node=node.name).warning("its folder cannot be used at the moment", error=str(error))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), START_WAIT_MS / 1_000)
 
 
 class _Agent:
@@ -65,6 +80,9 @@ class _Agent:
         self._attempts = Attempts(node)
         self._voice = Voice(bus, node)
         self._events = make_events(node.data)
+        self._troubles = Troubles()
+        self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
+        self._look = asyncio.Event()
         self._wake = asyncio.Event()
         self._caught_up = asyncio.Event()
         self._log = logger(service="agent", node=node.name)
@@ -93,7 +111,7 @@ class _Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
-        lives = (self._follow(), self._keep_time(), self._clear(), stop.wait())
+        lives = (self._follow(), self._keep_time(), self._watch_node(), self._watch_bus(), self._clear(), stop.wait())
         parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -111,6 +129,7 @@ class _Agent:
         while True:
             await self._act(core.take(self._state))
             self._check_standing()
+            self._say_troubles()
             await self._save()
             batch = await self._read(READ_WAIT_MS)
             failpoints.hit("agent", "before_consume")
@@ -187,7 +206,11 @@ class _Agent:
         self._wake.set()
 
     def _renew(self) -> None:
-        _, epoch = take_identity(self._node.data)
+        try:
+            _, epoch = take_identity(self._node.data)
+        except OSError as error:
+            self._fall(f"its epoch cannot be written down: {error.strerror or error}")
+            return  # The standing stays, so it is tried again.
         core.renew(self._state, epoch)
         self._log.warning("the node has to be registered anew", epoch=epoch)
 
@@ -222,7 +245,10 @@ class _Agent:
             await asyncio.shield(launching)
         finally:
             # Whoever ends this agent wants to know what runs.
-            self._note(self._attempts.launched(await launching))
+            outcomes = await launching
+            for trouble in [outcome.trouble for outcome in outcomes if outcome.trouble]:
+                self._fall(trouble)
+            self._note(self._attempts.launched(outcomes))
 
     def _stop(self, stop: Stop) -> None:
         local = self._attempts.by_key.get(stop.key)
@@ -256,10 +282,14 @@ class _Agent:
             if local.quiet:
                 if local.phase == "ended":
                     self._attempts.forget(local.key)
-            elif local.result is not None:
-                self._voice.outbox.ended(local.key, local.name, local.result, now_ms)
-            else:
+            elif local.result is None:
                 self._voice.outbox.started(local.key, local.name, now_ms)
+            elif local.result.reason == "lost" and not local.stopping:
+                self._withheld.append(local)
+                self._troubles.suspect(now_ms)
+                self._look.set()
+            else:
+                self._voice.outbox.ended(local.key, local.name, local.result, now_ms)
         if changed:
             self._wake.set()
 
@@ -281,11 +311,69 @@ class _Agent:
             next_ms = min(moment for moment in moments if moment is not None)
             await self._sleep_until(next_ms)
 
+    async def _watch_bus(self) -> None:
+        """Ends what runs here once this node has been cut off from the bus for too long."""
+        cut_off_ms, spared_ms = self._node.cut_off_ms, 0
+        while cut_off_ms:
+            before_ms = mono_ms()
+            await asyncio.sleep(LOOK_MS / 1_000)
+            now_ms = mono_ms()
+            if now_ms - before_ms > PAUSE_MS:
+                spared_ms = now_ms + PAUSE_MS  # It was paused, so the bus has to get a chance first.
+            if now_ms >= max(spared_ms, self._voice.heard_ms + cut_off_ms):
+                self._cut_off()
+        await asyncio.Event().wait()
+
+    def _cut_off(self) -> None:
+        """Nobody has heard of this node for so long that what runs here may run elsewhere, too: it ends."""
+        running = [local for local in self._attempts.by_key.values() if local.phase != "ended" and not local.stopping]
+        if running:
+            self._log.warning("cut off: what runs here is ended", attempts=len(running))
+        for local in running:
+            self._note(self._attempts.stop(local, "lost", self._node.stop_grace_ms))
+
     async def _sleep_until(self, moment_ms: int) -> None:
         """Until then, or until something happens."""
         waiting = asyncio.ensure_future(self._wake.wait())
         await asyncio.wait((waiting,), timeout=max(0, moment_ms - mono_ms()) / 1_000)
         waiting.cancel()
+
+    # ---------------------------------------------------------------- whether this node is well
+    def _fall(self, reason: str) -> None:
+        """Something fails that is no job's fault: the node takes no new tasks until it works again."""
+        if not self._troubles.reason:
+            self._log.warning("takes no new tasks for now", reason=reason)
+        self._troubles.fall(reason, mono_ms())
+        self._say_troubles()
+
+    def _say_troubles(self) -> None:
+        """Tells the log whether the node takes tasks, and then what was withheld until it knows."""
+        troubles = self._troubles
+        if self._voice.unschedulable and not troubles.reason:
+            self._log.info("takes new tasks again")
+        self._voice.unschedulable = troubles.reason
+        if self._withheld and (self._state.unschedulable or not (troubles.reason or troubles.suspected)):
+            withheld, self._withheld = self._withheld, []
+            for local in withheld:
+                if self._attempts.by_key.get(local.key) is local and not local.quiet and local.result is not None:
+                    self._voice.outbox.ended(local.key, local.name, local.result, mono_ms())
+        self._wake.set()
+
+    async def _watch_node(self) -> None:
+        """Looks at the disk, and probes where something has failed."""
+        data, room, troubles = self._node.data, self._node.room, self._troubles
+        while True:
+            self._look.clear()
+            if fault := await asyncio.to_thread(short_of, data, room):
+                self._fall(fault)
+            if troubles.is_due(mono_ms()):
+                fault = await asyncio.to_thread(probe, data, room)
+                if fault and not troubles.reason:
+                    self._log.warning("takes no new tasks for now", reason=fault)
+                troubles.probed(fault, mono_ms(), told=bool(self._state.unschedulable))
+            self._say_troubles()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)
 
     async def _clear(self) -> None:
         await self._caught_up.wait()

@@ -202,8 +202,13 @@ class Guardian:
         _prctl(_PR_SET_CHILD_SUBREAPER)
         try:
             self._start()
-        except (CannotStart, OSError) as error:
+        except CannotStart as error:
             self._finish({"state": "failed", "reason": "cannot_start", "detail": str(error), "run_ms": 0})
+            return
+        except OSError as error:
+            # What the machine lacks is not the job's fault.
+            detail = f"the node could not start it: {error.strerror or error}"
+            self._finish({"state": "failed", "reason": "lost", "detail": detail, "run_ms": 0})
             return
         write_json(CHILD, {"pid": self.child, "start": start_ticks(self.child)})
         self._tell("started")

@@ -224,20 +224,6 @@ def test_what_cannot_start_comes_back_as_a_fact(tell, stage, detail):
     tell(story)
 
 
-def test_a_folder_that_cannot_be_written_comes_back_as_a_fact(tell):
-    async def story(cell, data):
-        await eventually(lambda: (data / "events").exists())
-        (data / "jobs").write_text("in the way")
-        await cell.submit("j", shell("true"))
-
-        assert await outcome_of(cell) == "failed"
-        (failed,) = await failures_of(cell)
-        assert failed.reason == "cannot_start"
-        assert failed.detail.startswith("the agent could not start it")
-
-    tell(story)
-
-
 FAMILY = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -1,5 +1,7 @@
 """What a node has to say: kept until the log shows it, worded so that the edge takes it."""
 
+import json
+
 import pytest
 
 from schemas.edge import read_input
@@ -147,7 +149,7 @@ def test_a_large_report_is_cut_into_messages_that_the_edge_takes():
 
 
 def registration(running, ended):
-    attempts = known_attempts(running, ended)
+    (attempts,) = known_attempts(running, ended)
     return read_input(
         "nodes", {"register": {"node": "n", "epoch": "e2", "capacity": {"cpu": 1}, "attempts": attempts}}, ""
     )
@@ -167,14 +169,18 @@ def test_a_registration_names_what_runs_and_what_has_ended():
     assert body.attempts[3].run_ms == [5, 5]
 
 
-def test_a_registration_fits_into_one_message_and_names_first_what_runs(monkeypatch):
+def test_a_registration_names_all_attempts_in_as_many_messages_as_it_takes(monkeypatch):
     monkeypatch.setattr(reports, "REPORT_BYTES_MAX", 1_000)
     ended = [(name(index), OK) for index in range(100, 300, 2)]
 
-    body = registration([name(index) for index in range(0, 10, 2)], ended)
+    parts = known_attempts([name(index) for index in range(0, 10, 2)], ended)
 
-    assert [k.first for k in body.attempts][:6] == [0, 2, 4, 6, 8, 100]
-    assert len(body.attempts) < 20
+    assert [k["first"] for part in parts for k in part] == [0, 2, 4, 6, 8, *range(100, 300, 2)]
+    assert all(len(json.dumps(part)) <= 1_000 for part in parts)
+
+
+def test_a_registration_of_a_node_that_knows_nothing_is_one_message():
+    assert known_attempts([], []) == [[]]
 
 
 @pytest.mark.parametrize("items", [[], [{"a": 1}]])
