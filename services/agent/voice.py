@@ -19,7 +19,7 @@ from services.agent.settings import NodeSettings
 
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
-LEAVE_SECONDS = 1
+LEAVE_SECONDS = 3
 
 
 class Voice:
