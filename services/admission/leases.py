@@ -1,11 +1,14 @@
 """When each node was last heard of. Lives beside the fold, in the sequencer alone: only NodeLost is a fact.
 
-Times are the sequencer's clock in milliseconds. A sequencer that took over, or was away itself, believes every node for
-a full lease more: it cannot know who reported meanwhile.
+Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was away itself,
+believes every node for a full lease more: it cannot know who reported meanwhile.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
+
+from schemas import NodeRegistered, NodeReported, TaskFailed, TaskFinished, TaskStarted
 
 
 class Leases:
@@ -40,3 +43,12 @@ class Leases:
         """When the next lease runs out if nobody is heard of."""
         heard_ms = next(iter(self._heard.values()), None)
         return None if heard_ms is None else heard_ms + lease_ms
+
+
+def speakers_of(body: Any) -> Iterable[tuple[str, str]]:
+    """The nodes, and the epochs of their agents, that an input comes from."""
+    if isinstance(body, NodeRegistered | NodeReported):
+        return [(body.node, body.epoch)]
+    if isinstance(body, TaskStarted | TaskFinished | TaskFailed):
+        return {(item.node, item.epoch): True for item in body.items}
+    return []

@@ -7,18 +7,17 @@ back before anything outside may happen. Any doubt (Fenced): it throws the runni
 
 import asyncio
 import secrets
-import time
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from largesse import deadletter, failpoints
 from largesse.bus import Bus, BusError, BusFull, PositionGap, Writer
-from largesse.decisions import FORECASTS, DecisionReader, wanted_of
+from largesse.decisions import wanted_of
 from largesse.ids import content_hash, decision_id
-from largesse.inputs import Input, InputReader
+from largesse.inputs import Input
 from largesse.log import LogReader, wait_for_more
 from largesse.log_writer import Fenced, LogWriter, claim_message
 from largesse.order import Accepted, LogOrder
@@ -31,22 +30,20 @@ from schemas import (
     Header,
     InputRefused,
     NodeLost,
-    NodeRegistered,
-    NodeReported,
     Record,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
     SequencerAlive,
-    TaskFailed,
-    TaskFinished,
-    TaskStarted,
 )
+from schemas.topics import LOG
 from services.admission import core
+from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
 from services.admission.core_judge import judge, lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
 from services.admission.core_state import State
-from services.admission.leases import Leases
+from services.admission.leading import Leading, Pending
+from services.admission.leases import speakers_of
 
 SKIPPED_MAX = 1_000
 """After so many inputs that changed nothing the log says how far they were read."""
@@ -66,11 +63,6 @@ DECIDED = ("shares", "asks", "grants")
 
 class InputStopped(Exception):
     """Judging an input raised: names topic, partition and offset. The input is not skipped."""
-
-
-def wall_ms() -> int:
-    """Unix milliseconds, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 def fresh_token() -> str:
@@ -94,38 +86,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = 
         await sequencer.close()
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A snapshot that waits for its closing to be read back."""
-
-    seq: int
-    order: LogOrder
-    state: bytes
-
-
-class _Leading:
-    """What a sequencer has beyond its fold while its claim is the latest."""
-
-    def __init__(self, bus: Bus, log: LogWriter, partition: int, decisions: dict[str, int], now_ms: int) -> None:
-        taken = log.running.positions
-        self.log = log
-        self.inputs = InputReader(bus, partition, taken)
-        self.decisions = DecisionReader(bus, partition, decisions)
-        places = {topic: f"{topic}/{partition}" for topic in FORECASTS}
-        self.forecasts = {
-            topic: DecisionReader(bus, partition, {place: taken.get(place, -1) + 1}) for topic, place in places.items()
-        }
-        self.leases = Leases()
-        self.skipped = 0
-        self.appended_ms = now_ms
-        self.stepped_ms = now_ms
-        self.round_ms = 0
-        self.pending: _Pending | None = None
-
-
 class Sequencer:
-    """One instance. `run` drives it; tests step it with a clock and tokens of their own.
+    """One instance. `run` drives it; tests step it with clocks and tokens of their own.
 
+    `clock`, `steady`: the wall clock and the steady one (clock.py), by default this machine's; `clock` alone is both.
     `alone`: the bus admits one process, so a starter claims at once.
     """
 
@@ -134,7 +98,8 @@ class Sequencer:
         bus: Bus,
         settings: Settings,
         *,
-        clock: Callable[[], int] = wall_ms,
+        clock: Callable[[], int] | None = None,
+        steady: Callable[[], int] | None = None,
         draw_token: Callable[[], str] = fresh_token,
         alone: bool | None = None,
         name: str = core.NAME,
@@ -143,16 +108,17 @@ class Sequencer:
         self.state: State = core.start()
         self._bus = bus
         self._settings = settings
-        self._clock = clock
+        self._clock = LogClock(clock or wall_ms, steady or clock or steady_ms)
         self._draw_token = draw_token
         self._alone = settings.is_alone if alone is None else alone
         self._said = logger(service=name)
         self._reader: LogReader | None = None
         self._producer: Writer | None = None
         self._token = ""
-        self._leading: _Leading | None = None
-        self._now_ms = clock()
-        self._heard_ms = self._now_ms
+        self._leading: Leading | None = None
+        self._now_ms = self._heard_ms = self._clock.steady_ms
+        self._away_ms = 0
+        self._is_caught_up = False
         self._claimed_ms = 0
         self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
@@ -167,7 +133,7 @@ class Sequencer:
 
     async def step(self) -> bool:
         """One turn, without waiting for anything to come. False: nothing to do until there is more, or it is time."""
-        self._now_ms = self._clock()
+        self._read_clock()
         try:
             if self._leading is not None:
                 return await self._lead(self._leading)
@@ -179,6 +145,15 @@ class Sequencer:
             was_leading = self.is_leading
             await self._give_up(str(why))
             return was_leading
+
+    def _read_clock(self) -> None:
+        """Once in a turn: everything in it happens at one moment."""
+        clock, before_ms = self._clock, self._clock.steady_ms
+        clock.tick()
+        self._now_ms, self._away_ms = clock.steady_ms, clock.steady_ms - before_ms
+        if clock.jumped_ms or clock.leapt_ms > AGREES_MS:
+            ahead_ms = clock.log_ms - clock.wall_ms
+            self._said.warning("clock", jumped_ms=clock.jumped_ms, leapt_ms=clock.leapt_ms, log_ahead_ms=ahead_ms)
 
     def waiting_for(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any` between two steps."""
@@ -195,14 +170,15 @@ class Sequencer:
 
     def wait_ms(self) -> int:
         """How long to wait between two steps at most."""
-        now_ms = self._clock()
+        now_ms = self._clock.now_ms()
         if self._leading is None:
             claim_ms = self._wait_until_ms if self._alone else self._heard_ms + self._lease_ms
             return max(1, min(self._settings.wait_ms, max(claim_ms, self._wait_until_ms) - now_ms))
+        due_ms = next_due_ms(self.state)
         moments = [
             now_ms + self._settings.wait_ms,
             self._leading.appended_ms + self._lease_ms // ALIVE_PARTS,
-            next_due_ms(self.state),
+            None if due_ms is None else self._clock.steady_ms + due_ms - self._clock.log_ms,
             self._leading.leases.next_ms(self.state.policy.node_lease_ms),
         ]
         return max(1, min(moment for moment in moments if moment is not None) - now_ms)
@@ -221,23 +197,42 @@ class Sequencer:
     async def _stand_by(self) -> bool:
         """Folds what the log has; claims it after a silence; leads once its own claim is the latest."""
         reader = self._reader or await self._restore()
-        before = reader.offset
-        for accepted in await reader.read():
-            self._heard_ms = self._now_ms
-            self._learn(accepted)
-        if reader.offset > before:
-            SEQ.labels(self.name).set(reader.order.seq)
-            if len(self._refusals) > REFUSALS_KEPT:
-                await self._forget_written()
+        if self._away_ms > self._settings.wait_ms + self._lease_ms:
+            # What it reads now may have been written long ago.
+            self._clock.forget()
+            self._is_caught_up = False
+        if await self._read(reader):
             return True
+        self._is_caught_up = True
         if self._producer is None:
-            return await self._claim(reader) if self._may_claim() else False
+            if not self._may_claim():
+                return False
+            # Asked where the log ends, the bus brings all up to there: a pause, or a slow bus, is no silence.
+            await self._bus.bounds(LOG, self._settings.partition)
+            if not await self._read(reader):
+                await self._claim(reader)
+            return True
         if reader.order.token == self._token:
             await self._begin_to_lead(reader, self._producer)
             return True
         if self._now_ms - self._claimed_ms >= self._lease_ms:
             raise Fenced("its claim did not come back, or is not the latest")
         return False
+
+    async def _read(self, reader: LogReader) -> bool:
+        """Folds what has come; False where nothing has."""
+        before = reader.offset
+        for accepted in await reader.read():
+            self._heard_ms = self._now_ms
+            if self._is_caught_up and accepted.record.seq:
+                self._clock.hear(accepted.record.time)
+            self._learn(accepted)
+        if reader.offset == before:
+            return False
+        SEQ.labels(self.name).set(reader.order.seq)
+        if len(self._refusals) > REFUSALS_KEPT:
+            await self._forget_written()
+        return True
 
     async def _restore(self) -> LogReader:
         found = await self._snapshots.restore(State)
@@ -278,15 +273,14 @@ class Sequencer:
         silent = self._alone or self._now_ms - self._heard_ms >= self._lease_ms
         return silent and self._now_ms >= self._wait_until_ms
 
-    async def _claim(self, reader: LogReader) -> bool:
+    async def _claim(self, reader: LogReader) -> None:
         self._producer = self._bus.writer()
         self._token = self._draw_token()
         self._claimed_ms = self._now_ms
         settings = self._settings
-        claim = claim_message(settings.cell, settings.partition, self._token, reader.order, self._now_ms)
+        claim = claim_message(settings.cell, settings.partition, self._token, reader.order, self._clock.log_ms)
         await self._producer.send([claim], durable=True)
         CLAIMS.inc()
-        return True
 
     async def _begin_to_lead(self, reader: LogReader, producer: Writer) -> None:
         settings = self._settings
@@ -299,7 +293,8 @@ class Sequencer:
             token=self._token,
             name=self.name,
         )
-        self._leading = _Leading(self._bus, log, settings.partition, self._decisions, self._now_ms)
+        self._clock.lead(reader.order.time)
+        self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms)
         self._watch_all(self._leading)
         await self._forget_written()
         await self._write_letters(producer)
@@ -314,6 +309,7 @@ class Sequencer:
         producer, self._producer = self._producer, None
         self._leading = None
         self._reader = None
+        self._is_caught_up = False
         self.state = core.start()
         self._openings, self._decisions = {}, {}
         self._refusals.clear()
@@ -321,7 +317,7 @@ class Sequencer:
             await producer.drop()
 
     # ---------------------------------------------------------------- leading
-    async def _lead(self, lead: _Leading) -> bool:
+    async def _lead(self, lead: Leading) -> bool:
         await lead.log.check()
         self._notice_absence(lead)
         read = await self._take_inputs(lead)
@@ -337,19 +333,19 @@ class Sequencer:
         await self._act_on(lead, accepted)
         return True
 
-    def _put(self, lead: _Leading, body: Any, source: Header | None = None, cause: str = "") -> None:
+    def _put(self, lead: Leading, body: Any, source: Header | None = None, cause: str = "") -> None:
         """Adds one record to the batch and folds it: the next input meets its effect."""
-        record = lead.log.put(body, time=self._now_ms, source=source, cause=cause)
+        record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
         ends = isinstance(body, RoundClosed | RoundAbandoned)
         if ends and lead.pending is None and self._snapshots.is_due(record.round):
-            lead.pending = _Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
+            lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
 
-    async def _take_inputs(self, lead: _Leading) -> bool:
+    async def _take_inputs(self, lead: Leading) -> bool:
         failpoints.hit(self.name, "before_consume")
         items = await lead.inputs.read(self._settings.inputs_most)
         for item in items:
-            body = self._judge(item, max(self._now_ms, lead.log.running.time))
+            body = self._judge(item, max(self._clock.log_ms, lead.log.running.time))
             if body is None:
                 lead.skipped += 1
             else:
@@ -377,7 +373,7 @@ class Sequencer:
             return replace(body, size=size, hash=content_hash(item.value))
         return body
 
-    async def _close_round(self, lead: _Leading) -> None:
+    async def _close_round(self, lead: Leading) -> None:
         opening = self.state.open
         if opening is None:
             return
@@ -393,11 +389,11 @@ class Sequencer:
         except Exception as error:
             raise CoreStopped(self.name, "closing a round with", grants) from error
         lead.decisions.forget(opening.seq)
-        lead.round_ms = max(self._now_ms, lead.log.running.time) - opening.time
+        lead.round_ms = max(self._clock.log_ms, lead.log.running.time) - opening.time
         self._put(lead, body, cause=opening.id)
         failpoints.hit(self.name, "after_close")
 
-    async def _take_forecasts(self, lead: _Leading) -> None:
+    async def _take_forecasts(self, lead: Leading) -> None:
         """Forecasts and plans that came, in the order of their topics: facts from here on, where they are not stale."""
         for topic, reader in lead.forecasts.items():
             for found in await reader.arrivals(topic):
@@ -407,46 +403,39 @@ class Sequencer:
                 if known and accepts_forecast(self.state, record.body):
                     self._put(lead, record.body, Header("", topic, self._settings.partition, found.offset), record.id)
 
-    def _put_due(self, lead: _Leading) -> None:
+    def _put_due(self, lead: Leading) -> None:
         running = lead.log.running
         while True:
-            at_ms = max(self._now_ms, running.time)
+            at_ms = max(self._clock.log_ms, running.time)
             body = due(self.state, at_ms, bytes.fromhex(running.prefix))
             if body is None:
                 return
             self._put(lead, body, cause=cause_of_due(self.state))
 
-    def _put_alive(self, lead: _Leading) -> None:
+    def _put_alive(self, lead: Leading) -> None:
         silent = self._now_ms - lead.appended_ms >= self._lease_ms // ALIVE_PARTS
         if (silent and lead.log.is_empty) or lead.skipped >= SKIPPED_MAX:
             self._put(lead, SequencerAlive(lead.inputs.positions()))
             lead.skipped = 0
 
     # ---------------------------------------------------------------- node leases
-    def _watch_all(self, lead: _Leading) -> None:
+    def _watch_all(self, lead: Leading) -> None:
         lead.leases.renew_all((name for name, node in self.state.nodes.items() if not node.lost), self._now_ms)
 
-    def _notice_absence(self, lead: _Leading) -> None:
-        """Who was away itself (paused, asleep, on a jumping clock) cannot say that a node was silent."""
+    def _notice_absence(self, lead: Leading) -> None:
+        """Who was away itself (paused, asleep) cannot say that a node was silent."""
         lease_ms = self.state.policy.node_lease_ms
-        if self._now_ms - lead.stepped_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
+        if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
             self._watch_all(lead)
-        lead.stepped_ms = self._now_ms
 
-    def _renew_lease(self, lead: _Leading, body: Any) -> None:
+    def _renew_lease(self, lead: Leading, body: Any) -> None:
         """Any report of a node counts, also one that changes nothing, if its agent is the one that the log knows."""
-        if isinstance(body, NodeRegistered | NodeReported):
-            speakers = {(body.node, body.epoch): True}
-        elif isinstance(body, TaskStarted | TaskFinished | TaskFailed):
-            speakers = {(item.node, item.epoch): True for item in body.items}
-        else:
-            return
-        for name, epoch in speakers:
+        for name, epoch in speakers_of(body):
             node = self.state.nodes.get(name)
             if node is not None and not node.lost and node.epoch == epoch:
                 lead.leases.renew(name, self._now_ms)
 
-    async def _lose_silent(self, lead: _Leading) -> None:
+    async def _lose_silent(self, lead: Leading) -> None:
         silent = lead.leases.silent(self._now_ms, self.state.policy.node_lease_ms)
         if not silent or not await lead.inputs.is_drained("nodes", "tasks"):
             return
@@ -457,7 +446,7 @@ class Sequencer:
                 self._put(lead, body)
 
     # ---------------------------------------------------------------- after the read-back
-    async def _act_on(self, lead: _Leading, accepted: list[Accepted]) -> None:
+    async def _act_on(self, lead: Leading, accepted: list[Accepted]) -> None:
         assert self._producer is not None
         for each in accepted:
             refusal = deadletter.refusal_of(each)

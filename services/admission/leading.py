@@ -1,0 +1,38 @@
+"""What a sequencer has beyond its fold while it leads: readers of inputs and decisions, leases, a pending snapshot."""
+
+from dataclasses import dataclass
+
+from largesse.bus import Bus
+from largesse.decisions import FORECASTS, DecisionReader
+from largesse.inputs import InputReader
+from largesse.log_writer import LogWriter
+from largesse.order import LogOrder
+from services.admission.leases import Leases
+
+
+@dataclass(slots=True)
+class Pending:
+    """A snapshot that waits for its closing to be read back."""
+
+    seq: int
+    order: LogOrder
+    state: bytes
+
+
+class Leading:
+    """What a sequencer has beyond its fold while its claim is the latest."""
+
+    def __init__(self, bus: Bus, log: LogWriter, partition: int, decisions: dict[str, int], now_ms: int) -> None:
+        taken = log.running.positions
+        self.log = log
+        self.inputs = InputReader(bus, partition, taken)
+        self.decisions = DecisionReader(bus, partition, decisions)
+        places = {topic: f"{topic}/{partition}" for topic in FORECASTS}
+        self.forecasts = {
+            topic: DecisionReader(bus, partition, {place: taken.get(place, -1) + 1}) for topic, place in places.items()
+        }
+        self.leases = Leases()
+        self.skipped = 0
+        self.appended_ms = now_ms
+        self.round_ms = 0
+        self.pending: Pending | None = None
