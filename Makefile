@@ -10,7 +10,7 @@ COMPILED := build/compiled
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas compile bench lock clean
+.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas compile bench sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench: setup ## Time the hot paths, with compiled cores where there is a C compi
 	@test -n "$(PURE)" || $(MAKE) --no-print-directory compile || echo "left as they stand"
 	PYTHONSAFEPATH=1 PYTHONPATH=$$(test -z "$(PURE)" && test -f $(COMPILED)/.ready && echo $(COMPILED):)$(CURDIR) \
 	  $(RUN) -m benchmarks.run
+
+sustained: setup ## Full load for a long time, and what grows (MINUTES=60, KAFKA=host:port for a cell on Kafka)
+	$(RUN) -m benchmarks.sustained --minutes $(or $(MINUTES),60) $(if $(KAFKA),--kafka "$(KAFKA)")
 
 lock: ## Resolve requirements.lock, and the image's part of it, anew from pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lock
