@@ -131,7 +131,7 @@ class Cluster:
     async def submit(self, jobs: int, tasks: int = TASKS_A_JOB) -> list[str]:
         """Jobs of so many one-core tasks, queue by queue in turn; returns their names once they are acknowledged."""
         names = [f"j{self.jobs + i}" for i in range(jobs)]
-        stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": 1_000}, "duration_ms": int(self.size.hold_s * 1_000)}
+        stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": "1"}, "duration_ms": int(self.size.hold_s * 1_000)}
         documents = [
             {"job": name, "queue": f"q{(self.jobs + i) % QUEUES}", "stages": [stage]} for i, name in enumerate(names)
         ]
@@ -212,7 +212,7 @@ async def latency(cluster: Cluster, load: int) -> tuple[float, float]:
     for number in range(cluster.size.probes):
         name = f"probe-{load}-{number}"
         waiter = cluster.waiting[name] = asyncio.get_running_loop().create_future()
-        stage = {"stage": "s", "tasks": 1, "demand": {"cpu": 1_000}, "duration_ms": int(cluster.size.hold_s * 1_000)}
+        stage = {"stage": "s", "tasks": 1, "demand": {"cpu": "1"}, "duration_ms": int(cluster.size.hold_s * 1_000)}
         document = orjson.dumps({"job": name, "queue": "q0", "stages": [stage]})
         begun = time.perf_counter()
         await cluster.clients.send([Outgoing("jobs", cluster.partition, document)])

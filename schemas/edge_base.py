@@ -6,6 +6,7 @@ say what is allowed and become the published schemas; light checks after them sa
 
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -66,14 +67,16 @@ Amounts = Annotated[
             "propertyNames": {"pattern": f"^{RESOURCE_NAME.pattern}$"},
             "additionalProperties": {
                 "anyOf": [
-                    {"type": "integer", "minimum": 0, "maximum": QUANTITY_MAX},
+                    {"type": "number", "minimum": 0, "maximum": QUANTITY_MAX},
                     {"type": "string", "pattern": f"^{QUANTITY_TEXT.pattern}$"},
                 ]
             },
         }
     ),
 ]
-"""Resource -> quantity as people write it: `"500m"`, `"2Gi"`, or a whole number of base units."""
+"""Resource -> quantity as people write it: `"500m"`, `"2Gi"`, or a bare number of natural units (cores, GPUs, bytes,
+bit/s).
+"""
 
 
 class Malformed(ValueError):
@@ -158,8 +161,8 @@ def vector_of(amounts: Mapping[str, Any], *, round_up: bool) -> Vector:
     for resource in sorted(amounts):
         value = amounts[resource]
         kind = type(value)
-        if kind is not int and kind is not str:
-            raise Malformed(at_key(resource), _no_quantity(resource, value))
+        if kind is not int and kind is not str and kind is not Decimal:
+            raise Malformed(at_key(resource), f'has to be a quantity like "500m", 2 or "2Gi", is {shown(value)}')
         try:
             if amount := _amount(resource, value, round_up):
                 vector[resource] = amount
@@ -199,22 +202,16 @@ def author_of(author: str) -> str:
 
 
 @lru_cache(maxsize=AMOUNTS_CACHED)
-def _amount(resource: str, value: int | str, round_up: bool) -> int:
+def _amount(resource: str, value: int | str | Decimal, round_up: bool) -> int:
     if RESOURCE_NAME.fullmatch(resource) is None:
         raise ValueError("is no resource name: write lower-case letters, digits and . _ -, a letter first, at most 63")
     return parse_quantity(resource, value, round_up=round_up)
 
 
 @lru_cache(maxsize=AMOUNTS_CACHED)
-def is_below_unit(resource: str, text: str) -> bool:
+def is_below_unit(resource: str, value: int | str | Decimal) -> bool:
     """Whether a quantity that was read without fault is more than nothing and less than one base unit."""
-    return parse_quantity(resource, text, round_up=False) == 0 < parse_quantity(resource, text, round_up=True)
-
-
-def _no_quantity(resource: str, value: Any) -> str:
-    if isinstance(value, bool) or value is None or isinstance(value, (list, dict)):
-        return f'has to be a quantity like "2" or 500, is {shown(value)}'
-    return f'a quantity with a fraction is written as a string: "{shown(value)}", not {shown(value)}'
+    return parse_quantity(resource, value, round_up=False) == 0 < parse_quantity(resource, value, round_up=True)
 
 
 def _field_of(fault: Any, document: Any) -> str:

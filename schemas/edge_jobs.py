@@ -54,8 +54,7 @@ SEGMENT_MAX = 63  # Characters of a queue's own name.
 QUEUE_DEPTH_MAX = 16
 CYCLE_SHOWN_MAX = 8
 WARNINGS_MAX = 20
-BARE_MIN = 10  # A bare cpu or gpu below it is most often meant in whole cores or devices.
-BARE_MEMORY_MIN = 16  # Bare memory below it, in MiB, is most often meant in GiB.
+CORES_MEANT_MAX = 256  # A larger bare number of cores or GPUs was most likely meant in thousandths.
 MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
 TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
@@ -143,30 +142,29 @@ def job_warnings(document: Mapping[str, Any]) -> list[str]:
     return warnings[:WARNINGS_MAX]
 
 
-def amount_warnings(field: str, amounts: Mapping[str, Any]) -> list[str]:
-    """Quantities in another unit than most likely meant: a small bare number is thousandths or MiB, a text bytes."""
+def amount_warnings(field: str, amounts: Mapping[str, Any], *, cores_max: int = CORES_MEANT_MAX) -> list[str]:
+    """Quantities that most likely were meant in another unit: more whole cores or GPUs than `cores_max` written as a
+    bare number, and less than 1 MiB.
+    """
     return [
         f"{field}.{resource}: {told}"
         for resource in ("cpu", "gpu", "memory", "disk")
-        if (told := _unit_trap(resource, amounts.get(resource)))
+        if (told := _unit_trap(resource, amounts.get(resource), cores_max))
     ]
 
 
-def _unit_trap(resource: str, amount: Any) -> str | None:
-    if isinstance(amount, str):
-        if resource not in ("memory", "disk") or not is_below_unit(resource, amount):
+def _unit_trap(resource: str, amount: Any, cores_max: int) -> str | None:
+    if resource in ("cpu", "gpu"):
+        if type(amount) is not int or amount <= cores_max:
             return None
-        number = amount.rstrip("mkMGTPKi")
-        meant = number if 1 <= Fraction(number) < MIB_MEANT_MAX else "1"
-        units = "without a suffix it is bytes, and m is a thousandth"
-        return f'"{amount}" is less than 1 MiB ({units}); for {meant} MiB write "{meant}Mi"'
-    if type(amount) is not int or amount <= 0:
+        units = "cores" if resource == "cpu" else "GPUs"
+        return f'{amount} is {amount} {units}; for {amount} thousandths write "{amount}m"'
+    if not isinstance(amount, str) or not is_below_unit(resource, amount):
         return None
-    if resource == "memory" and amount < BARE_MEMORY_MIN:
-        return f'{amount} means {amount} MiB; for {amount} GiB write "{amount}Gi", for {amount} MiB "{amount}Mi"'
-    if resource in ("cpu", "gpu") and amount < BARE_MIN:
-        return f'{amount} means {amount} thousandths; for {amount} whole ones write "{amount}"'
-    return None
+    number = amount.rstrip("mkMGTPKi")
+    meant = number if 1 <= Fraction(number) < MIB_MEANT_MAX else "1"
+    units = "without a suffix it is bytes, and m is a thousandth"
+    return f'"{amount}" is less than 1 MiB ({units}); for {meant} MiB write "{meant}Mi"'
 
 
 def _spec(job: JobSubmission) -> JobSpec:

@@ -20,7 +20,7 @@ from schemas.edge_base import (
     vector_of,
 )
 from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, amount_warnings
-from schemas.quantities import MILLIONTHS, Vector, quantity_text
+from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue
 
@@ -108,7 +108,7 @@ def tree_document(queue: Queue) -> dict[str, Any]:
         document["policy"] = queue.policy
     for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
         if vector:
-            document[name] = {resource: quantity_text(resource, amount) for resource, amount in vector.items()}
+            document[name] = quantity_texts(vector)
     if queue.running_jobs_max is not None:
         document["running_jobs_max"] = queue.running_jobs_max
     if queue.submitters:
@@ -125,7 +125,7 @@ def queue_warnings(field: str, queue: Mapping[str, Any]) -> list[str]:
     """What a tree that was read without fault says and yet most likely does not mean."""
     warnings = []
     for limit in ("guaranteed", "max"):
-        warnings += amount_warnings(f"{field}.{limit}", queue.get(limit) or {})
+        warnings += amount_warnings(f"{field}.{limit}", queue.get(limit) or {}, cores_max=QUANTITY_MAX)
     for i, child in enumerate(queue.get("children") or []):
         warnings += queue_warnings(f"{field}.children[{i}]", child)
     return warnings

@@ -19,7 +19,7 @@ from schemas.edge_base import (
     check_one_form,
     validated,
 )
-from schemas.quantities import QUANTITY_MAX
+from schemas.quantities import QUANTITY_MAX, quantity_texts
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 
 RDL_ATOMS_MAX = 1_000
@@ -109,7 +109,7 @@ def read_reservation(document: Any, author: str) -> ReservationRequested | Reser
 
 
 def rdl_text(rdl: Atom | Window | Several, parent: str) -> str:
-    """Canonical JSON: base units, resources sorted, keys in the models' order. Raises Malformed under `parent`."""
+    """Canonical JSON: exact quantities, resources and keys in order. Raises Malformed under `parent`."""
     text: str = _CANONICAL.dump_json(_plain(rdl, parent, 1, [RDL_ATOMS_MAX])).decode()
     if len(text) > RDL_TEXT_MAX:
         raise Malformed(parent, f"is too long: at most {RDL_TEXT_MAX} characters, has {len(text)}")
@@ -128,7 +128,7 @@ def _plain(rdl: Atom | Window | Several, path: str, depth: int, atoms_left: list
                 raise Malformed(f"{path}.g", f"is {rdl.g}, more than h, the most units in parallel ({rdl.h})")
             return {
                 "op": "atom",
-                "b": asked_for(rdl.b, f"{path}.b", "a unit"),
+                "b": quantity_texts(asked_for(rdl.b, f"{path}.b", "a unit")),
                 "g": rdl.g,
                 "h": rdl.h,
                 "l": rdl.l,

@@ -1,10 +1,11 @@
 """Vectors of whole base units: millicores, MiB, Mbit/s, milli-GPUs, and any custom countable resource.
 
-On the outside quantities look as in Kubernetes (`"500m"`, `"2Gi"`); inside they are integers, so that sums are exact.
-Demands round up to base units, capacities down (contracts.md, "Quantities").
+On the outside quantities look as in Kubernetes (`"500m"`, `"2Gi"`, 2); inside they are integers, so that sums are
+exact. Demands round up to base units, capacities down (contracts.md, "Quantities").
 """
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
@@ -22,10 +23,13 @@ MILLIONTHS = 1_000_000  # A weight of 1.
 SHARE_UNITS = 1_000_000_000  # A share of the whole cell.
 QUANTITY_MAX = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
 
+BARE_MIN = 1_000_000
+"""A bare amount of bytes or bit/s (memory, disk, network, disk_io) below this is refused: a suffix was forgotten."""
+
 MIB = 1 << 20
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_UNIT = {  # Natural units of a string without suffix -> base units.
+_UNIT = {  # Natural units, those of a quantity without suffix -> base units.
     "cpu": Fraction(1000),
     "gpu": Fraction(1000),
     "memory": Fraction(1, MIB),
@@ -33,6 +37,9 @@ _UNIT = {  # Natural units of a string without suffix -> base units.
     "network": Fraction(1, 10**6),
     "disk_io": Fraction(1, 10**6),
 }
+_BYTES = ("bytes", ("Mi", "MiB"), ("Gi", "GiB"))
+_BITS = ("bit/s", ("M", "Mbit/s"), ("G", "Gbit/s"))
+_BARE = {"memory": _BYTES, "disk": _BYTES, "network": _BITS, "disk_io": _BITS}
 _SUFFIXES = ("m", *(suffix for suffix in _DECIMAL if suffix), *_BINARY)
 _SPELT = {suffix.lower(): suffix for suffix in (*_DECIMAL, *_BINARY)}
 _NEARLY = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,2}?)(?:[bB]|[bB]ytes?)?\s*")
@@ -40,25 +47,35 @@ QUANTITY_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
 
-def parse_quantity(resource: str, value: int | str, *, round_up: bool) -> int:
-    """Base units of `value`. Raises ValueError with what is wrong and an example of what is right."""
-    if isinstance(value, int):
-        exact = Fraction(value)
-    else:
-        exact = _parse_text(resource, value)
+def parse_quantity(resource: str, value: int | str | Decimal, *, round_up: bool) -> int:
+    """Base units of `value`: a text with or without suffix, or a bare number, which is in natural units as a text
+    without suffix is. Raises ValueError with what is wrong and an example of what is right.
+    """
+    if not isinstance(value, str) and value < 0:
+        raise ValueError(f"must be between 0 and {QUANTITY_MAX} base units, is {_digits(value)}")
+    exact = _parse_text(resource, _digits(value))
+    if exact.denominator > 1 and resource not in _UNIT:
+        raise ValueError(f'"{resource}" is counted in whole numbers, "{_digits(value)}" is none')
     whole = -(-exact.numerator // exact.denominator) if round_up else exact.numerator // exact.denominator
     if not 0 <= whole <= QUANTITY_MAX:
         raise ValueError(f"must be between 0 and {QUANTITY_MAX} base units, is {whole}")
     return whole
 
 
+def _digits(value: int | str | Decimal) -> str:
+    """A number as a text without exponent."""
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
 def _parse_text(resource: str, text: str) -> Fraction:
     match = QUANTITY_TEXT.fullmatch(text)
     if match is None:
         told = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
-        close = _meant(text)
+        close = _meant(resource, text)
         raise ValueError(f'"{text[:40]}" is no quantity: {told}' + (f'; did you mean "{close}"?' if close else ""))
     number, suffix = Fraction(match[1]), match[2] or ""
+    if not suffix and 0 < number < BARE_MIN:
+        _refuse_small(resource, match[1])
     if suffix == "m":
         scaled = number / 1000
     elif suffix in _BINARY:
@@ -68,11 +85,21 @@ def _parse_text(resource: str, text: str) -> Fraction:
     return scaled * _UNIT.get(resource, Fraction(1))
 
 
-def _meant(text: str) -> str | None:
+def _refuse_small(resource: str, number: str) -> None:
+    """Nobody asks for 512 bytes, or for 100 bit/s: a suffix was forgotten."""
+    if resource in _BARE:
+        unit, (small, small_name), (large, large_name) = _BARE[resource]
+        told = f'write "{number}{small}" for {number} {small_name}, "{number}{large}" for {number} {large_name}'
+        raise ValueError(f"{number} is {number} {unit}: {told}")
+
+
+def _meant(resource: str, text: str) -> str | None:
     """The quantity that a text with a suffix of another custom most likely means: "1GB", "2gi", "3 MiB"."""
     match = _NEARLY.fullmatch(text)
     suffix = None if match is None else _SPELT.get(match[2].lower())
-    return None if match is None or suffix is None else match[1] + suffix
+    if match is None or suffix is None or (not suffix and resource in _BARE and Fraction(match[1]) < BARE_MIN):
+        return None
+    return match[1] + suffix
 
 
 def quantity_text(resource: str, amount: int) -> str:
@@ -88,6 +115,11 @@ def quantity_text(resource: str, amount: int) -> str:
     if unit == Fraction(1, 10**6):
         return f"{amount // 1000}G" if amount and amount % 1000 == 0 else f"{amount}M"
     return str(amount)
+
+
+def quantity_texts(vector: Vector) -> dict[str, str]:
+    """A vector as documents for the outside show it, and read it back: resource -> `quantity_text`."""
+    return {resource: quantity_text(resource, amount) for resource, amount in vector.items()}
 
 
 def rounded_text(resource: str, amount: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from schemas import Vector
 from schemas.edge_base import BATCH_MAX
 from schemas.edge_nodes import DETAIL_MAX
+from schemas.quantities import quantity_texts
 from schemas.tasks import Failure
 
 REPORT_BYTES_MAX = 256 * 1024
@@ -214,7 +215,7 @@ def _end(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:
     for result in results:
         for resource, amount in result.peak.items():
             peak[resource] = max(amount, peak.get(resource, 0))
-    return {**_range(group), **where, "run_ms": [result.run_ms for result in results], "peak": peak}
+    return {**_range(group), **where, "run_ms": [result.run_ms for result in results], "peak": quantity_texts(peak)}
 
 
 def _failure(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from largesse import failpoints
 from largesse.bus import Bus, BusError, Outgoing
 from largesse.telemetry import logger
+from schemas.quantities import quantity_texts
 from services.agent.attempts import Local, mono_ms
 from services.agent.core import State
 from services.agent.reports import Outbox, known_attempts, messages
@@ -146,5 +147,10 @@ class Voice:
     def _offer(self, state: State) -> dict[str, Any]:
         node = self._node
         gpus = [{"index": gpu.index, "milli": gpu.milli, "model": gpu.model} for gpu in node.devices]
-        offer = {"node": node.name, "epoch": state.epoch, "capacity": node.capacity, "labels": node.labels}
+        offer = {
+            "node": node.name,
+            "epoch": state.epoch,
+            "capacity": quantity_texts(node.capacity),
+            "labels": node.labels,
+        }
         return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}

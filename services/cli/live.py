@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from schemas.quantities import QUANTITY_MAX, rounded_text
+from schemas.quantities import QUANTITY_MAX
 from schemas.spelling import counted
 from services.cli.client import Gateway, job_path, step, user
 from services.cli.documents import read_config_file, read_file
 from services.cli.ending import Refused, Wrong, note, out, out_json
 from services.cli.printing import follow_output, output_of, print_output
 from services.cli.queues import effect_text, tree_text
-from services.cli.show import listed, span
+from services.cli.show import listed, rounded, span
 from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
 from services.gateway.documents import HOW
 
@@ -189,11 +189,11 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
 def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     """One node of the gateway's, as `get nodes` lists it."""
     free = ", ".join(
-        f"{kind} {rounded_text(kind, node['free'][kind])} of {rounded_text(kind, amount)}"
+        f"{kind} {rounded(kind, node['free'][kind])} of {rounded(kind, amount)}"
         for kind, amount in node["capacity"].items()
     )
     if kept := node["kept"]:
-        room = ", ".join(f"{kind} {rounded_text(kind, amount)}" for kind, amount in kept["demand"].items())
+        room = ", ".join(f"{kind} {rounded(kind, amount)}" for kind, amount in kept["demand"].items())
         free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
     if reason := node.get("unschedulable"):
         free += f"; takes no new tasks: {reason}"

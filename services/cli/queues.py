@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from schemas.quantities import vector_text
 from schemas.spelling import counted
-from services.cli.show import rendered, table, width
+from services.cli.show import rendered, rounded, table, width
 
 Document = dict[str, Any]
 
@@ -46,13 +45,18 @@ def tree_text(tree: Document) -> str:
 def limits_text(queue: Document) -> str:
     """What the config says of a queue beside its weight: `fifo; max cpu 4; 2 jobs run at once`."""
     limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
-    told += [f"{name} {vector_text(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
+    told += [f"{name} {_limit(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
     if (most := limits["running_jobs_max"]) is not None:
         told.append(f"{counted(most, 'job')} run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
         told.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")
     return "; ".join(told)
+
+
+def _limit(amounts: dict[str, str]) -> str:
+    """`cpu 2, memory 7.5Gi`."""
+    return ", ".join(f"{resource} {rounded(resource, amount)}" for resource, amount in amounts.items())
 
 
 def _walk(queue: Document, depth: int = 0, above: str = "") -> Iterator[tuple[str, Document]]:

@@ -11,6 +11,8 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from schemas.quantities import parse_quantity, rounded_text
+
 NARROWEST = 40
 WIDTH_PIPED = 100
 """Columns of a text that no terminal shows."""
@@ -138,3 +140,8 @@ def span(ms: float) -> str:
 def percent(share: float) -> str:
     """A share of 1 as a percentage."""
     return f"{100 * share:.1f} %"
+
+
+def rounded(resource: str, quantity: str) -> str:
+    """A quantity of a gateway's document, short: `"7680Mi"` is `7.5Gi`. Rounds down."""
+    return rounded_text(resource, parse_quantity(resource, quantity, round_up=False))

@@ -1,10 +1,13 @@
-"""What the gateway says of a cell, as JSON documents: base units, Unix milliseconds, shares as parts of 1."""
+"""What the gateway says of a cell, as JSON documents: quantities as texts that read back (`"500m"`, `"2Gi"`), Unix
+milliseconds, shares as parts of 1.
+"""
 
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 from schemas.edge_queues import tree_document
+from schemas.quantities import quantity_texts
 from schemas.rounds import WaitReason
 from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing
@@ -236,13 +239,15 @@ def _state_of_node(node: NodeRow) -> str:
 def _node(state: State, name: str, node: NodeRow) -> Document:
     kept = state.kept.get(name)
     used = {resource: node.used.get(resource, 0) for resource in node.capacity}
+    # Less than nothing is free where a node lost capacity that its tasks hold: `used` says so.
+    free = {r: 0 if node.lost else max(0, amount - used[r]) for r, amount in node.capacity.items()}
     return {
         "node": name,
         "state": _state_of_node(node),
-        "capacity": node.capacity,
-        "used": used,
-        "free": {resource: 0 if node.lost else amount - used[resource] for resource, amount in node.capacity.items()},
-        "kept": None if kept is None else {"why": kept.why, "demand": kept.demand},
+        "capacity": quantity_texts(node.capacity),
+        "used": quantity_texts(used),
+        "free": quantity_texts(free),
+        "kept": None if kept is None else {"why": kept.why, "demand": quantity_texts(kept.demand)},
         "running": node.holds,
         "labels": node.labels,
         "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
@@ -268,7 +273,7 @@ def reservation_documents(state: State) -> list[Document]:
             "user": row.user,
             "state": "accepted" if row.steps else "requested",
             "requested_ms": row.at_ms,
-            "steps": [asdict(step) for step in row.steps],
+            "steps": [{**asdict(step), "usage": quantity_texts(step.usage)} for step in row.steps],
         }
         for row in state.reservations.values()
     ]

@@ -5,7 +5,7 @@ from typing import Any
 
 from schemas import Queue, Vector
 from schemas.edge_queues import weight_number
-from schemas.quantities import SHARE_UNITS
+from schemas.quantities import SHARE_UNITS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
 from schemas.rounds import Breach, QueueShare
@@ -75,10 +75,10 @@ def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
 
 
 def settings_document(queue: Queue) -> Document:
-    """What the config says of one queue. Limits in base units."""
+    """What the config says of one queue, limits as texts that read back."""
     limits = {
-        "guaranteed": queue.guaranteed,
-        "max": queue.max,
+        "guaranteed": quantity_texts(queue.guaranteed),
+        "max": quantity_texts(queue.max),
         "running_jobs_max": queue.running_jobs_max,
         "submitters": queue.submitters,
     }
@@ -139,7 +139,7 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
         "borrowed": None if borrowed is None else _part(borrowed),
         "resource": resource,
         "held": _part(allocated),
-        "used": used,
+        "used": quantity_texts(used),
         "jobs": {"waiting": total.waiting, "running": total.running, "parked": total.parked},
     }
 

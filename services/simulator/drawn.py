@@ -9,6 +9,7 @@ from typing import Any
 from largesse.ids import draw
 from schemas import JobSpec
 from schemas.edge import Cluster, read_cluster, read_workload_line
+from schemas.quantities import quantity_texts
 
 JOBS_MIN, JOBS_MORE = 40, 160
 QUEUES = ("ads/prod", "ads/test", "ml/train", "ml/tune", "default")
@@ -74,11 +75,11 @@ def _line(dice: Dice, i: int, at_ms: int) -> dict[str, Any]:
 
 def _stage(dice: Dice, i: int, k: int) -> dict[str, Any]:
     memory_mib = 256 * (1 + dice.upto(31, i, k, "memory"))
-    demand: dict[str, Any] = {"cpu": 250 * (1 + dice.upto(11, i, k, "cpu")), "memory": memory_mib}
+    demand = {"cpu": 250 * (1 + dice.upto(11, i, k, "cpu")), "memory": memory_mib}
     stage: dict[str, Any] = {
         "stage": f"s{k}",
         "after": [f"s{j}" for j in range(k) if dice.one_in(2, i, k, "after", j)],
-        "demand": demand,
+        "demand": {},
         "retries": dice.upto(2, i, k, "retries"),
     }
     tasks = 1 + dice.upto(1 << dice.upto(6, i, k, "width"), i, k, "tasks")
@@ -91,6 +92,7 @@ def _stage(dice: Dice, i: int, k: int) -> dict[str, Any]:
     if dice.one_in(6, i, k, "zone"):
         stage["labels"] = {"zone": "ab"[dice.upto(1, i, k, "which")]}
         demand.pop("gpu", None)
+    stage["demand"] = quantity_texts(demand)
     lasts_ms = 200 + dice.upto(30_000, i, k, "lasts")
     stage["durations_ms"] = [lasts_ms + dice.upto(lasts_ms, i, k, "task", t) for t in range(tasks)]
     if dice.one_in(5, i, k, "estimate"):

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from schemas.quantities import Vector
+from schemas.quantities import Vector, quantity_texts
 
 AttemptOutcome = Literal["succeeded", "failed", "killed", "lost", "revoked"]
 Why = Literal["required", "optional", "packed", "reserved"]
@@ -48,7 +48,7 @@ class ScheduleWriter:
 
     def held(self, node: str, from_ms: int, to_ms: int, why: str, demand: Vector) -> None:
         """Room of a node that was kept free on purpose: for whom, and how much."""
-        line = {"held": node, "from_ms": from_ms, "to_ms": to_ms, "why": why, "demand": demand}
+        line = {"held": node, "from_ms": from_ms, "to_ms": to_ms, "why": why, "demand": quantity_texts(demand)}
         self._text.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ ROOMS = (
         "the vocabulary",
         ("schemas/*",),
         ours=("schemas",),
-        others=PURE | COMPILER | {"re", "pydantic", "pydantic_core"},
+        others=PURE | COMPILER | {"decimal", "re", "pydantic", "pydantic_core"},
         never=("schemas.export",),
         pure=True,
     ),

@@ -111,7 +111,7 @@ class ScriptedCell:
 
     async def submit(self, job: str, *stages: dict[str, Any]) -> None:
         """A job of `stages`, each with what differs from one task of 100 millicores."""
-        listed = [{"stage": "s", "demand": {"cpu": 100}, **stage} for stage in stages]
+        listed = [{"stage": "s", "demand": {"cpu": "100m"}, **stage} for stage in stages]
         for stage in listed:
             if "durations_ms" not in stage:
                 stage.setdefault("tasks", 1)

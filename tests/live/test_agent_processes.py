@@ -158,7 +158,7 @@ def test_any_name_runs(tell, job):
 
 def test_two_hundred_small_tasks_leave_nothing_behind(tell):
     async def story(cell, data):
-        await cell.submit("j", shell("true", tasks=200, demand={"cpu": 10}))
+        await cell.submit("j", shell("true", tasks=200, demand={"cpu": "10m"}))
 
         assert await outcome_of(cell) == "succeeded"
         assert len(cell.items(TaskFinished)) == 200
@@ -372,7 +372,7 @@ GREEDY = "hoard = bytearray(200 << 20); print(len(hoard), flush=True); import ti
 
 def test_more_memory_than_was_asked_for_ends_a_task(tell):
     async def story(cell, data):
-        await cell.submit("j", python(GREEDY, demand={"cpu": 100, "memory": "100Mi"}))
+        await cell.submit("j", python(GREEDY, demand={"cpu": "100m", "memory": "100Mi"}))
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
@@ -399,7 +399,7 @@ for _ in range(3):
 @pytest.mark.parametrize("limit", ["resident", "none"])
 def test_the_peak_is_of_all_processes_together(tell, limit):
     async def story(cell, data):
-        await cell.submit("j", python(THREE, demand={"cpu": 100, "memory": "1Gi"}))
+        await cell.submit("j", python(THREE, demand={"cpu": "100m", "memory": "1Gi"}))
 
         assert await outcome_of(cell) == "succeeded"
         (item,) = cell.items(TaskFinished)
@@ -410,7 +410,7 @@ def test_the_peak_is_of_all_processes_together(tell, limit):
 
 def test_a_task_that_is_ended_for_its_memory_used_more_than_it_may(tell):
     async def story(cell, data):
-        await cell.submit("j", python(THREE, demand={"cpu": 100, "memory": "120Mi"}))
+        await cell.submit("j", python(THREE, demand={"cpu": "100m", "memory": "120Mi"}))
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
@@ -424,7 +424,7 @@ def test_the_peak_of_one_process_is_what_the_kernel_measured(tell):
     """It is over long before anybody looks."""
 
     async def story(cell, data):
-        await cell.submit("j", python("bytearray(150 << 20)", demand={"cpu": 100, "memory": "1Gi"}))
+        await cell.submit("j", python("bytearray(150 << 20)", demand={"cpu": "100m", "memory": "1Gi"}))
 
         assert await outcome_of(cell) == "succeeded"
         (item,) = cell.items(TaskFinished)
@@ -435,7 +435,7 @@ def test_the_peak_of_one_process_is_what_the_kernel_measured(tell):
 
 def test_the_kernel_can_limit_what_a_task_reserves(tell):
     async def story(cell, data):
-        await cell.submit("j", python("bytearray(2 << 30)", demand={"cpu": 100, "memory": "100Mi"}))
+        await cell.submit("j", python("bytearray(2 << 30)", demand={"cpu": "100m", "memory": "100Mi"}))
 
         assert await outcome_of(cell) == "failed"
         assert b"MemoryError" in (read_output(data, "j", "s", 0, stream="stderr") or b"")
@@ -446,7 +446,7 @@ def test_the_kernel_can_limit_what_a_task_reserves(tell):
 def test_without_a_limit_a_task_takes_what_it_wants(tell):
     async def story(cell, data):
         script = "hoard = bytearray(200 << 20); import time; time.sleep(1.5)"
-        await cell.submit("j", python(script, demand={"cpu": 100, "memory": "100Mi"}))
+        await cell.submit("j", python(script, demand={"cpu": "100m", "memory": "100Mi"}))
 
         assert await outcome_of(cell) == "succeeded"
 
@@ -505,7 +505,7 @@ def test_a_simulated_task_can_time_out_and_be_cancelled(tell):
 
 def test_many_simulated_tasks_need_no_processes(tell):
     async def story(cell, data):
-        await cell.submit("j", {"duration_ms": 1, "tasks": 300, "demand": {"cpu": 10}})
+        await cell.submit("j", {"duration_ms": 1, "tasks": 300, "demand": {"cpu": "10m"}})
 
         assert await outcome_of(cell) == "succeeded"
         assert len(cell.items(TaskFinished)) == 300

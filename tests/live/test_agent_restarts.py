@@ -166,7 +166,7 @@ def test_wherever_an_agent_dies_no_attempt_starts_twice(tell, tmp_path, failpoin
 def test_a_job_ends_well_though_its_agent_dies_again_and_again(tell, tmp_path):
     async def story(cell):
         go(tmp_path, *range(12))
-        await cell.submit("j", once(tmp_path, 12, demand={"cpu": 1_000}))
+        await cell.submit("j", once(tmp_path, 12, demand={"cpu": "1"}))
         async with AgentProcess(cell.bus, tmp_path) as agent:
             for count in (1, 3, 6, 9):
                 await agent.start()

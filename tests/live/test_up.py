@@ -49,12 +49,12 @@ def test_a_job_runs_and_its_output_is_there(cell):
 
 def test_a_job_in_yaml_comes_from_a_file(cell, tmp_path):
     (tmp_path / "j.yaml").write_text(
-        "job: yaml\nstages:\n  - stage: s\n    tasks: 1\n    demand: {cpu: 2}\n    command: ['true']\n"
+        "job: yaml\nstages:\n  - stage: s\n    tasks: 1\n    demand: {cpu: 500m, memory: 100k}\n    command: ['true']\n"
     )
     said = cell.ask("submit", tmp_path / "j.yaml", "--json")
 
     assert said.json["job"] == "yaml"
-    assert f'{tmp_path}/j.yaml: stages[0].demand.cpu: 2 means 2 thousandths; for 2 whole ones write "2"' in said.err
+    assert f'{tmp_path}/j.yaml: stages[0].demand.memory: "100k" is less than 1 MiB' in said.err
     assert cell.ask("watch", "yaml", "--json").json["state"] == "succeeded"
 
 
@@ -140,7 +140,7 @@ def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, told):
     ("text", "told"),
     [
         pytest.param("stages: [{stage: s, demand: {cpu: 1}, tasks: 1, comand: [a]}]", "stages[0].comand", id="a slip"),
-        pytest.param("stages: [{stage: s, demand: {cpu: 0.5}, tasks: 1}]", '"0.5"', id="a fraction"),
+        pytest.param("stages: [{stage: s, demand: {memory: 512}, tasks: 1}]", '"512Mi"', id="a few bytes"),
         pytest.param("a: &x 1", "anchors are not taken", id="an anchor"),
         pytest.param('{"job": "x", "job": "y"}', "job: is given twice", id="a key twice"),
         pytest.param('{"cancel": "x"}', "largesse cancel", id="another message"),
@@ -180,10 +180,10 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
     shown = cell.ask("config", "show")
     assert cell.ask("config", "apply", "-", stdin=shown.out).out == "in force already: nothing changed\n"
     (tmp_path / "bare.json").write_text(
-        '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cpu": 4}}]}}'
+        '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"disk": "4k"}}]}}'
     )
     bare = cell.ask("config", "apply", tmp_path / "bare.json", "--dry-run")
-    assert "queues.children[0].max.cpu: 4 means 4 thousandths" in bare.err
+    assert 'queues.children[0].max.disk: "4k" is less than 1 MiB' in bare.err
     (tmp_path / "odd.json").write_text(
         '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cup": "4"}}]}}'
     )
@@ -303,8 +303,8 @@ def test_a_cluster_file_says_nodes_queues_and_policy(tmp_path, name):
         assert cell.ask("get", "queues", "--json").json["children"][0]["weight"] == 1.5
         nodes = cell.ask("get", "nodes", "--json").json
         assert [(node["node"], node["capacity"]["cpu"], node["labels"]) for node in nodes] == [
-            ("n-0", 1000, {"zone": "a"}),
-            ("n-1", 1000, {"zone": "a"}),
+            ("n-0", "1", {"zone": "a"}),
+            ("n-1", "1", {"zone": "a"}),
         ]
         assert cell.ask("config", "show").json["set"]["preset"] == "drf"
         assert cell.ask("submit", "-", stdin=job("default", "true")).code == 0

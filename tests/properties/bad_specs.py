@@ -24,9 +24,28 @@ Slip = Callable[[Random, Document], set[str]]
 
 SLIPS: dict[str, Slip] = {}
 WORDS = ("etl", "train", "q21-7", "Bericht über alles", "名前", "a b", "x" * NAME_MAX)
-QUANTITIES = ("1", "500m", "2.5", "3Gi", "10G", 1500, 20)
+QUANTITIES: dict[str, tuple[Any, ...]] = {
+    "cpu": ("1", "500m", "2.5", "3Gi", 20),
+    "memory": ("1Mi", "500m", "2.5Gi", "10G", 1 << 30, "1000000"),
+}
 NO_NAMES = ("", "a/b", "a\nb", "x" * (NAME_MAX + 1), "\x7f")
-NO_QUANTITIES: tuple[Any, ...] = ("", "two", "2ki", "1e3", "-1", "1.2.3", "٣", True, None, 1.5, -1, [], {}, "9" * 19)
+NO_QUANTITIES: tuple[Any, ...] = (
+    "",
+    "two",
+    "2ki",
+    "1e3",
+    "-1",
+    "1.2.3",
+    "٣",
+    True,
+    None,
+    512,
+    1.5,
+    -1,
+    [],
+    {},
+    "9" * 19,
+)
 WRONG_TYPES: tuple[tuple[str, Any], ...] = (
     ("stage", 7),
     ("demand", ["cpu"]),
@@ -97,7 +116,7 @@ def slip(make: Slip) -> Slip:
 
 
 def _stage(random: Random, name: str, earlier: list[str]) -> Document:
-    stage: Document = {"stage": name, "demand": {r: random.choice(QUANTITIES) for r in ("cpu", "memory")}}
+    stage: Document = {"stage": name, "demand": {r: random.choice(some) for r, some in QUANTITIES.items()}}
     match random.randrange(3):
         case 0:
             stage |= {"tasks": random.randint(1, 9), "command": ["sh", "-c", "true"], "env": {"LANG": "C"}, "cwd": "/"}

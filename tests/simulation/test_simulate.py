@@ -41,7 +41,7 @@ CLUSTERS = {
             {
                 "name": "n",
                 "count": 8,
-                "capacity": {"cpu": "20", "memory": "128Gi", "disk_io": 8_000, "network": 10_000},
+                "capacity": {"cpu": "20", "memory": "128Gi", "disk_io": "8G", "network": "10G"},
             }
         ]
     },
@@ -86,15 +86,15 @@ def drawn(seed, *, gangs=True, labels=True, gpus=True):
             tasks = chance.choice([1, 2, chance.randint(3, 30)])
             each = stage(f"s{k}", after=[f"s{j}" for j in range(k) if chance.random() < 0.5])
             each["demand"] = {
-                "cpu": chance.choice([500, 1_000, 1_000, 2_000]),
-                "memory": chance.choice([512, 2_048, 6_000]),
+                "cpu": chance.choice(["500m", "1", "1", "2"]),
+                "memory": chance.choice(["512Mi", "2Gi", "6000Mi"]),
             }
             if gangs and chance.random() < 0.15:
                 tasks, each["gang"] = min(tasks, 5), True
             if labels and chance.random() < 0.25:
                 each["labels"] = {"zone": chance.choice("ab")}
             elif gpus and "gang" not in each and chance.random() < 0.15:
-                tasks, each["demand"]["gpu"] = min(tasks, 5), chance.choice([1_000, 1_000, 2_000])
+                tasks, each["demand"]["gpu"] = min(tasks, 5), chance.choice(["1", "1", "2"])
             if chance.random() < 0.2:
                 each["prefer"] = {"zone": chance.choice("ab")}
             lasts_ms = chance.randint(300, 20_000)

@@ -126,7 +126,7 @@ def test_a_broken_guarantee_is_told_below_the_tree(shown):
 
 
 def test_limits_are_told_where_there_are_any(shown):
-    limited = queue("", queue("a", policy="fifo", max={"cpu": 4_000}), queue("b"))
+    limited = queue("", queue("a", policy="fifo", max={"cpu": "4"}), queue("b"))
 
     assert shown(limited, 60).endswith("\nqueue  limits\na      fifo; max cpu 4\n")
     assert "limits" not in shown(TREE, 60)
@@ -137,8 +137,8 @@ def test_limits_are_told_where_there_are_any(shown):
     [
         ({}, ""),
         ({"policy": "srtf"}, "srtf"),
-        ({"max": {"cpu": 2_500, "gpu": 0}}, "max cpu 2500m, gpu 0"),
-        ({"guaranteed": {"memory": 2_048}, "max": {"memory": 4_096}}, "guaranteed memory 2Gi; max memory 4Gi"),
+        ({"max": {"cpu": "2500m", "gpu": "0"}}, "max cpu 2500m, gpu 0"),
+        ({"guaranteed": {"memory": "2Gi"}, "max": {"memory": "4Gi"}}, "guaranteed memory 2Gi; max memory 4Gi"),
         ({"running_jobs_max": 1}, "1 job runs at once"),
         ({"running_jobs_max": 2, "policy": "fifo"}, "fifo; 2 jobs run at once"),
         ({"submitters": ["ann", "bob"]}, "from ann, bob"),
@@ -166,9 +166,9 @@ def answer(*queues, notes=(), changed=True, **knobs):
 MOVES = answer(
     change("ads", "set", side(60), side(30, 0.125, 0.375)),
     change("ads/prod", "moved", side(70), side(70, fair=0.002)),
-    change("ml", "set", side(), side(max={"cpu": 2_000}, policy="fifo")),
+    change("ml", "set", side(), side(max={"cpu": "2"}, policy="fifo")),
     change("new", "new", None, side(running_jobs_max=1)),
-    change("old", "gone", side(max={"cpu": 1}), None),
+    change("old", "gone", side(max={"cpu": "1m"}), None),
     notes=["queue ads: 2 jobs ask for more at once than its max, and would never run on"],
     preset={"before": "largesse", "after": "drf"},
 )

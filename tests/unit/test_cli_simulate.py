@@ -170,7 +170,7 @@ def test_simulate_and_compare_take_a_cluster_in_yaml(tmp_path):
     ("old", "new", "told"),
     [
         pytest.param("count: 3", "count: 3, count: 4", "nodes[0].count: is given twice", id="a key twice"),
-        pytest.param('cpu: "4"', "cpu: 0.5", "nodes[0].capacity.cpu: a quantity with a fraction", id="a float"),
+        pytest.param('cpu: "4"', "disk: 512", "nodes[0].capacity.disk: 512 is 512 bytes", id="a few bytes"),
         pytest.param("count: 3", "count: 3.0", "nodes[0].count: has to be a whole number", id="a float for a number"),
         pytest.param("{name: n,", "&a {name: n,", "line 3: anchors are not taken", id="an anchor"),
         pytest.param("preset: drf", "preset: dfr", "policy.preset: has to be one of", id="a knob"),
@@ -200,12 +200,12 @@ def test_a_cluster_in_yaml_has_a_limit(tmp_path, monkeypatch):
         read_cluster_of(str(tmp_path / "c.yaml"))
 
 
-def test_small_bare_numbers_are_warned_of_on_stderr():
-    bare = a_job(stages=[STAGE | {"demand": {"cpu": 2}}])
+def test_very_many_bare_cores_are_warned_of_on_stderr():
+    bare = a_job(stages=[STAGE | {"demand": {"cpu": 500}}])
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=bare)
 
     assert said.code == 0
-    assert '-:1: stages[0].demand.cpu: 2 means 2 thousandths; for 2 whole ones write "2"' in said.err
+    assert '-:1: stages[0].demand.cpu: 500 is 500 cores; for 500 thousandths write "500m"' in said.err
 
 
 def test_the_schedule_has_a_line_for_every_attempt(tmp_path):

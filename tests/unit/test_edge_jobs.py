@@ -14,6 +14,7 @@ from schemas.edge_base import AUTHOR_MAX, DURATION_MS_MAX, LABELS_MAX, NAME_MAX,
 from schemas.edge_jobs import (
     COMMAND_MAX,
     COMMAND_WORD_MAX,
+    CORES_MEANT_MAX,
     CWD_MAX,
     ENV_MAX,
     ENV_VALUE_MAX,
@@ -144,7 +145,7 @@ def test_like_durations_are_kept_as_one():
 
 
 def test_a_told_demand_hides_the_true_one():
-    told = only_stage(demand={"cpu": "2", "memory": 100}, estimate_demand={"memory": 50, "cpu": "1", "gpu": "1"})
+    told = only_stage(demand={"cpu": 2, "memory": "100Mi"}, estimate_demand={"memory": "50Mi", "cpu": 1, "gpu": 1})
 
     assert told.demand == {"cpu": 1000, "gpu": 1000, "memory": 50}
     assert told.true_demand == {"cpu": 2000, "memory": 100}
@@ -327,13 +328,13 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
         ),
         pytest.param(job(stage(gang=1)), "stages[0].gang: has to be true or false, is 1", id="a number for a boolean"),
         pytest.param(
-            job(stage(demand={"cpu": 1.5})),
-            'stages[0].demand.cpu: a quantity with a fraction is written as a string: "1.5", not 1.5',
-            id="a fraction for a quantity",
+            job(stage(demand={"memory": 512})),
+            'stages[0].demand.memory: 512 is 512 bytes: write "512Mi" for 512 MiB, "512Gi" for 512 GiB',
+            id="a few bytes",
         ),
         pytest.param(
             job(stage(demand={"cpu": None})),
-            'stages[0].demand.cpu: has to be a quantity like "2" or 500, is null',
+            'stages[0].demand.cpu: has to be a quantity like "500m", 2 or "2Gi", is null',
             id="null for a quantity",
         ),
         pytest.param(
@@ -391,19 +392,21 @@ def test_a_refusal_names_the_field_and_the_fix(document, told):
 # Warnings
 
 
-def test_a_bare_cpu_below_ten_is_most_likely_meant_in_cores():
+def test_very_many_bare_cores_are_most_likely_meant_in_thousandths():
     document = job(
-        stage("a", demand={"cpu": 2, "memory": 16}), stage("b", demand={"cpu": "1"}, estimate_demand={"cpu": 9})
+        stage("a", demand={"cpu": 500, "memory": "16Mi"}), stage("b", demand={"cpu": 1}, estimate_demand={"gpu": 257})
     )
 
     assert warnings_of(document) == [
-        'stages[0].demand.cpu: 2 means 2 thousandths; for 2 whole ones write "2"',
-        'stages[1].estimate_demand.cpu: 9 means 9 thousandths; for 9 whole ones write "9"',
+        'stages[0].demand.cpu: 500 is 500 cores; for 500 thousandths write "500m"',
+        'stages[1].estimate_demand.gpu: 257 is 257 GPUs; for 257 thousandths write "257m"',
     ]
 
 
 def test_what_is_written_as_meant_warns_of_nothing():
-    assert warnings_of(job(stage(demand={"cpu": 10, "gpu": "1", "memory": 16}), stage("b", demand={"gpu": 0}))) == []
+    meant = {"cpu": CORES_MEANT_MAX, "gpu": "1000", "memory": 1 << 20}
+
+    assert warnings_of(job(stage(demand=meant), stage("b", demand={"gpu": 0}))) == []
 
 
 def refused(document):
@@ -468,22 +471,18 @@ def test_another_text_that_should_be_a_list_is_shown_as_one_too():
 @pytest.mark.parametrize(
     ("resource", "amount", "told"),
     [
-        ("memory", "100", "is less than 1 MiB (without a suffix it is bytes, and m is a thousandth); for 100 MiB "),
+        ("memory", "100m", "is less than 1 MiB (without a suffix it is bytes, and m is a thousandth); for 100 MiB "),
         ("disk", "100m", 'for 100 MiB write "100Mi"'),
-        ("memory", "0.5", 'for 1 MiB write "1Mi"'),
-        ("memory", "65535", 'for 65535 MiB write "65535Mi"'),
-        ("memory", "65536", 'for 1 MiB write "1Mi"'),
+        ("memory", "0.5k", 'for 1 MiB write "1Mi"'),
+        ("memory", "65535m", 'for 65535 MiB write "65535Mi"'),
+        ("memory", "65536m", 'for 1 MiB write "1Mi"'),
         ("memory", "1048575", 'for 1 MiB write "1Mi"'),
         ("memory", "1023Ki", 'for 1023 MiB write "1023Mi"'),
         ("memory", "1048576", ""),
         ("memory", "1Mi", ""),
         ("memory", "0", ""),
         ("network", "1k", ""),
-        ("memory", 4, '4 means 4 MiB; for 4 GiB write "4Gi", for 4 MiB "4Mi"'),
-        ("memory", 15, "15 means 15 MiB"),
-        ("memory", 16, ""),
         ("memory", 0, ""),
-        ("disk", 4, ""),
     ],
 )
 def test_memory_in_another_unit_than_most_likely_meant_is_warned_of(resource, amount, told):
@@ -494,10 +493,10 @@ def test_memory_in_another_unit_than_most_likely_meant_is_warned_of(resource, am
 
 
 def test_a_cluster_file_is_warned_of_too():
-    document = {"nodes": [{"name": "n", "capacity": {"cpu": "4", "gpu": 8}}]}
+    document = {"nodes": [{"name": "n", "capacity": {"cpu": "4", "gpu": 800}}]}
 
-    assert warnings_of(document) == ['nodes[0].capacity.gpu: 8 means 8 thousandths; for 8 whole ones write "8"']
+    assert warnings_of(document) == ['nodes[0].capacity.gpu: 800 is 800 GPUs; for 800 thousandths write "800m"']
 
 
 def test_warnings_end_somewhere():
-    assert len(warnings_of(job(*[stage(f"s{i}", demand={"cpu": 1}) for i in range(100)]))) == WARNINGS_MAX
+    assert len(warnings_of(job(*[stage(f"s{i}", demand={"cpu": 500}) for i in range(100)]))) == WARNINGS_MAX

@@ -157,7 +157,7 @@ def test_as_many_devices_as_there_may_be():
         pytest.param({"report": node(attempts=[])}, "report.attempts: unknown field", id="attempts in a report"),
         pytest.param({"report": node(capacity={})}, "report.capacity: has to offer something", id="nothing"),
         pytest.param({"report": node(capacity={"cpu": "0.0001"})}, "report.capacity: has to offer", id="too little"),
-        pytest.param({"report": node(capacity={"cpu": 1.5})}, "report.capacity.cpu: a quantity", id="a fraction"),
+        pytest.param({"report": node(capacity={"memory": 4096})}, "report.capacity.memory: 4096 is", id="few bytes"),
         pytest.param(
             {"report": node(capacity={"gpu": "1"}, devices={"gpu": [{"index": 0}, {"index": 1}]})},
             "report.capacity.gpu: is 1000, but the devices add up to 2000: leave it out",

@@ -234,13 +234,11 @@ def test_as_many_submitters_as_a_queue_may_name():
         pytest.param({"max": {"cpu": "-1"}}, 'max.cpu: "-1" is no quantity', id="less than nothing"),
         pytest.param({"max": {"cpu": -1}}, "max.cpu: must be between 0 and", id="less than no base unit"),
         pytest.param({"max": {"CPU": "1"}}, "max.CPU: is no resource name", id="no resource"),
-        pytest.param(
-            {"max": {"cpu": 1.5}}, 'max.cpu: a quantity with a fraction is written as a string: "1.5"', id="0.5"
-        ),
+        pytest.param({"max": {"memory": 512}}, 'max.memory: 512 is 512 bytes: write "512Mi"', id="a few bytes"),
         pytest.param({"max": "2"}, "max: has to be an object", id="no amounts"),
         pytest.param({"guaranteed": {"cpu": None}}, "guaranteed.cpu: has to be a quantity", id="null"),
         pytest.param(
-            {"guaranteed": {"cpu": "3", "memory": 1}, "max": {"cpu": "2500m"}},
+            {"guaranteed": {"cpu": "3", "memory": "1Mi"}, "max": {"cpu": "2500m"}},
             "guaranteed.cpu: is 3, above the queue's max of 2500m",
             id="guaranteed above max",
         ),
@@ -298,7 +296,7 @@ def test_what_is_refused_of_a_queue(fields, told):
             id="children have more than their parent may hold",
         ),
         pytest.param(
-            {"max": {"gpu": 0}, "guaranteed": {"gpu": 1}}, "guaranteed.gpu: is 1m, above the queue's max of 0", id="0"
+            {"max": {"gpu": 0}, "guaranteed": {"gpu": 1}}, "guaranteed.gpu: is 1, above the queue's max of 0", id="0"
         ),
     ],
 )
@@ -310,15 +308,15 @@ def test_a_guarantee_that_could_never_hold_is_refused(queue, told):
         assert str(refusal(document)) == f"queues.children[0].{told}"
 
 
-def test_small_bare_limits_are_warned_of():
-    tree = root({"name": "a", "children": [{"name": "b", "max": {"cpu": 4}}]}, guaranteed={"gpu": 9})
+def test_limits_in_another_unit_than_meant_are_warned_of():
+    tree = root({"name": "a", "children": [{"name": "b", "max": {"memory": "4k"}}]}, guaranteed={"disk": "9m"})
     told = [
-        'queues.guaranteed.gpu: 9 means 9 thousandths; for 9 whole ones write "9"',
-        'queues.children[0].children[0].max.cpu: 4 means 4 thousandths; for 4 whole ones write "4"',
+        'queues.guaranteed.disk: "9m" is less than 1 MiB',
+        'queues.children[0].children[0].max.memory: "4k" is less than 1 MiB',
     ]
 
-    assert warnings_of({"queues": tree}) == told
-    assert warnings_of({"nodes": [{"name": "n", "capacity": {"cpu": "1"}}], "queues": tree}) == told
+    for document in ({"queues": tree}, {"nodes": [{"name": "n", "capacity": {"cpu": "1"}}], "queues": tree}):
+        assert [warning.partition(" (")[0] for warning in warnings_of(document)] == told
     assert warnings_of({"set": {"seed": 1}}) == []
 
 

@@ -39,7 +39,7 @@ def test_a_request_is_kept_as_canonical_text():
         "nightly",
         "bob",
         '{"op":"window","s":0,"e":3600,"of":{"op":"order","of":'
-        '[{"op":"atom","b":{"cpu":500,"memory":954},"g":1,"h":4,"l":60,"w":600}]}}',
+        '[{"op":"atom","b":{"cpu":"500m","memory":"954Mi"},"g":1,"h":4,"l":60,"w":600}]}}',
         "bob",
     )
 

@@ -180,12 +180,12 @@ def test_a_job_spec_in_yaml_is_the_same_as_in_json():
     assert (first.status_code, second.json()["state"]) == (201, "repeated")
 
 
-def test_small_bare_numbers_are_warned_of():
+def test_very_many_bare_cores_are_warned_of():
     async def story(cell):
-        bare = STAGE | {"demand": {"cpu": 1}}
+        bare = STAGE | {"demand": {"cpu": 500}}
         return (await cell.post(JOB | {"stages": [bare]})).json()["warnings"]
 
-    assert told(story) == ['stages[0].demand.cpu: 1 means 1 thousandths; for 1 whole ones write "1"']
+    assert told(story) == ['stages[0].demand.cpu: 500 is 500 cores; for 500 thousandths write "500m"']
 
 
 def test_a_cancelled_job_has_ended_when_the_answer_comes():

@@ -68,8 +68,8 @@ def test_every_queue_says_what_the_config_says_of_it():
     found = queues(cell)
 
     assert found["ads"]["limits"] == {
-        "guaranteed": {"cpu": 1_000},
-        "max": {"cpu": 3_000, "gpu": 0},
+        "guaranteed": {"cpu": "1"},
+        "max": {"cpu": "3", "gpu": "0"},
         "running_jobs_max": None,
         "submitters": [],
     }
@@ -106,7 +106,7 @@ def test_what_is_held_is_told_as_it_is_now_and_what_is_due_as_fairness_said_it()
     assert [ads[name] for name in ("guaranteed", "fair", "lent")] == [0.6, 0.7, 0.1]
     assert (ads["allocated"], ads["held"], ads["resource"]) == (0.75, 0.75, "cpu")
     assert ads["borrowed"] == 0.15
-    assert ads["used"] == {"cpu": 3_000}
+    assert ads["used"] == {"cpu": "3"}
 
 
 def test_a_queue_of_which_fairness_said_nothing_has_less_than_it_would_tell_of():
@@ -124,7 +124,7 @@ def test_the_root_says_what_it_holds_and_has_no_share_of_its_own():
 
     root = queues(cell)[""]
 
-    assert (root["allocated"], root["resource"], root["used"]) == (1.0, "cpu", {"cpu": 4_000})
+    assert (root["allocated"], root["resource"], root["used"]) == (1.0, "cpu", {"cpu": "4"})
     assert [root[name] for name in ("guaranteed", "fair", "lent", "borrowed", "target")] == [None] * 5
 
 
@@ -179,7 +179,7 @@ def test_the_top_also_holds_what_is_still_held_for_a_queue_that_is_gone():
     found = queues(cell)
 
     assert set(found) == {"", "b", "default"}
-    assert (found[""]["allocated"], found[""]["used"]) == (0.5, {"cpu": 2_000})
+    assert (found[""]["allocated"], found[""]["used"]) == (0.5, {"cpu": "2"})
 
 
 def test_what_nobody_holds_any_more_of_queues_that_are_gone_is_forgotten():
@@ -204,8 +204,8 @@ def test_under_slots_what_a_queue_has_is_counted_in_places_as_its_guarantee_is()
     shares = ("guaranteed", "fair", "allocated", "borrowed", "lent")
     assert [found["a"][name] for name in shares] == [0.5, 0.3, 0.3, 0, 0.2]
     assert (found["b"]["allocated"], round(found["b"]["borrowed"], 9)) == (0.7, 0.2)
-    assert (found["b"]["resource"], found["b"]["used"]) == ("slots", {"cpu": 7_000, "slots": 7})
-    assert (found[""]["allocated"], found[""]["used"]) == (1.0, {"cpu": 19_000, "slots": 10})
+    assert (found["b"]["resource"], found["b"]["used"]) == ("slots", {"cpu": "7", "slots": "7"})
+    assert (found[""]["allocated"], found[""]["used"]) == (1.0, {"cpu": "19", "slots": "10"})
 
 
 @pytest.mark.parametrize("preset", ["slots", "hdrf"])
@@ -239,7 +239,7 @@ def test_a_change_of_preset_counts_what_is_held_anew():
     assert queue_document(load(State, dump(cell.view))) == queue_document(cell.view)
 
     cell.take(ConfigPatch({"preset": "drf"}, None))
-    assert (queues(cell)["a"]["allocated"], queues(cell)["a"]["used"]) == (0.25, {"cpu": 2_000})
+    assert (queues(cell)["a"]["allocated"], queues(cell)["a"]["used"]) == (0.25, {"cpu": "2"})
 
 
 def test_under_slots_a_maximum_in_places_alone_keeps_a_task_waiting():
@@ -386,7 +386,7 @@ def test_without_a_tree_jobs_are_counted_under_the_name_they_gave_and_at_the_roo
 
     assert list(found) == ["", "default", "ads", "ads/prod"]
     assert found["ads/prod"]["jobs"] == {"waiting": 1, "running": 1, "parked": 0}
-    assert found["ads/prod"]["used"] == {"cpu": 2_000}
+    assert found["ads/prod"]["used"] == {"cpu": "2"}
     assert found["ads"]["jobs"] == {"waiting": 1, "running": 0, "parked": 0}
     assert found[""]["jobs"] == {"waiting": 3, "running": 1, "parked": 0}
     assert [found["ads/prod"][name] for name in ("guaranteed", "fair", "lent", "borrowed")] == [None] * 4

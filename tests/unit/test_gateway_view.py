@@ -18,6 +18,7 @@ from schemas import (
 from schemas.edge import ConfigPatch, read_cluster, read_workload_line
 from schemas.edge_nodes import NodeLeft
 from schemas.nodes import KnownAttempt
+from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskRange
 from services.admission.core_judge import lose
 from services.gateway import places, view
@@ -138,9 +139,9 @@ def test_a_job_that_failed_says_which_task_and_why():
     job = cell.job("j")
     assert (job["state"], job["detail"]) == ("failed", "s/1 exit_code: no such file")
     # What still runs of it holds its room until the node gives it back.
-    assert node_documents(cell.view)[0]["free"] == {"cpu": 3000}
+    assert node_documents(cell.view)[0]["free"] == {"cpu": "3"}
     cell.fail("j", "s", index=0, reason="killed")
-    assert node_documents(cell.view)[0]["free"] == {"cpu": 4000}
+    assert node_documents(cell.view)[0]["free"] == {"cpu": "4"}
 
 
 def test_a_refused_job_stays_in_view_with_the_field():
@@ -200,7 +201,7 @@ def test_a_node_that_goes_has_left_and_is_in_view_until_it_is_forgotten():
 def test_room_that_is_kept_for_a_large_task_shows_at_its_node_until_the_task_starts():
     cell = Watched(nodes=2, cpu=2, headroom="always").submit("small", stage(tasks=3)).submit("large", stage(cpu=2))
     kept = {node["node"]: node["kept"] for node in node_documents(cell.view)}
-    assert sorted(kept.values(), key=str) == [None, {"why": "headroom", "demand": {"cpu": 2_000}}]
+    assert sorted(kept.values(), key=str) == [None, {"why": "headroom", "demand": {"cpu": "2"}}]
 
     for name in [name for name, room in kept.items() if room]:
         for index in range(3):
@@ -381,7 +382,7 @@ def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
     def compare(cell):
         cells[:] = [cell]
         judge = cell.admission
-        free = {name: node.free for name, node in judge.nodes.items()}
+        free = {name: quantity_texts(node.free) for name, node in judge.nodes.items()}
         assert {node["node"]: node["free"] for node in node_documents(state)} == free
         assert {key: hold.started for key, hold in state.holds.items()} == {
             key: hold.started for key, hold in holds_of(judge).items()

@@ -31,7 +31,7 @@ def test_a_facebook_job_is_maps_and_then_reduces_where_it_shuffles(trace):
     only, both = facebook.convert(trace(MAP_ONLY, SHUFFLE), demands="one-core")
 
     assert only == {"job": "job0", "submit_ms": 3_600_000, "stages": [
-        {"stage": "map", "after": [], "demand": {"cpu": 1_000}, "tasks": 1, "duration_ms": 5_000}]}  # fmt: skip
+        {"stage": "map", "after": [], "demand": {"cpu": "1"}, "tasks": 1, "duration_ms": 5_000}]}  # fmt: skip
     assert [(s["stage"], s["after"], s["tasks"], s["duration_ms"]) for s in both["stages"]] == [
         ("map", [], 3, 14_518),  # 3 s + 268,435,457 / 3 / 8 MB/s + 20,000,000 / 3 / 20 MB/s
         ("reduce", ["map"], 1, 5_500),
@@ -93,8 +93,8 @@ def test_a_tpch_query_keeps_its_graph_and_every_duration(trace):
     (line,) = tpch.convert(trace(QUERY))
 
     assert line == {"job": "q1-2g", "submit_ms": 0, "stages": [
-        {"stage": "s0", "after": [], "demand": {"cpu": 1_000}, "durations_ms": [250, 500, 1_250]},
-        {"stage": "s1", "after": ["s0"], "demand": {"cpu": 1_000}, "durations_ms": [1]}]}  # fmt: skip
+        {"stage": "s0", "after": [], "demand": {"cpu": "1"}, "durations_ms": [250, 500, 1_250]},
+        {"stage": "s1", "after": ["s0"], "demand": {"cpu": "1"}, "durations_ms": [1]}]}  # fmt: skip
 
 
 @pytest.mark.parametrize(("options", "durations"), [
@@ -174,8 +174,14 @@ def test_an_alibaba_stage_is_named_by_kind_and_memory_is_in_hundredths_of_a_mach
         "job": "j_1",
         "submit_ms": 0,
         "stages": [
-            {"stage": "M1", "after": [], "demand": {"cpu": 500, "memory": 605}, "tasks": 2, "duration_ms": 1_500},
-            {"stage": "R2", "after": ["M1"], "demand": {"cpu": 1_000, "memory": 102_400}, "tasks": 1, "duration_ms": 1},
+            {
+                "stage": "M1",
+                "after": [],
+                "demand": {"cpu": "500m", "memory": "605Mi"},
+                "tasks": 2,
+                "duration_ms": 1_500,
+            },
+            {"stage": "R2", "after": ["M1"], "demand": {"cpu": "1", "memory": "100Gi"}, "tasks": 1, "duration_ms": 1},
         ],
     }
 
@@ -185,7 +191,7 @@ def test_alibaba_options(trace):
 
     assert [line["submit_ms"] for line in alibaba_dag.convert(path, compress=Fraction(2))] == [0, 1_500]
     assert [line["job"] for line in alibaba_dag.convert(path, tasks_max=3)] == ["j_1"]
-    assert next(alibaba_dag.convert(path, machine_memory_mib=1_000))["stages"][0]["demand"]["memory"] == 6
+    assert next(alibaba_dag.convert(path, machine_memory_mib=1_000))["stages"][0]["demand"]["memory"] == "6Mi"
     assert len(next(alibaba_dag.convert(path, stragglers_permille=300))["stages"][0]["durations_ms"]) == 2
 
 
@@ -202,7 +208,7 @@ def test_a_swf_job_is_a_gang_of_its_processors(trace):
         "job": "job-7",
         "submit_ms": 5_000,
         "stages": [
-            {"stage": "run", "after": [], "tasks": 4, "demand": {"cpu": 1_000}, "duration_ms": 60_000, "gang": True}
+            {"stage": "run", "after": [], "tasks": 4, "demand": {"cpu": "1"}, "duration_ms": 60_000, "gang": True}
         ],
     }
 
@@ -213,7 +219,7 @@ def test_swf_fields_that_are_known_are_kept(trace):
     (line,) = swf.convert(trace(known), queue="queue", gang=False)
 
     assert (line["user"], line["queue"]) == ("user-3", "queue-1")
-    assert line["stages"][0] == {"stage": "run", "after": [], "tasks": 2, "demand": {"cpu": 1_000, "memory": 2},
+    assert line["stages"][0] == {"stage": "run", "after": [], "tasks": 2, "demand": {"cpu": "1", "memory": "2Mi"},
                                  "duration_ms": 60_000, "gang": False, "estimate_ms": 90_000}  # fmt: skip
 
 
@@ -241,7 +247,7 @@ def test_a_pod_is_a_job_of_one_task_with_its_part_of_a_gpu(trace):
     (line,) = openb.convert(trace(PODS, "p1,6000,12288,1,460,T4,LS,Running,130,190,150"), start_s=100)
 
     assert line == {"job": "p1", "queue": "LS", "submit_ms": 30_000, "stages": [
-        {"stage": "pod", "after": [], "tasks": 1, "demand": {"cpu": 6_000, "memory": 12_288, "gpu": 460},
+        {"stage": "pod", "after": [], "tasks": 1, "demand": {"cpu": "6", "memory": "12Gi", "gpu": "460m"},
          "duration_ms": 40_000, "labels": {"gpu-model": "T4"}}]}  # fmt: skip
 
 
@@ -270,7 +276,7 @@ def test_openb_writes_a_cluster_where_any_of_several_models_is_one_label(trace, 
     read = read_cluster_file(cluster)
 
     assert gpu["stages"][0]["labels"] == {"gpu-any/G2.T4": "yes"}
-    assert gpu["stages"][0]["demand"]["gpu"] == 2_000
+    assert gpu["stages"][0]["demand"]["gpu"] == "2"
     assert "labels" not in cpu["stages"][0]
     assert [(node.name, node.capacity.get("gpu"), node.labels) for node in read.nodes] == [
         ("n-cpu", None, {}),
@@ -308,10 +314,10 @@ def test_a_workflow_asks_for_what_its_tasks_used(trace):
     (line,) = wfcommons.convert(trace(NEUTRAL))
 
     assert [(s["stage"], s["after"], s["durations_ms"], s["demand"]) for s in line["stages"]] == [
-        ("t0", [], [2_000], {"cpu": 2_505, "memory": 2, "disk_io": 8}),
-        ("t1", [], [1], {"cpu": 2_000}),
-        ("t3", ["t0", "t1"], [2_000], {"cpu": 10, "disk_io": 4_000}),
-        ("t2", ["t0"], [4_000], {"cpu": 1_000}),
+        ("t0", [], [2_000], {"cpu": "2505m", "memory": "2Mi", "disk_io": "8M"}),
+        ("t1", [], [1], {"cpu": "2"}),
+        ("t3", ["t0", "t1"], [2_000], {"cpu": "10m", "disk_io": "4G"}),
+        ("t2", ["t0"], [4_000], {"cpu": "1"}),
     ]
 
 
@@ -319,9 +325,9 @@ def test_grouped_tasks_of_one_program_and_depth_are_one_stage(trace):
     (line,) = wfcommons.convert(trace(NEUTRAL), group=True, disk_io=False)
 
     assert [(s["stage"], s["after"], s["durations_ms"], s["demand"]) for s in line["stages"]] == [
-        ("align.0", [], [2_000], {"cpu": 2_505, "memory": 2}),
-        ("index.0", [], [1], {"cpu": 2_000}),
-        ("align.1", ["align.0", "index.0"], [2_000, 4_000], {"cpu": 1_000}),
+        ("align.0", [], [2_000], {"cpu": "2505m", "memory": "2Mi"}),
+        ("index.0", [], [1], {"cpu": "2"}),
+        ("align.1", ["align.0", "index.0"], [2_000, 4_000], {"cpu": "1"}),
     ]
 
 
@@ -350,8 +356,8 @@ def test_a_wfformat_document_over_many_lines(trace):
     (line,) = wfcommons.convert(trace(json.dumps(document, indent=2)))
 
     assert line == {"job": "seismology_1", "submit_ms": 0, "stages": [
-        {"stage": "b", "after": ["a"], "demand": {"cpu": 4_000, "disk_io": 8}, "durations_ms": [3_000]},
-        {"stage": "a", "after": [], "demand": {"cpu": 900, "memory": 2}, "durations_ms": [1_500]}]}  # fmt: skip
+        {"stage": "b", "after": ["a"], "demand": {"cpu": "4", "disk_io": "8M"}, "durations_ms": [3_000]},
+        {"stage": "a", "after": [], "demand": {"cpu": "900m", "memory": "2Mi"}, "durations_ms": [1_500]}]}  # fmt: skip
 
 
 def test_workflows_may_arrive_one_after_the_other(trace):

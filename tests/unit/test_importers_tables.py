@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from schemas.quantities import MIB
+from schemas.quantities import MIB, parse_quantity
 from services.simulator.workloads import alibaba_dag, facebook, openb, swf, tpch, wfcommons
 from services.simulator.workloads.facebook import CONVERTED, RAW, phases_of
 from services.simulator.workloads.importers import encode_line
@@ -25,6 +25,11 @@ def work_ms(stage):
 
 def tasks(line):
     return sum(count_of(stage) for stage in line["stages"])
+
+
+def base(resource, quantity):
+    """Base units."""
+    return parse_quantity(resource, quantity, round_up=True)
 
 
 def totals(lines):
@@ -147,7 +152,7 @@ def test_tpch_demands_drawn_by_the_rule_are_the_files(shared):
 
     assert read == list(tpch.convert(str(folder), demand_seed="carbyne-v1"))
     assert len(read) == 22 * len(SIZES)
-    assert read[0]["stages"][0]["demand"] == {"cpu": 2_000, "memory": 3 * 1_024, "disk_io": 31 * 8, "network": 7 * 8}
+    assert read[0]["stages"][0]["demand"] == {"cpu": "2", "memory": "3Gi", "disk_io": "248M", "network": "56M"}
 
 
 @pytest.mark.slow
@@ -175,7 +180,9 @@ def test_alibaba_samples(shared, sample, shape, seconds, core_seconds, path_stag
     lines = list(alibaba_dag.convert(path))
 
     *found, work_s = totals(lines)
-    work = sum(s["tasks"] * s["duration_ms"] * s["demand"]["cpu"] for line in lines for s in line["stages"])
+    work = sum(
+        s["tasks"] * s["duration_ms"] * base("cpu", s["demand"]["cpu"]) for line in lines for s in line["stages"]
+    )
     counts = [[measure(line) for line in lines] for measure in (lambda line: len(line["stages"]), tasks)]
 
     assert (found, round(work_s), round(work / 10**6)) == (shape, seconds, core_seconds)
@@ -204,7 +211,7 @@ def test_openb_pods_that_ran_and_the_most_that_they_held_at_once(shared):
         changes.append((pod["submit_ms"], 1, stage["demand"], 1))
     for _, _, demand, sign in sorted(changes, key=lambda change: change[:2]):
         for name, amount in demand.items():
-            held[name] += sign * amount
+            held[name] += sign * base(name, amount)
             most[name] = max(most[name], held[name])
 
     assert len(pods) == 4_891 - 431  # Those that were never scheduled are left out.

@@ -1,10 +1,13 @@
 """Quantities as people write them become whole base units; vectors and devices are compared without rounding."""
 
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import strategies as st
 
+from largesse.strict import loads
+from schemas.edge import read_input
 from schemas.quantities import (
     QUANTITY_MAX,
     SHARE_UNITS,
@@ -16,6 +19,7 @@ from schemas.quantities import (
     rounded_text,
     vector_text,
 )
+from services.gateway.bodies import read_yaml
 from tests.strategies import for_all
 
 
@@ -26,23 +30,32 @@ from tests.strategies import for_all
         pytest.param("cpu", "500m", 500, 500, id="millicores"),
         pytest.param("cpu", "0.1", 100, 100, id="a tenth of a core, exactly"),
         pytest.param("cpu", "0.0001", 1, 0, id="less than a millicore"),
-        pytest.param("cpu", 2, 2, 2, id="a bare number is base units already"),
+        pytest.param("cpu", 2, 2000, 2000, id="a bare number is cores too"),
+        pytest.param("cpu", Decimal("0.5"), 500, 500, id="half a core"),
+        pytest.param("cpu", Decimal("1E+1"), 10_000, 10_000, id="a number with an exponent"),
+        pytest.param("cpu", Decimal("0.1"), 100, 100, id="a bare tenth, exactly"),
+        pytest.param("gpu", 1, 1000, 1000, id="a bare GPU"),
         pytest.param("gpu", "0.5", 500, 500, id="half a GPU"),
         pytest.param("memory", "2Gi", 2048, 2048, id="binary bytes"),
         pytest.param("memory", "1G", 954, 953, id="decimal bytes are not whole MiB"),
         pytest.param("memory", "1048576", 1, 1, id="bytes"),
         pytest.param("memory", "500m", 1, 0, id="half a byte"),
-        pytest.param("memory", 131072, 131072, 131072, id="bare memory is MiB"),
+        pytest.param("memory", 1 << 30, 1024, 1024, id="bare memory is bytes"),
+        pytest.param("memory", 1_000_000, 1, 0, id="the least bare memory"),
+        pytest.param("memory", 0, 0, 0, id="no memory"),
+        pytest.param("memory", "0", 0, 0, id="no memory, as a text"),
         pytest.param("disk", "1Ti", 1 << 20, 1 << 20, id="disk as memory"),
         pytest.param("network", "10G", 10_000, 10_000, id="bits a second"),
+        pytest.param("network", 10**10, 10_000, 10_000, id="bare bits a second"),
         pytest.param("network", "10Gi", 10_738, 10_737, id="binary bits a second"),
         pytest.param("disk_io", "64M", 64, 64, id="disk speed as network"),
         pytest.param("disk_io", "1k", 1, 0, id="a thousandth of a Mbit"),
         pytest.param("licence", "3", 3, 3, id="a custom resource is counted"),
-        pytest.param("licence", "2.5", 3, 2, id="parts of a custom resource"),
+        pytest.param("licence", 3, 3, 3, id="a bare count"),
+        pytest.param("licence", Decimal("3.0"), 3, 3, id="a whole number with a point"),
         pytest.param("licence", "5k", 5000, 5000, id="thousands of it"),
         pytest.param("cpu", 0, 0, 0, id="nothing"),
-        pytest.param("cpu", QUANTITY_MAX, QUANTITY_MAX, QUANTITY_MAX, id="the most there is"),
+        pytest.param("cpu", f"{QUANTITY_MAX}m", QUANTITY_MAX, QUANTITY_MAX, id="the most there is"),
     ],
 )
 def test_a_quantity_in_base_units(resource, value, up, down):
@@ -87,10 +100,11 @@ def test_what_is_no_quantity_is_refused_with_an_example(text):
         ("2ki", "2Ki"),
         ("1.5gb", "1.5G"),
         ("1 Gi", "1Gi"),
-        ("7 ", "7"),
-        ("512b", "512"),
+        ("7 ", None),
+        ("512b", None),
+        ("2000000b", "2000000"),
         ("3tib", "3Ti"),
-        ("512 bytes", "512"),
+        ("2000000 bytes", "2000000"),
         ("2 cores", None),
         ("1e3", None),
         ("two", None),
@@ -125,15 +139,49 @@ def test_the_largest_quantities_are_taken():
     st.sampled_from(["cpu", "memory", "network", "licence"]),
     st.integers(0, 5_000),
     st.integers(0, 999),
-    st.sampled_from(["", "m", "k", "Ki", "M", "Mi", "G"]),
+    st.sampled_from(["m", "k", "Ki", "M", "Mi", "G"]),
 )
 def test_demands_round_up_and_capacities_down_to_the_next_unit(resource, whole, thousandths, suffix):
-    text = f"{whole}.{thousandths:03}{suffix}"
+    # What is counted is counted in whole numbers.
+    text = f"{whole}{suffix}" if resource == "licence" and suffix != "m" else f"{whole}.{thousandths:03}{suffix}"
+    if resource == "licence" and suffix == "m":
+        text = f"{whole}000m"
 
     demand = parse_quantity(resource, text, round_up=True)
     capacity = parse_quantity(resource, text, round_up=False)
 
     assert capacity <= demand <= capacity + 1
+
+
+@pytest.mark.parametrize(
+    ("written", "cpu"),
+    [("0.5", 500), ("0.1", 100), ("1", 1000), ("1.0", 1000), ("1e1", 10_000), ('"0.3"', 300), ("0.0001", 1)],
+)
+def test_a_decimal_of_a_document_is_exact(written, cpu):
+    stage = f'{{"stage": "s", "tasks": 1, "duration_ms": 1, "demand": {{"cpu": {written}}}}}'
+    for spec in (f'{{"stages": [{stage}]}}'.encode(), f"stages: [{stage}]".encode()):
+        document = loads(spec) if spec.startswith(b"{") else read_yaml(spec)
+        assert read_input("jobs", document, "").stages[0].demand == {"cpu": cpu}
+
+
+@pytest.mark.parametrize("resource", ["memory", "disk"])
+@pytest.mark.parametrize("value", [512, 999_999, "512", Decimal("512"), "0.5"])
+def test_a_few_bare_bytes_are_refused_with_what_was_meant(resource, value):
+    with pytest.raises(ValueError, match=f'{value} is {value} bytes: write "{value}Mi" for {value} MiB'):
+        parse_quantity(resource, value, round_up=True)
+
+
+@pytest.mark.parametrize("resource", ["network", "disk_io"])
+def test_a_few_bare_bits_are_refused_with_what_was_meant(resource):
+    with pytest.raises(ValueError, match='100 is 100 bit/s: write "100M" for 100 Mbit/s, "100G" for 100 Gbit/s'):
+        parse_quantity(resource, 100, round_up=False)
+
+
+@pytest.mark.parametrize("value", ["2.5", Decimal("2.5"), "500m"])
+def test_what_is_counted_is_counted_in_whole_numbers(value):
+    assert parse_quantity("licence", "0.5k", round_up=True) == 500
+    with pytest.raises(ValueError, match='"licence" is counted in whole numbers'):
+        parse_quantity("licence", value, round_up=True)
 
 
 @for_all(

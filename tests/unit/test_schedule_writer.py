@@ -20,7 +20,7 @@ def test_a_line_an_attempt_and_a_line_a_held_room(tmp_path):
     assert [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()] == [
         {"job": 'q"1', "stage": "scan", "index": 3, "attempt": 1, "node": "n-0", "start_ms": 0, "end_ms": 900,
          "outcome": "succeeded", "why": "required"},
-        {"held": "n-1", "from_ms": 5, "to_ms": 10, "why": "gang", "demand": {"cpu": 1_000}},
+        {"held": "n-1", "from_ms": 5, "to_ms": 10, "why": "gang", "demand": {"cpu": "1"}},
     ]  # fmt: skip
 
 

@@ -256,11 +256,11 @@ async def test_log_time_never_goes_back(desk):
 # ---------------------------------------------------------------- inputs
 @desk
 async def test_what_cannot_be_read_is_refused_with_its_field_size_and_hash(desk):
-    raw = b'{"stages": [{"stage": "s", "demand": {"cpu": 0.5}, "tasks": 1, "duration_ms": 1}]}'
+    raw = b'{"stages": [{"stage": "s", "demand": {"memory": 512}, "tasks": 1, "duration_ms": 1}]}'
     refused = (await desk.take("jobs", raw, "bob"))[0]
 
     assert isinstance(refused, InputRefused)
-    assert (refused.topic, refused.author, refused.field) == ("jobs", "bob", "stages[0].demand.cpu")
+    assert (refused.topic, refused.author, refused.field) == ("jobs", "bob", "stages[0].demand.memory")
     assert (refused.size, refused.hash) == (len(raw), sha256(raw).hexdigest())
 
 

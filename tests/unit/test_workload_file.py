@@ -53,7 +53,7 @@ def test_a_dash_is_standard_input(monkeypatch, pack):
     pytest.param(line("q1"), "workload.jsonl:3: job: is the name of the job in line 1 already", id="a name twice"),
     pytest.param('{"job": "q2"', "workload.jsonl:3: is no JSON", id="cut off"),
     pytest.param(line("q2", submit_ms=-1), "workload.jsonl:3: submit_ms: has to be at least 0", id="before time 0"),
-    pytest.param(line("q2", stages=[STAGE | {"demand": {"cpu": 1.5}}]), r"3: stages\[0\].demand.cpu: ", id="a half"),
+    pytest.param(line("q2", stages=[STAGE | {"demand": {"disk": 1.5}}]), r"3: stages\[0\].demand.disk: ", id="a byte"),
     pytest.param(line("q2", stages=[STAGE | {"after": ["scan"]}]), r"3: stages\[0\].after", id="a circle"),
     pytest.param(b"\xff\n", "workload.jsonl:3: is no valid UTF-8", id="no text"),
 ])  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_file_without_a_job_is_a_mistake(written):
 def test_what_is_allowed_and_hardly_meant_is_told_with_its_line(written):
     told: list[str] = []
 
-    list(read_workload(written(line() + line("q2", stages=[STAGE | {"demand": {"cpu": 2}}])), told.append))
+    list(read_workload(written(line() + line("q2", stages=[STAGE | {"demand": {"cpu": 500}}])), told.append))
 
     assert len(told) == 1
     assert "workload.jsonl:2: stages[0].demand.cpu: " in told[0]

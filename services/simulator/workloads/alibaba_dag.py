@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from schemas.edge_base import TASKS_MAX
+from schemas.quantities import quantity_texts
 from services.simulator.workloads.draws import stretched_ms
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import Line, Option, Row, json_rows, milliseconds, require, up
@@ -80,10 +81,9 @@ def _stage(job: str, stage: Row, names: dict[int, str], machine_mib: int, permil
     line: Line = {
         "stage": name,
         "after": [names[parent] for parent in parents],
-        "demand": {
-            "cpu": up(stage.number("cpu") * 1000),
-            "memory": up(stage.number("mem") * machine_mib / 100),
-        },
+        "demand": quantity_texts(
+            {"cpu": up(stage.number("cpu") * 1000), "memory": up(stage.number("mem") * machine_mib / 100)}
+        ),
     }
     if permille:
         line["durations_ms"] = stretched_ms(

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from schemas.edge_base import TASKS_MAX
-from schemas.quantities import MIB, Vector
+from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import EXACT, share_of_key, stretched_ms
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import (
@@ -144,7 +144,7 @@ def _stage(job: str, name: str, phase: Phase, after: list[str], demands: str, pe
     stage: Line = {
         "stage": name,
         "after": after,
-        "demand": demand_of(job, name) if demands == "fb-v1" else {"cpu": 1000},
+        "demand": quantity_texts(demand_of(job, name) if demands == "fb-v1" else {"cpu": 1000}),
     }
     if permille:
         stage["durations_ms"] = stretched_ms(duration_ms, phase.tasks, permille, seed, f"{job}|{name}")

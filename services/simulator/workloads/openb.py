@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
+from schemas.quantities import quantity_texts
 from services.simulator.workloads.draws import drawn_names
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import Line, Option, Row, require, table_rows
@@ -83,10 +84,11 @@ def _node(row: Row, accepted: list[str]) -> Line:
     capacity = {"cpu": row.whole("cpu_milli"), "memory": row.whole("memory_mib")}
     gpus = row.whole("gpu")
     if not gpus:
-        return {"name": row.text("sn"), "capacity": capacity}
+        return {"name": row.text("sn"), "capacity": quantity_texts(capacity)}
     model = row.text("model")
     labels = {MODEL: model} | {label: "yes" for label in accepted if model in label.removeprefix(_ANY_MODEL).split(".")}
-    return {"name": row.text("sn"), "capacity": capacity | {"gpu": gpus * _GPU_MILLI}, "labels": labels}
+    capacity["gpu"] = gpus * _GPU_MILLI
+    return {"name": row.text("sn"), "capacity": quantity_texts(capacity), "labels": labels}
 
 
 def _job(row: Row, start_s: int, compress: Fraction, models: bool, queues: bool) -> Line | None:
@@ -99,9 +101,10 @@ def _job(row: Row, start_s: int, compress: Fraction, models: bool, queues: bool)
     if deleted_s <= 0 or duration_s <= 0:
         return None
     demand = {"cpu": row.whole("cpu_milli"), "memory": row.whole("memory_mib")}
-    stage: Line = {"stage": "pod", "after": [], "tasks": 1, "demand": demand, "duration_ms": duration_s * 1000}
     if gpu := row.whole("num_gpu") * row.whole("gpu_milli"):
         demand["gpu"] = gpu
+    asked = quantity_texts(demand)
+    stage: Line = {"stage": "pod", "after": [], "tasks": 1, "demand": asked, "duration_ms": duration_s * 1000}
     if models and "gpu_spec" in row:
         stage["labels"] = _labels(sorted(set(row.text("gpu_spec").split("|"))))
     line: Line = {"job": row.text("name"), "submit_ms": int(max(0, created_s) * 1000 / compress), "stages": [stage]}

@@ -8,6 +8,7 @@ jobs of 0 s were shorter than the log's clock and last 1 ms.
 from collections.abc import Iterator
 from fractions import Fraction
 
+from schemas.quantities import quantity_texts
 from services.simulator.workloads.files import Damaged, read_lines
 from services.simulator.workloads.source import Line, Option, Row, require
 
@@ -72,4 +73,4 @@ def _known(row: Row, *names: str) -> int | None:
 def _demand(row: Row) -> Line:
     """One core, and the memory in use or asked for, KB a processor in the log."""
     memory_kb = _known(row, "memory_kb_asked", "memory_kb")
-    return {"cpu": 1000} | ({"memory": -(-memory_kb // 1024)} if memory_kb else {})
+    return quantity_texts({"cpu": 1000} | ({"memory": -(-memory_kb // 1024)} if memory_kb else {}))

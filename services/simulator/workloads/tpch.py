@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from schemas.quantities import Vector
+from schemas.quantities import Vector, quantity_texts
 from services.simulator.workloads.draws import arrivals_ms, below
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import Line, Option, Row, json_rows, milliseconds, nearest, require
@@ -96,7 +96,7 @@ def convert(
                 {
                     "stage": f"s{stage.id}",
                     "after": [f"s{parent}" for parent in stage.parents],
-                    "demand": asked[id(query)][stage.id],
+                    "demand": quantity_texts(asked[id(query)][stage.id]),
                     "durations_ms": [
                         max(1, nearest(ms * stretch)) for ms in coalesced(stage.durations_ms, coalesce_ms)
                     ],

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from schemas.edge_jobs import STAGES_MAX
 from schemas.graph import find_cycle
-from schemas.quantities import MIB, Vector
+from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import arrivals_ms
 from services.simulator.workloads.files import Damaged, read_lines
 from services.simulator.workloads.source import Line, Option, Row, json_row, milliseconds, require, up
@@ -167,6 +167,7 @@ def _stages(tasks: dict[str, Task], where: str, group: bool) -> list[Line]:
         }
     for stage in stages.values():
         stage["after"] = list(dict.fromkeys(stage["after"]))
+        stage["demand"] = quantity_texts(stage["demand"])
     return list(stages.values())
 
 
