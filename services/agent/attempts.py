@@ -3,41 +3,55 @@
 A command runs under a shim (shim.py), a process that outlives this one; a simulated task is only timed, but its folder
 keeps the same rules: claimed before it begins, its result left behind. What happened is returned to the caller, who
 reports it.
+
+What lies in an attempt's folder is not trusted (found.py): what is not right there makes that attempt `lost`. An
+attempt whose shim did not end of its own accord is over only when no process of it is left (processes.py).
 """
 
 import heapq
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from largesse import failpoints
-from schemas import Stage
-from services.agent import shim
+from services.agent import core, processes, shim
 from services.agent.core import Start
-from services.agent.folders import EVENTS, OVER, attempt_folder, attempt_folders, run_name
+from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
+from services.agent.folders import OVER, attempt_folder, open_folder, run_name
+from services.agent.found import (
+    Guarded,
+    Place,
+    StopReason,
+    Timed,
+    Unsound,
+    claim_in,
+    places,
+    result_in,
+    stop_in,
+    task_in,
+)
 from services.agent.reports import Name, Result
 from services.agent.settings import NodeSettings
-from services.agent.shim import CHILD, CLAIM, RESULT, STOP, TASK, read_json, write_json
+from services.agent.starting import fate_of, spawn, task_of
 from services.agent.troubles import failed_start
 
-BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
-"""Variables of the agent that tasks get; all others may be secrets of the agent."""
-
-RESIDENT_MIB_MIN = 64
-"""A `resident` limit is never below this: an interpreter takes as much before it does anything."""
-ADDRESS_MIB_EXTRA = 256
-"""On top of the memory asked for, in an `address_space` limit: programs, libraries and locale tables are mapped too."""
-SHIM_START = "import sys; sys.path.append(sys.argv[1]); import shim; shim.main(sys.argv[2])"
-"""As a script it would be compiled anew for every task; `-I -S` keeps everything else of this environment out."""
 FORCE_MS = 15_000
 """A shim that is not done so long after the grace is killed itself."""
+SWEEP_MS = 10_000
+"""What is stuck in the kernel for longer after SIGKILL is left behind, and its attempt's detail says so."""
+SWEEP_PAUSE_MS = 20
+SHIM_END_MS = 1_000
+"""At a start, shims that have left a result are given so long, all together, to be gone."""
+LOOK_MS, LOOK_AGAIN_MS = 1_000, 50
+"""From look to look; where processes are being ended."""
 EVENT_BYTES_MAX = 1 << 20
+SHIM_DONE, UNKNOWN = 0, -1
+"""The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
 
 
 def mono_ms() -> int:
@@ -48,7 +62,11 @@ def mono_ms() -> int:
 @dataclass(slots=True)
 class Local:
     """One attempt on this machine whose end the log does not have. `ticks`: the shim's start time. `ends_ms`: when a
-    simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `force_ms`: when patience ends."""
+    simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop.
+    `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
+    of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
+    everything.
+    """
 
     key: str
     name: Name
@@ -61,8 +79,12 @@ class Local:
     fate: Result | None = None
     result: Result | None = None
     quiet: bool = False
-    stopping: bool = False
+    stopping: StopReason | None = None
     force_ms: int | None = None
+    spawned: bool = False
+    outcome: Result | None = None
+    sweep_ms: int = 0
+    done: bool = False
 
 
 @dataclass(slots=True)
@@ -80,14 +102,33 @@ class Launched:
 
 @dataclass(slots=True)
 class Attempts:
-    """All of one node. `leaving`: shims that have said their last word and are still to be reaped."""
+    """All of one node. `leaving`: shims that have said their last word and are still to be reaped. `events`: the pipe
+    on which shims say `started KEY` and `ended KEY`: tasks have no way to it.
+    """
 
     settings: NodeSettings
     boot: str = field(default_factory=shim.boot_id)
     by_key: dict[str, Local] = field(default_factory=dict)
     timers: list[tuple[int, str]] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
+    events: tuple[int, int] | None = None
     unread: bytes = b""
+    node: str = ""
+    patient_ms: int = 0
+
+    def __post_init__(self) -> None:
+        self.node = processes.node_key(self.settings.data)
+
+    def open_events(self) -> int:
+        """Makes the pipe of events; returns its end to read from, without waiting. Raises OSError."""
+        self.events = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        return self.events[0]
+
+    def close_events(self) -> None:
+        """Hears nothing more."""
+        for end in self.events or ():
+            os.close(end)
+        self.events = None
 
     # ---------------------------------------------------------------- starting
     def prepare(self, starts: Iterable[Start]) -> list[tuple[Local, Start]]:
@@ -124,13 +165,14 @@ class Attempts:
         changed = []
         for outcome in outcomes:
             local = outcome.local
-            local.pid, local.ticks = outcome.pid, outcome.ticks
+            local.pid, local.ticks, local.spawned = outcome.pid, outcome.ticks, outcome.pid is not None
             if outcome.result is not None:
                 # What was started before has a folder with a story of its own.
                 changed += self._end(local, outcome.result, durable=outcome.result.reason == "lost")
             elif outcome.ends_ms is not None:
                 assert outcome.fate is not None
                 self._time(local, outcome.ends_ms, outcome.fate)
+                heapq.heappush(self.timers, (outcome.ends_ms, local.key))
                 changed.append(local)
             elif local.phase == "ended" and local.pid is not None:
                 self.leaving.append(local.pid)  # It was quicker than we.
@@ -139,73 +181,114 @@ class Attempts:
         return changed
 
     def _launch(self, local: Local, start: Start) -> Launched:
-        stage, folder = start.stage, local.folder
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700)
+        stage = start.stage
         ids = {"key": local.key, "job": local.name.job, "stage": local.name.stage, "index": local.name.index}
         task = {**ids, "attempt": local.name.attempt, "admitted": local.admitted}
-        if stage.command:
-            write_json(folder / TASK, {**task, **self._task(start)})
-            pid = _spawn(folder)
-            return Launched(local, pid, shim.start_ticks(pid))
-        fate = _fate(stage, local.name.index)
-        write_json(folder / TASK, {**task, "run_ms": fate.run_ms, "reason": fate.reason})
-        begun_ms = mono_ms()
-        claimed = shim.claim(folder, {"boot": self.boot, "mono_ms": begun_ms, "wall_ms": time.time_ns() // 1_000_000})
-        assert claimed, f"{folder}: claimed by another"
-        return Launched(local, ends_ms=begun_ms + fate.run_ms, fate=fate)
+        folder = self._open(local, mode=0o700 if self.settings.task_user is None else 0o711)
+        try:
+            if stage.command:
+                key = self._key(local)
+                write_json(TASK, {**task, **task_of(start, self.settings, key)}, dir_fd=folder)
+                pid = spawn(local.folder, key, self.events[1] if self.events is not None else None)
+                return Launched(local, pid, shim.start_ticks(pid))
+            fate = fate_of(stage, local.name.index)
+            write_json(TASK, {**task, "run_ms": fate.run_ms, "reason": fate.reason}, dir_fd=folder)
+            begun_ms, wall_ms = mono_ms(), time.time_ns() // 1_000_000
+            if not claim("", {"boot": self.boot, "mono_ms": begun_ms, "wall_ms": wall_ms}, dir_fd=folder):
+                raise FileExistsError
+            return Launched(local, ends_ms=begun_ms + fate.run_ms, fate=fate)
+        finally:
+            os.close(folder)
 
-    def _task(self, start: Start) -> dict[str, Any]:
-        stage, settings = start.stage, self.settings
-        memory_mib = stage.demand.get("memory")
-        limit = settings.memory_limit if memory_mib is not None else "none"
-        return {
-            "command": stage.command,
-            "env": environment(start, settings),
-            "cwd": stage.cwd,
-            "timeout_ms": stage.timeout_ms,
-            "grace_ms": settings.stop_grace_ms,
-            "resident_mib": max(memory_mib or 0, RESIDENT_MIB_MIN) if limit == "resident" else None,
-            "address_mib": (memory_mib or 0) + ADDRESS_MIB_EXTRA if limit == "address_space" else None,
-            "output_bytes": settings.output_bytes,
-            "events": str(settings.data / EVENTS),
-        }
+    def _open(self, local: Local, mode: int | None = None) -> int:
+        """The attempt's folder, on the way to which there is no link; made with `mode`, if that is given."""
+        data = self.settings.data
+        return open_folder(data, *local.folder.relative_to(data).parts, mode=mode)
+
+    def _key(self, local: Local) -> str:
+        return processes.attempt_key(self.node, self.settings.data, local.folder)
 
     # ---------------------------------------------------------------- finding again
     def scan(self) -> None:
-        """Finds what an earlier agent left: runs on, has ended, or is lost. Blocks. Raises OSError."""
-        for folder in attempt_folders(self.settings.data):
-            if (folder.parents[1] / OVER).exists():
+        """Finds what an earlier agent left: runs on, has ended, or is lost. Ends whatever processes of its attempts
+        belong to none that runs on. Blocks. Raises OSError.
+        """
+        processes.take_in_orphans()
+        self.patient_ms = mono_ms() + SHIM_END_MS
+        if self.settings.task_user is not None:
+            self.settings.data.chmod(0o711)  # Tasks have to get through it to their work folders.
+        for place in places(self.settings.data):
+            if (place.folder.parents[1] / OVER).exists():
                 continue  # Its job has ended, and nothing of it was left when that was written.
-            task = read_json(folder / TASK)
-            if task is None:
-                continue  # The agent died before anything could start here.
-            name = Name(task["job"], task["stage"], task["index"], task["attempt"])
-            local = Local(task["key"], name, task["admitted"], folder)
-            self.by_key[local.key] = local
-            self._find(local, task)
+            local = self._find(place)
+            known = self.by_key.get(local.key) if local is not None else None
+            # Two folders for one attempt: one of them is forged. A living shim is not.
+            if local is not None and (known is None or (known.phase == "ended" and local.phase == "running")):
+                self.by_key[local.key] = local
+        for local in self.by_key.values():
+            if local.ends_ms is not None:
+                heapq.heappush(self.timers, (local.ends_ms, local.key))
+        self._end_strays()
 
-    def _find(self, local: Local, task: dict[str, Any]) -> None:
-        if not (local.folder / CLAIM).exists():
-            # A shim that was spawned and has not claimed yet may not begin any more: nobody was told of it.
-            shim.claim(local.folder, {})
-        claim = read_json(local.folder / CLAIM) or {}
-        if (result := read_json(local.folder / RESULT)) is not None:
-            local.phase, local.result = "ended", result_of(result)
-        elif "mono_ms" in claim:
-            fate = Result(task["reason"], run_ms=task["run_ms"], detail=_timed_out(task["reason"], task["run_ms"]))
-            self._time(local, self._begun_ms(claim) + fate.run_ms, fate)
-        elif claim.get("boot") == self.boot and shim.start_ticks(claim["pid"]) == claim["start"]:
-            local.phase, local.pid, local.ticks = "running", claim["pid"], claim["start"]
-            local.stopping = (local.folder / STOP).exists()
+    def _find(self, place: Place) -> Local | None:
+        """The attempt in a folder; None where nothing could start there, or it cannot be told which attempt it is."""
+        name = place.name()
+        try:
+            folder = place.open()
+            try:
+                task = task_in(place, folder)
+                if task is None:
+                    return None  # The agent died before anything could start here.
+                name = task.name
+                local = Local(_key_of(name), name, place.admitted, place.folder)
+                self._look_into(local, folder, task.fate)
+            finally:
+                os.close(folder)
+        except Unsound as fault:
+            if name is None:
+                return None  # The log calls it lost by the registration that does not name it.
+            local = Local(_key_of(name), name, place.admitted, place.folder)
+            self._end(local, Result("lost", detail=f"its folder was tampered with: {fault}"))
+        return local
+
+    def _look_into(self, local: Local, folder: int, fate: Result | None) -> None:
+        """What became of an attempt by its documents. Raises Unsound, OSError."""
+        # A shim that was spawned and has not claimed yet may not begin any more: nobody was told of it.
+        claim("", {}, dir_fd=folder)
+        claimed = claim_in(folder)
+        if isinstance(claimed, Guarded) and claimed.boot == self.boot and fate is None:
+            while processes.is_shim(claimed.pid, claimed.ticks, self._key(local)):
+                if result_in(folder) is None or mono_ms() >= self.patient_ms:
+                    local.phase, local.pid, local.ticks = "running", claimed.pid, claimed.ticks
+                    return
+                time.sleep(SWEEP_PAUSE_MS / 1_000)  # It has written its result, and is about to be gone.
+        result = result_in(folder)
+        if result is not None:
+            self._end(local, result, durable=True)
+        elif isinstance(claimed, Timed) and fate is not None:
+            self._time(local, self._begun_ms(claimed) + fate.run_ms, fate)
         else:
-            self._conclude(local)
+            self._end(local, _without_result(stop_in(folder)))
 
-    def _begun_ms(self, claim: dict[str, Any]) -> int:
+    def _begun_ms(self, claimed: Timed) -> int:
         """When a simulated task began, on this boot's monotonic clock."""
-        if claim["boot"] == self.boot:
-            return int(claim["mono_ms"])
-        return mono_ms() - max(0, time.time_ns() // 1_000_000 - int(claim["wall_ms"]))
+        if claimed.boot == self.boot:
+            return min(claimed.mono_ms, mono_ms())
+        return mono_ms() - max(0, time.time_ns() // 1_000_000 - claimed.wall_ms)
+
+    def _end_strays(self) -> None:
+        """Ends processes of attempts that do not run on, whatever their folders say by now."""
+        running = {self._key(local): local.pid for local in self.by_key.values() if local.pid is not None}
+        over_ms = mono_ms() + SWEEP_MS
+        while mono_ms() < over_ms:
+            table = processes.seen()
+            carried = processes.carriers(table, self.node)
+            strays = processes.family(table, [pid for key in carried if key not in running for pid in carried[key]])
+            strays -= processes.family(table, running.values())
+            if not strays:
+                return
+            processes.end(strays)
+            time.sleep(SWEEP_PAUSE_MS / 1_000)
 
     # ---------------------------------------------------------------- watching
     def hear(self, events: int) -> list[Local]:
@@ -220,6 +303,7 @@ class Attempts:
             if local is None or local.phase == "ended":
                 continue
             if what == "ended":
+                local.done = True
                 changed += self._conclude(local)
             elif what == "started" and local.phase == "starting":
                 local.phase = "running"
@@ -228,18 +312,25 @@ class Attempts:
 
     def look(self, now_ms: int) -> list[Local]:
         """Asks the kernel about every shim, for what the pipe did not say; returns the attempts that began or ended."""
-        self.leaving = [pid for pid in self.leaving if not _reaped(pid)]
+        self.leaving = [pid for pid in self.leaving if _status_of(pid) is None]
         changed = []
         for local in [local for local in self.by_key.values() if local.pid is not None and local.phase != "ended"]:
             assert local.pid is not None
+            if local.outcome is not None:
+                continue
             if shim.start_ticks(local.pid) != local.ticks or local.ticks is None:
+                local.done = local.done or _status_of(local.pid) == SHIM_DONE
                 changed += self._conclude(local)
             elif local.force_ms is not None and now_ms >= local.force_ms:
-                _kill([local.pid], signal.SIGKILL)
-            elif local.phase == "starting" and (local.folder / CHILD).exists():
+                processes.end([local.pid])
+            elif local.phase == "starting" and (local.folder / CHILD).is_file():
                 local.phase = "running"
                 changed.append(local)
-        return changed
+        return changed + self._sweep(now_ms)
+
+    def look_again_ms(self, now_ms: int) -> int:
+        """When to look the next time."""
+        return now_ms + (LOOK_AGAIN_MS if self._swept() else LOOK_MS)
 
     def ring(self, now_ms: int) -> list[Local]:
         """Simulated tasks whose time is over."""
@@ -266,84 +357,105 @@ class Attempts:
         self.by_key.pop(key, None)
 
     # ---------------------------------------------------------------- stopping
-    def stop(self, local: Local, reason: str, grace_ms: int) -> list[Local]:
+    def stop(self, local: Local, reason: StopReason, grace_ms: int) -> list[Local]:
         """Asks an attempt to end within the grace; returns it if that was all it took."""
         if local.phase == "ended" or local.stopping:
             return []
-        local.stopping = True
+        local.stopping = reason
         if local.ends_ms is not None:
             assert local.fate is not None
             ran_ms = max(0, local.fate.run_ms - (local.ends_ms - mono_ms()))
-            return self._end(local, Result(reason, run_ms=ran_ms, detail=f"stopped: {reason}"))  # type: ignore[arg-type]
+            return self._end(local, Result(reason, run_ms=ran_ms, detail=f"stopped: {reason}"))
         # On a full disk the shim hears less, and stops all the same.
-        with suppress(OSError):
-            write_json(local.folder / STOP, {"reason": reason, "grace_ms": grace_ms})
+        self._write(local, STOP, {"reason": reason, "grace_ms": grace_ms})
         local.force_ms = mono_ms() + grace_ms + FORCE_MS
         _ask_to_stop(local)
         return []
 
     # ---------------------------------------------------------------- ending
     def _conclude(self, local: Local) -> list[Local]:
-        """The shim has ended: what it left behind says how; if it left nothing, the attempt is lost."""
-        result = read_json(local.folder / RESULT)
-        if result is not None:
-            return self._end(local, result_of(result), durable=True)
-        self._sweep(local)
-        stop = read_json(local.folder / STOP)
-        if stop is not None:
-            return self._end(local, Result(stop["reason"], detail=f"stopped: {stop['reason']}"))
-        return self._end(local, Result("lost", detail="its guardian is gone and left no result"))
+        """The shim has ended: what it left behind says how; if it left nothing, the attempt is lost. Returns it if that
+        is all; where the shim was killed, what it started has to be ended first.
+        """
+        if local.outcome is not None:
+            return []
+        try:
+            folder = self._open(local)
+            try:
+                result = result_in(folder)
+                outcome = result or _without_result(local.stopping or stop_in(folder))
+            finally:
+                os.close(folder)
+        except (Unsound, FileNotFoundError, NotADirectoryError, PermissionError) as fault:
+            result, outcome = None, Result("lost", detail=f"its folder was tampered with: {fault}")
+        except OSError:
+            return []  # Of this process or the disk: the next look tries again.
+        if local.done and result is not None:
+            return self._end(local, result, durable=True)
+        local.outcome, local.sweep_ms = outcome, mono_ms() + SWEEP_MS
+        return []
 
-    def _sweep(self, local: Local) -> None:
-        """Ends what a killed shim could not end."""
-        child = read_json(local.folder / CHILD)
-        claim = read_json(local.folder / CLAIM) or {}
-        if child is not None and claim.get("boot") == self.boot:
-            # The number cannot have been given away while its session lives; a later process of it is not ours.
-            if shim.start_ticks(child["pid"]) in (None, child["start"]):
-                _kill(shim.session_of(child["pid"]), signal.SIGKILL)
+    def _swept(self) -> list[Local]:
+        return [local for local in self.by_key.values() if local.outcome is not None and local.phase != "ended"]
+
+    def _sweep(self, now_ms: int) -> list[Local]:
+        """Ends what killed shims have left; returns the attempts of which nothing is left. One walk over all processes
+        serves all of them.
+        """
+        swept = self._swept()
+        if not swept:
+            return []
+        with processes.spawning:
+            table = processes.seen()
+            since = [local.ticks for local in swept if local.spawned and local.ticks is not None]
+            loose = processes.family(table, processes.orphans(table, min(since)) if since else ())
+        carried = processes.carriers(table, self.node)
+        changed = []
+        for local in swept:
+            assert local.outcome is not None
+            left = processes.family(table, carried.get(self._key(local), ()))
+            left |= loose if local.spawned else set()
+            processes.end(left)
+            if not left:
+                changed += self._end(local, local.outcome)
+            elif now_ms >= local.sweep_ms:
+                detail = f"{local.outcome.detail}; {len(left)} of its processes could not be ended"
+                changed += self._end(local, replace(local.outcome, detail=detail))
+        return changed
 
     def _time(self, local: Local, ends_ms: int, fate: Result) -> None:
         local.phase, local.ends_ms, local.fate = "running", ends_ms, fate
-        heapq.heappush(self.timers, (ends_ms, local.key))
 
     def _end(self, local: Local, result: Result, *, durable: bool = False) -> list[Local]:
         """`durable`: the result lies in the folder already. Otherwise it is written there."""
         if local.phase == "ended":
             return []
         local.phase, local.result = "ended", result
-        if local.pid is not None and not _reaped(local.pid):
+        if local.pid is not None and _status_of(local.pid) is None:
             self.leaving.append(local.pid)
         if not durable:
-            with suppress(OSError):
-                write_json(local.folder / RESULT, _document(result))
+            self._write(local, RESULT, _document(result))
         return [local]
 
-
-def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
-    """What a task finds in its environment: a little of the agent's, what its stage says, its name, its GPUs."""
-    held = start.held
-    names = [*BASE_ENV, *settings.pass_env, *(name for name in os.environ if name.startswith("LC_"))]
-    env = {name: os.environ[name] for name in names if name in os.environ}
-    if held.devices:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(share.index) for share in held.devices)
-    env.update(start.stage.env)
-    env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
-    env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
-    env["LARGESSE_NODE"] = settings.name
-    return env
+    def _write(self, local: Local, name: str, document: dict[str, Any]) -> None:
+        """Leaves a document in the attempt's folder, if that can be done."""
+        with suppress(OSError):
+            folder = self._open(local)
+            try:
+                write_json(name, document, dir_fd=folder)
+            finally:
+                os.close(folder)
 
 
-def result_of(document: dict[str, Any]) -> Result:
-    """A result as a shim, or an agent for a simulated task, has left it."""
-    peak_mib = document.get("peak_mib", 0)
-    return Result(
-        reason=document["reason"] if document["state"] == "failed" else None,
-        run_ms=document["run_ms"],
-        exit_code=document.get("exit_code"),
-        detail=document.get("detail", ""),
-        peak={"memory": peak_mib} if peak_mib else {},
-    )
+def _key_of(name: Name) -> str:
+    return core.attempt_key(name.job, name.stage, name.index, name.attempt)
+
+
+def _without_result(stopping: StopReason | None) -> Result:
+    """How an attempt ended whose shim left no result."""
+    if stopping is not None:
+        return Result(stopping, detail=f"stopped: {stopping}")
+    return Result("lost", detail="its guardian is gone and left no result")
 
 
 def _document(result: Result) -> dict[str, Any]:
@@ -351,50 +463,21 @@ def _document(result: Result) -> dict[str, Any]:
     return {"state": state, "reason": result.reason, "run_ms": result.run_ms, "detail": result.detail}
 
 
-def _fate(stage: Stage, index: int) -> Result:
-    """How a simulated task will end: by its duration, or by the stage's time-out."""
-    run_ms = stage.durations_ms[index] if len(stage.durations_ms) > 1 else stage.durations_ms[0]
-    if stage.timeout_ms is not None and run_ms > stage.timeout_ms:
-        return Result("timeout", run_ms=stage.timeout_ms, detail=_timed_out("timeout", stage.timeout_ms))
-    return Result(None, run_ms=run_ms)
-
-
-def _timed_out(reason: str | None, timeout_ms: int) -> str:
-    return "" if reason is None else f"ran longer than {timeout_ms} ms"
-
-
-def _spawn(folder: Path) -> int:
-    """A shim for the attempt, in a session of its own. About a millisecond. Raises OSError."""
-    command = [sys.executable, "-I", "-S", "-c", SHIM_START, str(Path(shim.__file__).parent), str(folder)]
-    library = os.environ.get("LD_LIBRARY_PATH")
-    err = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    return os.posix_spawn(
-        sys.executable,
-        command,
-        {} if library is None else {"LD_LIBRARY_PATH": library},
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(folder / "shim.err"), err, 0o600),
-        ],
-        setsid=True,
-        setsigmask=(),
-    )
-
-
 def _ask_to_stop(local: Local) -> None:
     if local.pid is not None and local.ticks is not None and shim.start_ticks(local.pid) == local.ticks:
-        _kill([local.pid], signal.SIGTERM)
-
-
-def _reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True  # Another agent's child: whoever adopted it has reaped it, or will.
-
-
-def _kill(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+            os.kill(local.pid, signal.SIGTERM)
+
+
+def _status_of(pid: int) -> int | None:
+    """A shim's exit status as waitpid() has it, which is taken once; None: it has not ended. UNKNOWN: it is not, or no
+    longer, a child of this process; whoever adopted it has reaped it, or will.
+    """
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return UNKNOWN
+    if ended == pid:
+        processes.ours.discard(pid)
+        return status
+    return None

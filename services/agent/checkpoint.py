@@ -14,9 +14,10 @@ from largesse.bus import Bus, PositionGap
 from largesse.order import LogOrder
 from largesse.snapshots import SnapshotRefused, dump, landmark_of, load
 from services.agent.core import LAYOUT, State, renew
-from services.agent.shim import read_json, write_json
+from services.agent.documents import read_json, write_json
 
 CHECKPOINT = "checkpoint.json"
+BYTES_MAX = 1 << 30
 RECORDS_BETWEEN = 5_000
 """Log records between two checkpoints."""
 
@@ -35,11 +36,11 @@ async def restore(bus: Bus, partition: int, data: Path, node: str, epoch: str) -
 
     Raises BusError where the bus cannot say whether it is the same log.
     """
-    document = read_json(data / CHECKPOINT)
+    document = read_json(data / CHECKPOINT, most=BYTES_MAX)
     if document is None:
         return None
     text, total = document.pop("state", ""), document.pop("sum", "")
-    if total != _sum(document, text) or (document["layout"], document["node"]) != (LAYOUT, node):
+    if total != _sum(document, text) or (document.get("layout"), document.get("node")) != (LAYOUT, node):
         return None
     order = LogOrder(**document["order"])
     try:

@@ -71,8 +71,8 @@ class Held:
 @dataclass(slots=True)
 class State:
     """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
-    the next `take`. `rival`: the epoch that followed ours. `unschedulable`: why the node takes no new tasks, as the log
-    has it of our epoch."""
+    the next `take`. `rival`: the epoch that followed ours, be it after that was lost. `unschedulable`: why the node
+    takes no new tasks, as the log has it of our epoch."""
 
     node: str
     epoch: str
@@ -263,6 +263,8 @@ def _registered(state: State, record: Record) -> None:
         state.standing, state.unschedulable = "registered", body.unschedulable
     elif state.standing == "registered":
         state.standing, state.rival = "taken", body.epoch
+    elif state.standing == "lost":
+        state.rival = body.epoch
 
 
 def _reported(state: State, record: Record) -> None:

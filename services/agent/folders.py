@@ -1,8 +1,7 @@
 """Where an agent keeps what: one folder an attempt, found again after any crash, and the output of ended tasks for a
 while.
 
-    DATA/identity.json                     whose epochs these are, and how many there were
-    DATA/events                            the pipe on which shims say `started KEY` and `ended KEY`
+    DATA/identity.json                     whose epochs these are, how many there were, and the last of them
     DATA/jobs/JOB/RUN/STAGE/INDEX.ATTEMPT  task.json, claim.json, result.json, stdout, stderr, work/ (shim.py)
 
 JOB and STAGE are encoded names. RUN is the seq of the job's admission and the epoch that the attempt was granted under:
@@ -10,20 +9,24 @@ a name may be used again after years, on another log too, and an attempt of it m
 """
 
 import os
+import re
 import secrets
 import shutil
-import stat
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from urllib.parse import quote
 
-from services.agent.shim import read_json, write_json
+from services.agent.documents import read_json, write_json
 
-JOBS, EVENTS, IDENTITY = "jobs", "events", "identity.json"
+JOBS, IDENTITY = "jobs", "identity.json"
+OLD_EVENTS = "events"  # A pipe that earlier versions kept in the data folder.
+ISSUED_MAX = 64
+"""Epochs of its own that an agent remembers; a message of an older one comes no more."""
+COUNT_MAX = 10**15
 OVER = "#over.json"  # No encoded name has a #.
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ENCODED_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
 
 
@@ -62,28 +65,61 @@ def live_name(job: str, admitted: int) -> str:
     return f"{encoded(job)}/{admitted}"
 
 
-def attempt_folders(data: Path) -> Iterator[Path]:
-    """Every attempt's folder that there is."""
-    return (data / JOBS).glob("*/*/*/*.*")
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an agent is. `issued`: its own epochs in order, the present one last."""
+
+    name: str
+    issued: tuple[str, ...]
+
+    @property
+    def epoch(self) -> str:
+        """The present one."""
+        return self.issued[-1]
 
 
-def take_identity(data: Path) -> tuple[str, str]:
-    """Who this data folder belongs to, and a fresh epoch of theirs: `identity` and `identity.count`. Raises OSError."""
-    path = data / IDENTITY
-    known = read_json(path) or {"identity": secrets.token_hex(6), "count": 0}
-    known["count"] += 1
-    write_json(path, known, durable=True)
-    return known["identity"], f"{known['identity']}.{known['count']}"
+def take_identity(data: Path) -> Identity:
+    """Who this data folder belongs to, with a fresh epoch of theirs, `NAME.COUNT.CHANCE`. Raises OSError.
+
+    Chance tells the epochs of two agents on copies of one folder from each other: neither takes a grant, or a
+    registration, of the other for its own.
+    """
+    known = read_json(data / IDENTITY) or {}
+    name, count, issued = known.get("identity"), known.get("count"), known.get("issued")
+    if not isinstance(name, str) or not re.fullmatch("[0-9a-f]{12}", name):
+        name = secrets.token_hex(6)
+    count = count + 1 if type(count) is int and 0 <= count < COUNT_MAX else 1
+    own = [text for text in issued if isinstance(text, str)] if isinstance(issued, list) else []
+    own = [*own[1 - ISSUED_MAX :], f"{name}.{count}.{secrets.token_hex(6)}"]
+    write_json(data / IDENTITY, {"identity": name, "count": count, "issued": own}, durable=True)
+    return Identity(name, tuple(own))
 
 
-def make_events(data: Path) -> int:
-    """The pipe that shims write to, open for reading without waiting. Raises OSError."""
-    path = data / EVENTS
-    if not path.exists() or not stat.S_ISFIFO(path.stat().st_mode):
-        path.unlink(missing_ok=True)
-        os.mkfifo(path, 0o600)
-    # Open for writing too: without a writer of its own the pipe would be at its end whenever no shim writes.
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+def open_folder(data: Path, *parts: str, mode: int | None = None) -> int:
+    """A descriptor of the folder DATA/PARTS, on the way to which there is no link. Raises OSError.
+
+    `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
+    """
+    folder = os.open(data, _FOLDER & ~os.O_NOFOLLOW)  # Where the data folder lies is for the operator to say.
+    for at, part in enumerate(parts, 1):
+        try:
+            if mode is not None:
+                _make(part, folder, new=at == len(parts))
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+        if mode is not None:
+            os.fchmod(folder, mode)
+    return folder
+
+
+def _make(name: str, folder: int, *, new: bool) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        if new:
+            raise
 
 
 # ---------------------------------------------------------------- clearing away

@@ -1,7 +1,7 @@
 """What attempts on this node printed, read piece by piece from where their shims keep it, and shown over HTTP.
 
 Only regular files of attempts are read: names become folders as they did when the attempt began (folders.py), so no
-name leads elsewhere, and what a task put in the place of its output is not followed.
+name leads elsewhere, and no link is followed that a task put in the place of its output or of a folder above it.
 """
 
 import asyncio
@@ -11,14 +11,16 @@ import stat
 from pathlib import Path
 
 from largesse.health import Page, Pages
-from largesse.output import PIECE_BYTES_MAX, Piece, Wanted, page_of, wanted_of
-from services.agent.folders import JOBS, encoded
-from services.agent.shim import TASK
+from largesse.output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, page_of, wanted_of
+from services.agent.documents import TASK
+from services.agent.found import Place, Unsound, places
 
 READERS_MAX = 4
 """Pieces that are read at once for who asks over HTTP; more wait."""
 LOOKS_MAX = 3
 """A segment may go while it is looked for: the middle of a long output makes room for its end."""
+ENTRIES_MAX = 1_000
+"""Files of an attempt that are looked at: its shim leaves a dozen; a task may have left any number."""
 
 
 def pages_of(node: str, data: Path) -> Pages:
@@ -33,7 +35,10 @@ def pages_of(node: str, data: Path) -> Pages:
         if wanted is None:
             return None
         async with reading:
-            return page_of(node, await asyncio.to_thread(read_piece, data, wanted))
+            try:
+                return page_of(node, await asyncio.to_thread(read_piece, data, wanted))
+            except OSError as error:
+                return Page("503 Service Unavailable", f"it cannot be read at the moment: {error.strerror}\n".encode())
 
     return pages
 
@@ -41,71 +46,90 @@ def pages_of(node: str, data: Path) -> Pages:
 def read_piece(data: Path, wanted: Wanted, most: int = PIECE_BYTES_MAX) -> Piece | None:
     """The next piece of what is wanted, of at most `most` bytes; None where nothing is kept of it.
 
-    Attempt None is the last one that began. Blocks.
+    Attempt None is the last one that began. Blocks. Raises OSError where the disk or this process cannot read.
     """
-    folder = attempt_with_output(data, wanted)
-    if folder is None:
+    place = attempt_with_output(data, wanted)
+    if place is None:
         return None
-    number = int(folder.name.partition(".")[2])
-    for _ in range(LOOKS_MAX):
-        piece = _piece(number, _segments(folder, wanted.stream), wanted.offset, most)
-        if piece is not None:
-            return piece
-    return Piece(number, wanted.offset, wanted.offset, b"")
+    try:
+        folder = place.open()
+    except Unsound:
+        return None  # It has just been cleared away, or lies behind a link.
+    try:
+        for _ in range(LOOKS_MAX):
+            piece = _piece(place.attempt, folder, _segments(folder, wanted.stream), wanted.offset, most)
+            if piece is not None:
+                return piece
+    finally:
+        os.close(folder)
+    return Piece(place.attempt, wanted.offset, wanted.offset, b"")
 
 
-def attempt_with_output(data: Path, wanted: Wanted) -> Path | None:
-    """The folder of the attempt; of two jobs that had the same name, of the later, unless `admitted` says which."""
-    run = "*" if wanted.admitted is None else f"{wanted.admitted}-*"
-    number = "*" if wanted.attempt is None else str(wanted.attempt)
-    stages = (data / JOBS / encoded(wanted.job)).glob(f"{run}/{encoded(wanted.stage)}")
-    found = [folder for stage in stages for folder in stage.glob(f"{wanted.index}.{number}")]
-    return max(found, key=lambda folder: (made_ns(folder), int(folder.name.partition(".")[2])), default=None)
+def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
+    """Where the attempt lives; of two jobs that had the same name, of the later, unless `admitted` says which."""
+    found = [
+        place
+        for place in places(data, wanted.job, wanted.stage, wanted.index)
+        if wanted.admitted in (None, place.admitted) and wanted.attempt in (None, place.attempt)
+    ]
+    return max(found, key=lambda place: (made_ns(place), place.attempt), default=None)
 
 
-def made_ns(attempt: Path) -> int:
+def made_ns(place: Place) -> int:
     """When an attempt's folder was made; 0: it is half made, or being cleared away."""
     try:
-        return (attempt / TASK).stat().st_mtime_ns
+        folder = place.open()
+    except (Unsound, OSError):
+        return 0
+    try:
+        return os.stat(TASK, dir_fd=folder, follow_symlinks=False).st_mtime_ns
     except OSError:
         return 0
+    finally:
+        os.close(folder)
 
 
-def _segments(folder: Path, stream: str) -> list[tuple[int, int, Path]]:
+def _segments(folder: int, stream: str) -> list[tuple[int, int, str]]:
     """(offset at which it starts, size, file) of each that there is, in order."""
     found = []
-    for path in (folder / stream, *folder.glob(f"{stream}.*")):
-        match = re.fullmatch(rf"{stream}(?:\.([0-9]{{1,18}}))?", path.name)
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry, _ in zip(entries, range(ENTRIES_MAX), strict=False)]
+    for name in names:
+        match = re.fullmatch(rf"{stream}(?:\.([0-9]{{1,18}}))?", name)
+        if match is None:
+            continue
         try:
-            about = path.lstat()
-        except OSError:
-            continue  # Not made yet, or overtaken by what was printed later.
-        if match is not None and stat.S_ISREG(about.st_mode):
-            found.append((int(match[1] or 0), about.st_size, path))
+            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # Overtaken by what was printed later.
+        first = int(match[1] or 0)
+        if stat.S_ISREG(about.st_mode):
+            found.append((first, min(about.st_size, NUMBER_MAX - first), name))
     return sorted(found)
 
 
-def _piece(number: int, segments: list[tuple[int, int, Path]], offset: int, most: int) -> Piece | None:
+def _piece(number: int, folder: int, segments: list[tuple[int, int, str]], offset: int, most: int) -> Piece | None:
     """What lies in a row from the first byte that is kept at or behind `offset`; None: it has gone meanwhile."""
     end = max((first + size for first, size, _ in segments), default=0)
     data, start = b"", min(offset, end)
-    for first, size, path in segments:
+    for first, size, name in segments:
         if not data and first + size > offset:
             start = max(offset, first)
         at = start + len(data)
         if not first <= at < first + size or len(data) == most:
             continue
-        part = _read(path, at - first, min(most - len(data), first + size - at))
+        part = _read(folder, name, at - first, min(most - len(data), first + size - at))
         if part is None:
             return None
         data += part
     return Piece(number, start, max(end, start + len(data)), data)
 
 
-def _read(path: Path, at: int, most: int) -> bytes | None:
+def _read(folder: int, name: str, at: int, most: int) -> bytes | None:
     """Bytes of a regular file; None where there is none."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(name, flags, dir_fd=folder)
     except OSError:
         return None
     try:

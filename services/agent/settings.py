@@ -1,6 +1,7 @@
 """How one agent is set up: its node's name and folder, what it offers, how it treats tasks."""
 
 import os
+import pwd
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from services.agent.troubles import Room
 MemoryLimit = Literal["resident", "address_space", "none"]
 AtEnd = Literal["keep", "leave"]
 NUMBER_MAX = 10**9
+ROOT = 0
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
 VARIABLES = {
@@ -31,9 +33,22 @@ VARIABLES = {
     "NODE_CUT_OFF_SECONDS": ("600", "tasks are ended once the bus has taken no message for so long; 0: never"),
     "NODE_ROOM_MIB": ("64", "with less free room on its disk the node takes no new tasks; 0: no limit"),
     "NODE_ROOM_INODES": ("1000", "with fewer free inodes on its disk the node takes no new tasks; 0: no limit"),
+    "TASK_USER": ("the agent's user", "the user as whom tasks run, where the agent runs as root"),
     "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUser:
+    """As whom tasks run: a user of this machine, with its groups."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+    shell: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +63,8 @@ class NodeSettings:
     `output_bytes`: kept of each stream of a task. `pass_env`: variables of the agent that tasks get too.
     `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over. `leaves`:
     the agent then says that the node goes, and what it holds is run elsewhere at once. `address`: where the agent shows
-    what tasks print, as `HOST:PORT`; empty: nowhere.
+    what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom tasks run; None: as the agent's own user, who
+    can write wherever the agent can.
     """
 
     name: str
@@ -71,6 +87,7 @@ class NodeSettings:
     keep_running: bool = True
     leaves: bool = False
     address: str = ""
+    task_user: TaskUser | None = None
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -81,7 +98,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
     LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_ROOM_MIB and LARGESSE_NODE_ROOM_INODES (whole numbers from 0),
     LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT, LARGESSE_NODE_AT_END (`keep`: tasks run
     on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE (`HOST:PORT` at which others reach what
-    LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served).
+    LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served),
+    LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has to run as root).
     """
     environment = os.environ if environment is None else environment
     name = environment.get(f"{PREFIX}NODE") or socket.gethostname()
@@ -102,7 +120,26 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         keep_running=not leaves,
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
+        task_user=read_task_user(environment),
     )
+
+
+def read_task_user(environment: Mapping[str, str] | None = None) -> TaskUser | None:
+    """The user named by LARGESSE_TASK_USER; None where it is not set. Raises SettingWrong."""
+    name = (os.environ if environment is None else environment).get(f"{PREFIX}TASK_USER", "")
+    if not name:
+        return None
+    what = f"{PREFIX}TASK_USER={name}"
+    if os.geteuid() != ROOT:
+        raise SettingWrong(f"{what}: only root can run tasks as another user: start it as root, or unset this")
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        raise SettingWrong(f"{what}: there is no such user on this machine") from None
+    if entry.pw_uid == ROOT:
+        raise SettingWrong(f"{what}: has to be a user other than root")
+    groups = tuple(os.getgrouplist(name, entry.pw_gid))
+    return TaskUser(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
 
 
 def _one_of(options: Any, name: str, text: str) -> str:

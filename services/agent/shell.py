@@ -6,7 +6,6 @@ registers the node under a new epoch, names the attempts it still knows, and kil
 """
 
 import asyncio
-import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -19,17 +18,16 @@ from largesse.order import Accepted
 from largesse.telemetry import CAUGHT_UP, logger
 from schemas.topics import LOG
 from services.agent import checkpoint, core
-from services.agent.attempts import Attempts, Local, mono_ms
+from services.agent.attempts import LOOK_MS, Attempts, Local, mono_ms
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
-from services.agent.folders import clear_away, live_name, make_events, runs_of_jobs, take_identity
+from services.agent.folders import clear_away, live_name, runs_of_jobs, take_identity
 from services.agent.reports import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 from services.agent.voice import RETRY_MS, Voice
 
 READ_WAIT_MS = 1_000
-LOOK_MS = 1_000
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 CLEAR_SECONDS = 60
@@ -73,13 +71,13 @@ class _Agent:
 
     def __init__(self, bus: Bus, node: NodeSettings) -> None:
         self._bus, self._node = bus, node
-        self._identity, epoch = take_identity(node.data)
-        self._state = core.start(node.name, epoch)
+        self._identity = take_identity(node.data)
+        self._state = core.start(node.name, self._identity.epoch)
         self._reader = LogReader(bus, node.partition)
         self._folded = 0  # Records since the last checkpoint.
         self._attempts = Attempts(node)
         self._voice = Voice(bus, node)
-        self._events = make_events(node.data)
+        self._events = self._attempts.open_events()
         self._troubles = Troubles()
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
         self._look = asyncio.Event()
@@ -105,7 +103,7 @@ class _Agent:
                 await self._voice.leave(self._state)
         finally:
             loop.remove_reader(self._events)
-            os.close(self._events)
+            self._attempts.close_events()
             CAUGHT_UP.remove(self._node.name)
             await self._voice.drop()
 
@@ -198,21 +196,21 @@ class _Agent:
 
     def _check_standing(self) -> None:
         state = self._state
+        # A message of our own that came late, be it of the agent before us, is no rival.
+        if state.rival and state.rival not in self._identity.issued:
+            raise TakenOver(f"node {state.node} was registered by another agent, under epoch {state.rival}")
         if state.standing == "taken":
-            # A message of our own that came late, be it of the agent before us, is no rival.
-            if not state.rival.startswith(self._identity + "."):
-                raise TakenOver(f"node {state.node} was registered by another agent, under epoch {state.rival}")
             self._renew()
         self._wake.set()
 
     def _renew(self) -> None:
         try:
-            _, epoch = take_identity(self._node.data)
+            self._identity = take_identity(self._node.data)
         except OSError as error:
             self._fall(f"its epoch cannot be written down: {error.strerror or error}")
             return  # The standing stays, so it is tried again.
-        core.renew(self._state, epoch)
-        self._log.warning("the node has to be registered anew", epoch=epoch)
+        core.renew(self._state, self._identity.epoch)
+        self._log.warning("the node has to be registered anew", epoch=self._state.epoch)
 
     # ---------------------------------------------------------------- what the log wants
     async def _act(self, actions: list[Action]) -> None:
@@ -302,7 +300,7 @@ class _Agent:
             self._note(self._attempts.ring(now_ms))
             if now_ms >= look_ms:
                 self._note(self._attempts.look(now_ms))
-                look_ms = now_ms + LOOK_MS
+                look_ms = self._attempts.look_again_ms(now_ms)
             moments = [look_ms, self._attempts.ring_ms()]
             if self._caught_up.is_set():
                 if self._state.standing == "lost" and not self._attempts.alive:

@@ -6,11 +6,13 @@ why and how long to wait before force. Only the standard library, and little of 
 
 Nobody knows a child's orphans but the kernel, so the shim takes them in (PR_SET_CHILD_SUBREAPER), and the command dies
 with the shim (PR_SET_PDEATHSIG). Where ctypes is missing the session's processes are still found.
+
+A task can usually write in the folder in which the shim works: see documents.py.
 """
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import resource
 import select
@@ -18,73 +20,34 @@ import signal
 import time
 from contextlib import suppress
 
+from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
+
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    AnyPath = str | os.PathLike[str]
-
-TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "stop.json", "result.json"
 WORK = "work"
 STREAMS = ("stdout", "stderr")
 
 MEMORY_LOOK_MS = 1_000
 KILL_WAIT_MS = 10_000  # After SIGKILL; what is stuck in the kernel for longer is left behind.
+GRACE_MS_MAX = 24 * 3_600 * 1_000  # A longer one is not believed.
 DRAIN_MS = 1_000  # For output that is still in a pipe when everything has ended.
 CHUNK_BYTES = 65_536
 RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
 SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
+EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-
-
-# ---------------------------------------------------------------- files that the agent reads and writes too
-def read_json(path: AnyPath) -> dict[str, Any] | None:
-    """A file's document, or None where there is no such file or it is no whole document."""
-    try:
-        document = json.loads(_read(path))
-    except (FileNotFoundError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-def _read(path: AnyPath) -> bytes:
+# ---------------------------------------------------------------- processes
+def _read(path: str) -> bytes:
+    """A file of the kernel's."""
     with open(path, "rb") as file:
         return file.read()
-
-
-def write_json(path: AnyPath, document: dict[str, Any], *, durable: bool = False) -> None:
-    """Writes a document so that readers see all of it or nothing. Raises OSError."""
-    draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with open(draft, "wb") as file:
-        file.write(json.dumps(document).encode())
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(draft, path)
-    if durable:
-        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def claim(folder: AnyPath, document: dict[str, Any]) -> bool:
-    """Makes the attempt the caller's own; False if somebody has it. A link is as exclusive as O_EXCL and never half
-    written. Raises OSError."""
-    place = os.path.join(folder, CLAIM)
-    draft = f"{place}.{os.getpid()}.tmp"
-    with open(draft, "wb") as file:
-        file.write(json.dumps(document).encode())
-    try:
-        os.link(draft, place)
-    except FileExistsError:
-        return False
-    finally:
-        os.unlink(draft)
-    return True
 
 
 def boot_id() -> str:
@@ -95,14 +58,15 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot, which with its pid names it for good; None: it is no more."""
     try:
-        words = _stat(pid)
+        words = stat_of(pid)
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if words[0] in (b"Z", b"X") else int(words[19])
 
 
-def _stat(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its state on; the name before it may hold anything."""
+def stat_of(pid: int) -> list[bytes]:
+    """What the kernel says of a process, from its state on; the name before it may hold anything. Raises
+    FileNotFoundError, ProcessLookupError: there is none."""
     text = _read(f"/proc/{pid}/stat")
     return text[text.rindex(b")") + 2 :].split()
 
@@ -132,7 +96,7 @@ class Output:
         self._at = 0
         self._tails: list[str] = []
         self._room = self._head
-        self._file = os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _open_output(stream)
 
     def pump(self) -> None:
         """Takes what the pipe has; closes at its end."""
@@ -146,16 +110,16 @@ class Output:
             if self._room == 0:
                 self._turn()
             part, chunk = chunk[: self._room], chunk[self._room :]
-            # A full disk costs output, not the attempt.
+            # A full disk, or a file that could not be made, costs output, not the attempt.
             with suppress(OSError):
                 os.write(self._file, part)
             self._at += len(part)
             self._room -= len(part)
 
     def _turn(self) -> None:
-        os.close(self._file)
+        self._close_file()
         name = f"{self._stream}.{self._at}"
-        self._file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _open_output(name)
         self._tails.append(name)
         self._room = self._segment
         if len(self._tails) > 2:
@@ -166,8 +130,21 @@ class Output:
         """No more is taken."""
         if self.open:
             os.close(self.pipe)
-            os.close(self._file)
+            self._close_file()
             self.open = False
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+
+
+def _open_output(name: str) -> int:
+    """A file for output; -1 where none can be made."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(name, flags, 0o600)
+    except OSError:
+        return -1
 
 
 # ---------------------------------------------------------------- the attempt
@@ -226,6 +203,11 @@ class Guardian:
             self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
             pipes.append(theirs)
         os.mkdir(WORK, 0o700)
+        if self.task["user"] is not None:
+            uid, gid = self.task["user"]["uid"], self.task["user"]["gid"]
+            os.chown(WORK, uid, gid)
+            for pipe in pipes:
+                os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.
         guardian = os.getpid()
         self.child = os.fork()
         if self.child == 0:
@@ -251,8 +233,7 @@ class Guardian:
                 return
             now_ns = time.monotonic_ns()
             if signal.SIGTERM in signals:
-                stop = read_json(STOP) or {}
-                self._stop(stop.get("reason", "killed"), stop.get("grace_ms", self.task["grace_ms"]))
+                self._stop(*self._asked())
             if deadline_ns is not None and now_ns >= deadline_ns:
                 deadline_ns = None
                 self._stop("timeout", self.task["grace_ms"], f"ran longer than {timeout_ms} ms")
@@ -262,6 +243,15 @@ class Guardian:
             if self.kill_ns is not None and now_ns >= self.kill_ns:
                 self.kill_ns = now_ns + 1_000_000_000  # Again: something may have been forked meanwhile.
                 self._signal(signal.SIGKILL)
+
+    def _asked(self) -> tuple[str, int]:
+        """Why it is to stop, and the grace in milliseconds: as STOP says, if that can be believed."""
+        with suppress(OSError):
+            stop = read_json(STOP) or {}
+            reason, grace_ms = stop.get("reason"), stop.get("grace_ms")
+            if isinstance(reason, str) and type(grace_ms) is int and 0 <= grace_ms <= GRACE_MS_MAX:
+                return reason, grace_ms
+        return "killed", self.task["grace_ms"]
 
     def _wait(self, moments: list[int]) -> bytes:
         """Sleeps until output, a signal or the first of the moments comes; returns the numbers of the signals."""
@@ -346,20 +336,16 @@ class Guardian:
             try:
                 write_json(RESULT, result, durable=True)
                 break
-            except OSError:
-                if left == 0:
+            except OSError as error:
+                if left == 0 or error.errno not in FULL:
                     raise
                 time.sleep(1)
         self._tell("ended")
 
     def _tell(self, what: str) -> None:
-        """A word to the agent, if there is one; else it will look at the files."""
+        """A word to the agent that started this, if it is still there; another one will look at the files."""
         with suppress(OSError):
-            pipe = os.open(self.task["events"], os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                os.write(pipe, f"{what} {self.task['key']}\n".encode())
-            finally:
-                os.close(pipe)
+            os.write(EVENTS_FD, f"{what} {self.task['key']}\n".encode())
 
 
 def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
@@ -371,6 +357,13 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
+        if task["user"] is not None:
+            problem = f"cannot become user {task['user']['uid']}"
+            os.chdir(WORK)  # Of which the user need not be able to enter the folders above.
+            os.setgroups(task["user"]["groups"])
+            os.setgid(task["user"]["gid"])
+            os.setuid(task["user"]["uid"])
+        # After that: a change of user clears it.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guardian:
             os._exit(SIGNAL_BASE + signal.SIGKILL)
@@ -378,7 +371,8 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
         for stream, pipe in enumerate(pipes, 1):
             os.dup2(pipe, stream)
         problem = f"no working directory {task['cwd']}"
-        os.chdir(WORK)
+        if task["user"] is None:
+            os.chdir(WORK)
         if task["cwd"] is not None:
             os.chdir(task["cwd"])
         problem = "cannot limit its memory"
@@ -397,7 +391,7 @@ def _family(child: int) -> list[int]:
     parents: dict[int, list[int]] = {}
     for pid in _processes():
         with suppress(FileNotFoundError, ProcessLookupError):
-            parents.setdefault(int(_stat(pid)[1]), []).append(pid)
+            parents.setdefault(int(stat_of(pid)[1]), []).append(pid)
     found, waiting = [], [os.getpid()]
     while waiting:
         children = parents.get(waiting.pop(), [])
@@ -432,13 +426,20 @@ def _prctl(option: int, value: int = 1) -> None:
 def main(folder: str) -> None:
     """Guards the attempt in `folder`; returns without a word if somebody else has claimed it."""
     with os.scandir("/proc/self/fd") as entries:
-        inherited = [int(entry.name) for entry in entries if int(entry.name) > 2]
+        inherited = [int(entry.name) for entry in entries if int(entry.name) > EVENTS_FD]
     for number in inherited:
         with suppress(OSError):
             os.close(number)  # Of whoever started the agent: none of a task's business.
+    try:
+        os.set_inheritable(EVENTS_FD, False)
+    except OSError:  # Started by hand, or by a test: nobody listens.
+        assert os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) == EVENTS_FD  # The lowest that is free.
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"
+    if task["private"]:
+        # Nobody but root may look into it, take over its pipe, or trace it.
+        _prctl(_PR_SET_DUMPABLE, 0)
     guardian = Guardian(task)
     pid = os.getpid()
     if claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):

@@ -25,9 +25,10 @@ from schemas.edge import Malformed, read_input
 from schemas.topics import LOG
 from services.admission.core_judge import lose
 from services.agent.attempts import mono_ms
+from services.agent.documents import CHILD, CLAIM, claim, read_json
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
-from services.agent.shim import CHILD, CLAIM, claim, read_json, session_of, start_ticks
+from services.agent.shim import session_of, start_ticks
 from services.simulator.engine import Cell
 from tests.conftest import ROOT
 

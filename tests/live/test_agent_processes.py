@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from schemas import JobEnded, RoundClosed, TaskFailed, TaskFinished, TaskStarted
-from services.agent.folders import attempt_folders
-from services.agent.shim import read_json
+from services.agent.documents import read_json
+from services.agent.found import attempt_folders
+from services.agent.processes import attempt_key, node_key
 from tests.cells import holds_of
 from tests.live.agent_cell import ScriptedCell, agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
 from tests.printed import read_output
@@ -92,11 +93,14 @@ def test_a_task_knows_who_it_is_and_nothing_of_the_agents_secrets(tell, monkeypa
 
         assert await outcome_of(cell) == "succeeded"
         lines = (read_output(data, "j", "s", 0) or b"").decode().splitlines()
+        (folder,) = attempt_folders(data)
+        key = attempt_key(node_key(data), data, folder)
         assert "MINE=a b" in lines
         assert "PATH=/usr/bin:/bin" in lines
         assert "SHOWN=yes" in lines
         assert [line for line in lines if line.startswith("LARGESSE_")] == [
             "LARGESSE_ATTEMPT=1",
+            f"LARGESSE_ATTEMPT_KEY={key}",
             "LARGESSE_JOB=j",
             "LARGESSE_NODE=n",
             "LARGESSE_STAGE=s",

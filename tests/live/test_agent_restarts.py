@@ -24,9 +24,9 @@ from schemas import (
     TaskStarted,
 )
 from services.agent import checkpoint, shell
-from services.agent.folders import attempt_folders
+from services.agent.documents import RESULT, read_json
+from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
-from services.agent.shim import RESULT, read_json
 from tests.live.agent_cell import (
     AgentProcess,
     ScriptedCell,

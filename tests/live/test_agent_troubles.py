@@ -11,9 +11,10 @@ import pytest
 from largesse.bus import BusError
 from schemas import JobEnded, NodeRegistered, NodeReported, RoundClosed, TaskFailed, TaskStarted
 from services.agent import shell, troubles
-from services.agent.folders import JOBS, attempt_folders
+from services.agent.documents import CHILD, read_json
+from services.agent.folders import JOBS
+from services.agent.found import attempt_folders
 from services.agent.shell import run
-from services.agent.shim import CHILD, read_json
 from services.agent.troubles import Room
 from tests.live.agent_cell import agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
 

@@ -5,24 +5,27 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from schemas import DeviceShare, Stage
 from services.agent import shim
-from services.agent.attempts import SHIM_START, Attempts, environment, mono_ms
+from services.agent.attempts import Attempts, mono_ms
 from services.agent.core import Held, Start
+from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.processes import KEY, attempt_key
 from services.agent.reports import Result
 from services.agent.settings import NodeSettings
-from services.agent.shim import CHILD, RESULT, STOP, TASK, claim, read_json, start_ticks, write_json
+from services.agent.shim import start_ticks
+from services.agent.starting import SHIM_PATH, SHIM_START, environment, task_of
 
-KEY = "j/map/0/1"
+NAME = "j/map/0/1"
+SLEEPS = "import time; print(flush=True); time.sleep(1_000)"
 
 
 def start(*, devices=(), **stage):
     held = Held("j", "map", 0, 1, 5, "e.1", devices=list(devices))
-    return Start(KEY, held, Stage("map", 1, {"cpu": 1}, **stage))
+    return Start(NAME, held, Stage("map", 1, {"cpu": 1}, **stage))
 
 
 @pytest.fixture
@@ -35,25 +38,32 @@ def prepared(attempts, **stage):
     table = attempts()
     ((local, begun),) = table.prepare([start(**stage)])
     local.folder.mkdir(parents=True)
-    ids = {"key": KEY, "job": "j", "stage": "map", "index": 0, "attempt": 1, "admitted": 5}
+    ids = {"key": NAME, "job": "j", "stage": "map", "index": 0, "attempt": 1, "admitted": 5}
     if stage.get("command"):
-        write_json(local.folder / TASK, {**ids, **table._task(begun)})
+        write_json(local.folder / TASK, {**ids, **task_of(begun, table.settings, table._key(local))})
     else:
         write_json(local.folder / TASK, {**ids, "run_ms": begun.stage.durations_ms[0], "reason": None})
     return local.folder
 
 
+def key_of(attempts, folder):
+    """What processes of the attempt in a folder carry."""
+    return attempt_key(attempts().node, folder.parents[4], folder)
+
+
 def found(attempts):
     table = attempts()
     table.scan()
-    return table.by_key[KEY]
+    return table.by_key[NAME]
 
 
 @contextmanager
-def process(script="import time; print(flush=True); time.sleep(1_000)"):
-    """A process in a session of its own, for as long as it is needed."""
-    command = [sys.executable, "-S", "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as running:
+def process(script=SLEEPS, *words, **env):
+    """A process in a session of its own, for as long as it is needed, with `words` on its command line."""
+    command = [sys.executable, "-S", "-c", script, *words]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, start_new_session=True, env={**os.environ, **env}
+    ) as running:
         assert running.stdout is not None
         running.stdout.readline()
         try:
@@ -66,7 +76,7 @@ def test_what_never_began_may_not_begin_any_more(attempts):
     folder = prepared(attempts, command=["touch", "begun"])
 
     local = found(attempts)
-    subprocess.run([sys.executable, "-I", "-S", "-c", SHIM_START, str(Path(shim.__file__).parent), folder], check=True)
+    subprocess.run([sys.executable, "-I", "-S", "-c", SHIM_START, SHIM_PATH, folder], check=True)
 
     assert (local.phase, local.result.reason) == ("ended", "lost")
     assert list(folder.glob("work/*")) == []
@@ -85,7 +95,7 @@ def test_a_folder_without_a_task_is_no_attempt(attempts):
 
 def test_a_living_shim_is_adopted(attempts):
     folder = prepared(attempts, command=["true"])
-    with process() as running:
+    with process(SLEEPS, key_of(attempts, folder)) as running:
         ticks = start_ticks(running.pid)
         claim(folder, {"pid": running.pid, "start": ticks, "boot": shim.boot_id()})
 
@@ -94,10 +104,10 @@ def test_a_living_shim_is_adopted(attempts):
         assert (local.phase, local.pid, local.ticks) == ("running", running.pid, ticks)
 
 
-@pytest.mark.parametrize("other", [{"start": 1}, {"boot": "another"}], ids=["a later process", "another boot"])
+@pytest.mark.parametrize("other", [{"start": 1}, {"boot": "another"}, {}], ids=["later", "another boot", "another's"])
 def test_a_process_that_only_has_the_number_is_not_the_shim(attempts, other):
     folder = prepared(attempts, command=["true"])
-    with process() as running:
+    with process(SLEEPS, "no key") as running:
         claim(folder, {"pid": running.pid, "start": start_ticks(running.pid), "boot": shim.boot_id(), **other})
 
         local = found(attempts)
@@ -108,9 +118,9 @@ def test_a_process_that_only_has_the_number_is_not_the_shim(attempts, other):
 
 def test_what_a_dead_shim_left_running_is_ended(attempts):
     folder = prepared(attempts, command=["true"])
-    with process("import os, time; os.fork(); print(flush=True); time.sleep(1_000)") as running:
+    family = "import os, time; os.fork(); print(flush=True); time.sleep(1_000)"
+    with process(family, **{KEY: key_of(attempts, folder)}) as running:
         claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})
-        write_json(folder / CHILD, {"pid": running.pid, "start": start_ticks(running.pid)})
 
         assert found(attempts).result.reason == "lost"
 

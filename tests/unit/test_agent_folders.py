@@ -1,6 +1,8 @@
 """Folders of attempts: names for everything, and limits on what stays."""
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,9 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from services.agent import folders
+from services.agent.documents import TASK, claim, read_json, write_json
 from services.agent.folders import Kept, attempt_folder, clear_away, encoded, live_name
-from services.agent.shim import TASK, claim, read_json, write_json
+from services.agent.found import attempt_folders
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=253)
 
@@ -39,7 +42,7 @@ def test_awkward_names_stay_inside(name, tmp_path):
     folder.mkdir(parents=True)
 
     assert folder.resolve().relative_to((tmp_path / "jobs").resolve()).parts == folder.parts[-4:]
-    assert list(folders.attempt_folders(tmp_path)) == [folder]
+    assert list(attempt_folders(tmp_path)) == [folder]
 
 
 def attempt(data, *, job="j", run="5-e.1", stage="map", index=0, number=1, at_s=1_000, **streams):
@@ -69,11 +72,54 @@ def test_half_a_document_is_none(text, tmp_path):
 
 
 def test_every_epoch_of_a_folder_is_fresh_and_shows_whose_it_is(tmp_path):
-    identity, first = folders.take_identity(tmp_path)
-    again, second = folders.take_identity(tmp_path)
+    first = folders.take_identity(tmp_path)
+    second = folders.take_identity(tmp_path)
 
-    assert identity == again
-    assert (first, second) == (f"{identity}.1", f"{identity}.2")
+    assert first.name == second.name
+    assert first.epoch.startswith(f"{first.name}.1.")
+    assert second.epoch.startswith(f"{first.name}.2.")
+    assert second.issued == (first.epoch, second.epoch)
+
+
+def test_copies_of_a_folder_have_epochs_of_their_own(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    common = folders.take_identity(one)
+    shutil.copytree(one, other)
+
+    mine, theirs = folders.take_identity(one), folders.take_identity(other)
+
+    assert mine.issued == (common.epoch, mine.epoch)
+    assert theirs.issued == (common.epoch, theirs.epoch)
+    assert mine.epoch != theirs.epoch
+
+
+def test_only_the_last_epochs_are_remembered(tmp_path):
+    for _ in range(folders.ISSUED_MAX + 1):
+        identity = folders.take_identity(tmp_path)
+
+    assert len(identity.issued) == folders.ISSUED_MAX
+    assert identity.epoch.startswith(f"{identity.name}.{folders.ISSUED_MAX + 1}.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"identity": 5, "count": 1, "issued": []}',
+        '{"identity": "0123456789ab", "count": "x", "issued": 7}',
+        '{"identity": "0123456789ab", "count": 1e400, "issued": [7, null]}',
+        '{"identity": "../../../..", "count": -1, "issued": ["a"]}',
+        "[" * 100_000,
+    ],
+)
+def test_an_identity_that_somebody_wrote_over_is_made_good(tmp_path, text):
+    (tmp_path / folders.IDENTITY).write_text(text)
+
+    identity = folders.take_identity(tmp_path)
+
+    assert re.fullmatch(r"[0-9a-f]{12}\.[0-9]+\.[0-9a-f]{12}", identity.epoch)
+    assert folders.take_identity(tmp_path).issued[-2] == identity.epoch
 
 
 def runs(data: Path):

@@ -1,0 +1,133 @@
+"""The small files that an agent and its shims leave for each other in an attempt's folder.
+
+A task can usually write there, so whatever lies in a document's place may be anything. Links are not followed, only
+regular files of a limited size are read, and nothing waits for a pipe's other end. What a document says is checked by
+whoever reads it (found.py).
+
+Imported by every shim: only the standard library, and little of it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from contextlib import suppress
+
+# typing and pathlib would be a quarter of all that a shim's start costs.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    AnyPath = str | os.PathLike[str]
+
+TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "stop.json", "result.json"
+
+DOCUMENT_BYTES_MAX = 4 << 20
+"""Of a file that is read back: a task's command and environment fit several times."""
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# What open() says of something that is there but is no file that could be read.
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
+
+class BadDocument(Exception):
+    """Something lies in a document's place that is none; says what is wrong with it."""
+
+
+def read_document(path: AnyPath, *, dir_fd: int | None = None, most: int = DOCUMENT_BYTES_MAX) -> dict[str, Any] | None:
+    """A file's document; None where nothing is there. Raises BadDocument, OSError.
+
+    Links are not followed, only regular files of at most `most` bytes are read, and nothing is waited for.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    try:
+        file = os.open(path, flags, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise BadDocument(f"cannot be read as a file: {error.strerror}") from None
+        raise
+    with open(file, "rb") as reader:
+        about = os.fstat(file)
+        if about.st_mode & 0o170000 != 0o100000:
+            raise BadDocument("is not a regular file")
+        if about.st_size > most:
+            raise BadDocument(f"has {about.st_size} bytes, more than {most}")
+        text = reader.read(most + 1)  # It may have grown meanwhile.
+    try:
+        document = json.loads(text) if len(text) <= most else None
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise BadDocument("is not a JSON object")
+    return document
+
+
+def read_json(path: AnyPath, *, most: int = DOCUMENT_BYTES_MAX) -> dict[str, Any] | None:
+    """A file's document, or None where there is no such file or it is no whole document. Raises OSError."""
+    try:
+        return read_document(path, most=most)
+    except BadDocument:
+        return None
+
+
+def write_json(path: AnyPath, document: dict[str, Any], *, durable: bool = False, dir_fd: int | None = None) -> None:
+    """Writes a document so that readers see all of it or nothing. Raises OSError."""
+    draft = _draft(path, document, dir_fd, durable=durable)
+    try:
+        os.replace(draft, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    except OSError:
+        os.unlink(draft, dir_fd=dir_fd)
+        raise
+    if durable:
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _draft(path: AnyPath, document: dict[str, Any], dir_fd: int | None, *, durable: bool = False) -> str:
+    draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=dir_fd)
+    try:
+        with open(os.open(draft, _NEW, 0o600, dir_fd=dir_fd), "wb") as file:
+            file.write(json.dumps(document).encode())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft, dir_fd=dir_fd)
+        raise
+    return draft
+
+
+def claim(folder: AnyPath, document: dict[str, Any], *, dir_fd: int | None = None) -> bool:
+    """Makes the attempt the caller's own; False if somebody has it. Raises OSError.
+
+    A link is as exclusive as O_EXCL and never half written. Where the file system has no links, the file is made
+    exclusively and written then: who reads half of it takes the claim for one of a process that is gone.
+    """
+    place = os.path.join(folder, CLAIM)
+    draft = _draft(place, document, dir_fd)
+    try:
+        os.link(draft, place, src_dir_fd=dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        try:
+            file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
+        except FileExistsError:
+            return False
+        with open(file, "wb") as writer:
+            writer.write(json.dumps(document).encode())
+    finally:
+        os.unlink(draft, dir_fd=dir_fd)
+    return True

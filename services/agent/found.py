@@ -1,0 +1,241 @@
+"""What lies in an attempt's folder, checked: a task can usually write there, so it may be anything.
+
+Everything read here has its types and ranges right, so that it can be reported, or it raises Unsound. Folders are
+opened without following links, from the data folder down.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import unquote
+
+from schemas.edge_base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
+from schemas.edge_nodes import DETAIL_MAX, EXIT_CODE_MAX
+from schemas.quantities import QUANTITY_MAX
+from schemas.tasks import Failure
+from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, read_document
+from services.agent.folders import JOBS, attempt_folder, encoded, open_folder
+from services.agent.reports import Name, Result
+
+StopReason = Literal["killed", "gang", "revoked", "lost"]
+"""Why an attempt may be asked to stop."""
+
+NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
+SMALL_BYTES_MAX = 64 << 10
+"""Of every document but the task itself."""
+
+_AMOUNT_MAX = QUANTITY_MAX
+_NOT_FOUND = (FileNotFoundError, NotADirectoryError)
+
+
+class Unsound(Exception):
+    """A document of an attempt is missing or not as it was left: names the file, the field and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An attempt's folder, by the encoded names on the way to it."""
+
+    data: Path
+    job: str
+    run: str
+    stage: str
+    index: int
+    attempt: int
+
+    @property
+    def folder(self) -> Path:
+        """Where it is. To be opened by `open` only."""
+        return self.data.joinpath(*self._parts())
+
+    @property
+    def admitted(self) -> int:
+        """The seq of the job's admission."""
+        return int(self.run.partition("-")[0])
+
+    def _parts(self) -> tuple[str, ...]:
+        return JOBS, self.job, self.run, self.stage, f"{self.index}.{self.attempt}"
+
+    def open(self) -> int:
+        """A descriptor of the folder; no part of the way is a link. Raises Unsound, OSError."""
+        try:
+            return open_folder(self.data, *self._parts())
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            raise Unsound(f"its folder cannot be opened: {error.strerror}") from None
+
+    def name(self) -> Name | None:
+        """Which attempt lives here as far as the folders' names say; None where a long name ended in a hash."""
+        job, stage = unquote(self.job), unquote(self.stage)
+        if (encoded(job), encoded(stage)) != (self.job, self.stage) or not (_is_name(job) and _is_name(stage)):
+            return None
+        return Name(job, stage, self.index, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What was to be run. `fate`: how it ends, of a simulated task."""
+
+    name: Name
+    fate: Result | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A claim by a shim. `ticks`: its start time; pid and ticks mean nothing beyond this boot."""
+
+    boot: str
+    pid: int
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A claim of a simulated task: when it began by the monotonic clock of that boot, and by the wall clock."""
+
+    boot: str
+    mono_ms: int
+    wall_ms: int
+
+
+def places(data: Path, job: str | None = None, stage: str | None = None, index: int | None = None) -> Iterator[Place]:
+    """Every folder that is named like an attempt's, of all or of one job, stage and task, and is no link."""
+    jobs = [encoded(job)] if job is not None else folders_in(data / JOBS)
+    for job_name in jobs:
+        for run in folders_in(data / JOBS / job_name):
+            if not _is_number(run.partition("-")[0]):
+                continue
+            stages = [encoded(stage)] if stage is not None else folders_in(data / JOBS / job_name / run)
+            for stage_name in stages:
+                for attempt in folders_in(data / JOBS / job_name / run / stage_name):
+                    place = _place(data, job_name, run, stage_name, attempt)
+                    if place is not None and index in (None, place.index):
+                        yield place
+
+
+def _place(data: Path, job: str, run: str, stage: str, attempt: str) -> Place | None:
+    index, _, number = attempt.partition(".")
+    if not (_is_number(index) and _is_number(number)) or int(index) >= TASKS_MAX or int(number) < 1:
+        return None
+    return Place(data, job, run, stage, int(index), int(number))
+
+
+def attempt_folders(data: Path) -> Iterator[Path]:
+    """The folders of `places`."""
+    return (place.folder for place in places(data))
+
+
+def task_in(place: Place, folder: int) -> Task | None:
+    """The task of an attempt; None: there is none. Raises Unsound, OSError."""
+    document = _read(folder, TASK, whole=True)
+    if document is None:
+        return None
+    job, stage = (_text(document, TASK, field, NAME_MAX) for field in ("job", "stage"))
+    name = Name(job, stage, place.index, place.attempt)
+    said = (document.get("index"), document.get("attempt"), document.get("admitted"))
+    where = attempt_folder(place.data, job, place.run, stage, place.index, place.attempt)
+    if not (_is_name(job) and _is_name(stage)) or said != (name.index, name.attempt, place.admitted):
+        raise Unsound(f"{TASK} is of another attempt")
+    if where != place.folder:
+        raise Unsound(f"{TASK} is of another attempt")
+    if "run_ms" not in document:
+        return Task(name, None)
+    run_ms, reason = _whole(document, TASK, "run_ms", 0, DURATION_MS_MAX), document.get("reason")
+    if reason not in (None, "timeout"):
+        raise Unsound(f"{TASK}: reason is unknown")
+    return Task(name, Result(reason, run_ms=run_ms, detail="" if reason is None else f"ran longer than {run_ms} ms"))
+
+
+def claim_in(folder: int) -> Guarded | Timed | None:
+    """Who has claimed the attempt; None: somebody who was to start nothing. Raises Unsound, OSError."""
+    document = _read(folder, CLAIM)
+    if not document:
+        return None
+    boot = _text(document, CLAIM, "boot", NAME_MAX)
+    if "mono_ms" in document:
+        times = (_whole(document, CLAIM, field, 0, QUANTITY_MAX) for field in ("mono_ms", "wall_ms"))
+        return Timed(boot, *times)
+    return Guarded(boot, *(_whole(document, CLAIM, field, 1, QUANTITY_MAX) for field in ("pid", "start")))
+
+
+def result_in(folder: int) -> Result | None:
+    """How the attempt ended, as its shim, or an agent for a simulated task, has left it. Raises Unsound, OSError."""
+    document = _read(folder, RESULT)
+    if document is None:
+        return None
+    state, reason = document.get("state"), document.get("reason")
+    if state not in ("succeeded", "failed"):
+        raise Unsound(f"{RESULT}: state is unknown")
+    if state == "failed" and reason not in get_args(Failure):
+        raise Unsound(f"{RESULT}: reason is unknown")
+    peak_mib = _whole({"peak_mib": 0, **document}, RESULT, "peak_mib", 0, _AMOUNT_MAX)
+    exit_code = document.get("exit_code")
+    if exit_code is not None:
+        exit_code = _whole(document, RESULT, "exit_code", -EXIT_CODE_MAX, EXIT_CODE_MAX)
+    detail = document.get("detail", "")
+    return Result(
+        reason=reason if state == "failed" else None,
+        run_ms=_whole(document, RESULT, "run_ms", 0, DURATION_MS_MAX),
+        exit_code=exit_code,
+        detail=_clean(detail) if isinstance(detail, str) else "",
+        peak={"memory": peak_mib} if peak_mib else {},
+    )
+
+
+def stop_in(folder: int) -> StopReason | None:
+    """Why the attempt was asked to stop, if it was. Raises Unsound, OSError."""
+    document = _read(folder, STOP)
+    if document is None:
+        return None
+    reason: Any = document.get("reason")
+    if reason not in get_args(StopReason):
+        raise Unsound(f"{STOP}: reason is unknown")
+    return reason  # type: ignore[no-any-return]
+
+
+def folders_in(path: Path) -> list[str]:
+    """Names of the folders in a folder, links left out; none where it is no folder or cannot be read."""
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        if not path.is_symlink():
+            with os.scandir(path) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return []
+
+
+def _read(folder: int, name: str, *, whole: bool = False) -> dict[str, Any] | None:
+    try:
+        if whole:
+            return read_document(name, dir_fd=folder)
+        return read_document(name, dir_fd=folder, most=SMALL_BYTES_MAX)
+    except BadDocument as fault:
+        raise Unsound(f"{name} {fault}") from None
+
+
+def _whole(document: dict[str, Any], file: str, field: str, least: int, most: int) -> int:
+    value = document.get(field)
+    if type(value) is not int or not least <= value <= most:  # True is an int, too.
+        raise Unsound(f"{file}: {field} has to be a whole number from {least} to {most}")
+    return value
+
+
+def _text(document: dict[str, Any], file: str, field: str, most: int) -> str:
+    value = document.get(field)
+    if not isinstance(value, str) or not 1 <= len(value) <= most or _clean(value) != value:
+        raise Unsound(f"{file}: {field} has to be a text of 1 to {most} characters")
+    return value
+
+
+def _clean(text: str) -> str:
+    """The text as it can be sent: without halves of characters, and not longer than a report takes."""
+    return text[:DETAIL_MAX].encode(errors="replace").decode()
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= NAME_MAX and re.match(NAME_PATTERN, text) is not None and _clean(text) == text
+
+
+def _is_number(text: str) -> bool:
+    return NUMBER.fullmatch(text) is not None

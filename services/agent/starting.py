@@ -1,0 +1,102 @@
+"""How an attempt begins: what its shim is told, what its command finds in its environment, and the shim itself."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from schemas import Stage
+from services.agent import processes, shim
+from services.agent.core import Start
+from services.agent.reports import Result
+from services.agent.settings import NodeSettings
+
+BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+"""Variables of the agent that tasks get; all others may be secrets of the agent."""
+
+RESIDENT_MIB_MIN = 64
+"""A `resident` limit is never below this: an interpreter takes as much before it does anything."""
+ADDRESS_MIB_EXTRA = 256
+"""On top of the memory asked for, in an `address_space` limit: programs, libraries and locale tables are mapped too."""
+SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
+"""As a script it would be compiled anew for every task; `-I -S` keeps everything else of this environment out."""
+SHIM_PATH = str(Path(shim.__file__).parents[2])
+
+
+def task_of(start: Start, settings: NodeSettings, key: str) -> dict[str, Any]:
+    """What a shim is told of its attempt, beside its name."""
+    stage = start.stage
+    user = settings.task_user
+    memory_mib = stage.demand.get("memory")
+    limit = settings.memory_limit if memory_mib is not None else "none"
+    return {
+        "command": stage.command,
+        "env": {**environment(start, settings), processes.KEY: key},
+        "cwd": stage.cwd,
+        "timeout_ms": stage.timeout_ms,
+        "grace_ms": settings.stop_grace_ms,
+        "resident_mib": max(memory_mib or 0, RESIDENT_MIB_MIN) if limit == "resident" else None,
+        "address_mib": (memory_mib or 0) + ADDRESS_MIB_EXTRA if limit == "address_space" else None,
+        "output_bytes": settings.output_bytes,
+        "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)},
+        "private": not processes.hidden(),
+    }
+
+
+def spawn(folder: Path, key: str, events: int | None) -> int:
+    """A shim for the attempt in `folder`, in a session of its own; returns its pid. About a millisecond.
+
+    `events`: where it says that it started and ended. Raises OSError.
+    """
+    command = [sys.executable, "-I", "-S", "-c", SHIM_START, SHIM_PATH, str(folder), key]
+    library = os.environ.get("LD_LIBRARY_PATH")
+    err = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    said: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, shim.EVENTS_FD, os.devnull, os.O_WRONLY, 0)
+    if events is not None:
+        said = (os.POSIX_SPAWN_DUP2, events, shim.EVENTS_FD)
+    with processes.spawning:
+        pid = os.posix_spawn(
+            sys.executable,
+            command,
+            {} if library is None else {"LD_LIBRARY_PATH": library},
+            file_actions=[
+                said,
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 2, f"{folder}/shim.err", err, 0o600),
+            ],
+            setsid=True,
+            setsigmask=(),
+        )
+        processes.ours.add(pid)
+    return pid
+
+
+def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
+    """What a task finds in its environment: a little of the agent's, what its stage says, its name, its GPUs."""
+    held = start.held
+    names = [*BASE_ENV, *settings.pass_env, *(name for name in os.environ if name.startswith("LC_"))]
+    env = {name: os.environ[name] for name in names if name in os.environ}
+    if settings.task_user is not None:
+        user = settings.task_user
+        env |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
+        env.pop("TMPDIR", None)  # The agent's may not be one that others can write to.
+    if held.devices:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(share.index) for share in held.devices)
+    env.update(start.stage.env)
+    env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
+    env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
+    env["LARGESSE_NODE"] = settings.name
+    return env
+
+
+def fate_of(stage: Stage, index: int) -> Result:
+    """How a simulated task will end: by its duration, or by the stage's time-out."""
+    run_ms = stage.durations_ms[index] if len(stage.durations_ms) > 1 else stage.durations_ms[0]
+    if stage.timeout_ms is not None and run_ms > stage.timeout_ms:
+        return Result("timeout", run_ms=stage.timeout_ms, detail=_timed_out("timeout", stage.timeout_ms))
+    return Result(None, run_ms=run_ms)
+
+
+def _timed_out(reason: str | None, timeout_ms: int) -> str:
+    return "" if reason is None else f"ran longer than {timeout_ms} ms"

@@ -1,0 +1,142 @@
+"""A copied data folder, or one node's name twice: each grant is acted on by one agent, and one of the two ends."""
+
+import asyncio
+import os
+import shutil
+import signal
+from functools import partial
+
+import pytest
+
+from schemas import NodeRegistered, TaskFinished
+from services.agent.found import attempt_folders
+from services.agent.shell import TakenOver
+from tests.live.agent_cell import (
+    AgentProcess,
+    agent_on,
+    end_tasks,
+    eventually,
+    is_alive,
+    scripted_cell,
+    settings,
+)
+from tests.live.test_agent_restarts import go, once, outcome_of, pid_in, ran, started
+
+JOBS = 10
+
+
+@pytest.fixture
+def tell(tmp_path):
+    """Runs a story of a cell, without an agent."""
+
+    async def told(story):
+        async with scripted_cell() as cell:
+            ends = [asyncio.ensure_future(story(cell)), cell.serving]
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for end in done:
+                end.result()
+
+    yield lambda story: asyncio.run(told(story))
+    end_tasks(tmp_path)
+
+
+def of(cell, folder):
+    """An agent process with a data folder and a socket below `folder`."""
+    folder.mkdir(exist_ok=True)
+    return AgentProcess(cell.bus, folder)
+
+
+def test_two_agents_on_copies_of_one_folder_run_each_job_once(tell, tmp_path):
+    script = 'echo "$$ $LARGESSE_ATTEMPT" >> "$FOLDER/$LARGESSE_JOB"; sleep 0.3'
+
+    async def story(cell):
+        async with of(cell, tmp_path / "one") as one, of(cell, tmp_path / "two") as two:
+            await one.start()
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            await one.kill()
+            shutil.copytree(one.data, two.data)
+            cell.deaf = True  # Both have said who they are before either is heard.
+            await one.start()
+            await two.start()
+            heard = cell.heard["nodes"]
+            await eventually(lambda: cell.heard["nodes"] >= heard + 2)
+            cell.deaf = False
+            for number in range(JOBS):
+                await cell.submit(f"j{number}", {"command": ["sh", "-c", script], "env": {"FOLDER": str(tmp_path)}})
+            for number in range(JOBS):
+                assert await outcome_of(cell, f"j{number}") == "succeeded"
+            runs = [(tmp_path / f"j{number}").read_text().split() for number in range(JOBS)]
+            # As often as the log says, which may have moved a job from one agent to the other.
+            ends = {item.job: item.attempt for item in cell.items(TaskFinished)}
+            for number, said in enumerate(runs):
+                attempts = said[1::2]
+                assert len(set(attempts)) == len(attempts), f"j{number}: an attempt ran twice: {attempts}"
+                assert str(ends[f"j{number}"]) in attempts
+
+    tell(story)
+
+
+def test_of_two_agents_on_copies_the_one_that_came_first_ends_with_its_tasks(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(cell, settings(tmp_path / "one")) as one:
+            await started(cell, 1)
+            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns("lock"))
+            async with agent_on(cell, settings(tmp_path / "two")):
+                with pytest.raises(TakenOver):
+                    await one
+                assert not is_alive(pid)
+                go(tmp_path, 0)
+                assert await outcome_of(cell) == "succeeded"
+        assert ran(tmp_path) == ["0-1", "0-2"]
+        assert len(cell.bodies(NodeRegistered)) == 2
+
+    tell(story)
+
+
+def test_an_agent_that_was_lost_meanwhile_does_not_take_the_node_back(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with of(cell, tmp_path / "one") as one:
+            await one.start()
+            await started(cell, 1)
+            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            process = one._process
+            process.send_signal(signal.SIGSTOP)
+            await cell.lose("n")
+            shutil.copytree(one.data, tmp_path / "two")
+            async with agent_on(cell, settings(tmp_path / "two")):
+                await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+                process.send_signal(signal.SIGCONT)
+                await one.gone()
+                assert not is_alive(pid)
+                go(tmp_path, 0)
+                assert await outcome_of(cell) == "succeeded"
+        assert len(cell.bodies(NodeRegistered)) == 2
+
+    tell(story)
+
+
+def test_an_agent_on_a_copy_neither_takes_over_nor_ends_what_runs_for_the_other(tell, tmp_path):
+    async def story(cell):
+        await cell.submit("j", once(tmp_path, 1))
+        async with of(cell, tmp_path / "one") as one:
+            await one.start()
+            await started(cell, 1)
+            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            await one.kill()
+            shutil.copytree(one.data, tmp_path / "two")
+            async with agent_on(cell, settings(tmp_path / "two")):
+                await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+                again = cell.bodies(NodeRegistered)[1]
+                assert [known.state for known in again.attempts] == ["failed"]
+                assert again.attempts[0].reason == "lost"
+                assert is_alive(pid)
+                (folder,) = attempt_folders(one.data)
+                assert not (folder / "result.json").exists()
+                await cell.tell("jobs", {"cancel": "j"})
+                await outcome_of(cell)
+            os.kill(pid, signal.SIGKILL)
+
+    tell(story)
