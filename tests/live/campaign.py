@@ -360,6 +360,7 @@ class Seed:
             if self.dice.random() < 0.5:
                 asyncio.run(self._slip_in())
         self.reaper.enough.set()
+        self._before_last()
         cell.start()
         for client in self.clients:
             client.give(*chunks[-1], None)
@@ -372,6 +373,9 @@ class Seed:
         code = cell.end()
         if code != 0 or not cell.said().endswith("ended\n"):
             self.outcome.wrong.append(f"the last life ended with {code}:\n{cell.said()}")
+
+    def _before_last(self) -> None:
+        """What is to be put right before the life in which all is seen to its end."""
 
     def _chunks(self, count: int) -> list[list[Job]]:
         return [self.jobs[at::count] for at in range(count)]
