@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
 from largesse.bus import Bus, BusError
+from largesse.descriptors import ACCEPTED_AT_ONCE
 from largesse.hosts import Hosts, hosts_of
 from largesse.telemetry import behind, exposition
 from schemas.topics import LOG
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_SECONDS = 5
+CONNECTIONS_MAX = 64
+"""Connections at once; beyond them the oldest gives way. They are out of the reserve of largesse/descriptors.py."""
 READY_SECONDS = 2
 """So long may the bus take before it counts as silent."""
 
@@ -66,28 +69,44 @@ def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
 
 @asynccontextmanager
 async def served(
-    host: str, port: int, why_not_ready: WhyNot, pages: Pages | None = None, hosts: Hosts | None = None
+    host: str,
+    port: int,
+    why_not_ready: WhyNot,
+    pages: Pages | None = None,
+    hosts: Hosts | None = None,
+    *,
+    seconds: float = REQUEST_SECONDS,
 ) -> AsyncIterator[int]:
     """Answers on host and port while the context is open; yields the port (0: any free one). Raises AddressTaken.
 
     `pages`: what a service answers besides. `hosts`: the names that it answers to; by default those of `host`.
+    `seconds`: for one request and its answer.
     """
     names = hosts or hosts_of(host)
 
+    open_now: dict[asyncio.StreamWriter, None] = {}
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(open_now) >= CONNECTIONS_MAX:
+            next(iter(open_now)).transport.abort()  # It has had the longest time.
+        open_now[writer] = None
+        # Nothing is left to be sent when `drain` is through, so nobody holds it by not taking it.
+        writer.transport.set_write_buffer_limits(0)
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(seconds):
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(await _response(head, names, why_not_ready, pages))
                 await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Whoever asked has gone, or asks for something else than this.
-            pass
-        finally:
             writer.close()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # Whoever asked has gone, or asks for something else than this.
+        finally:
+            del open_now[writer]
+            if not writer.is_closing():
+                writer.transport.abort()
 
     try:
-        server = await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX)
+        server = await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX, backlog=ACCEPTED_AT_ONCE)
     except OSError as error:
         raise AddressTaken(f"{host}:{port}: {error.strerror or error}") from None
     try:

@@ -78,9 +78,14 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
+def named(node: str) -> dict[str, str]:
+    """The header that says whose answer it is."""
+    return {NODE: quote(node, safe="")}
+
+
 def page_of(node: str, piece: Piece | None) -> Page:
     """The agent's answer: a piece, or that nothing is kept."""
-    headers = {NODE: quote(node, safe="")}
+    headers = named(node)
     if piece is None:
         return Page("404 Not Found", b"nothing is kept of it\n", headers=headers)
     headers |= {ATTEMPT: str(piece.attempt), START: str(piece.start), END: str(piece.end)}

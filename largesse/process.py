@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 from largesse.bus import Bus
 from largesse.core import Core
+from largesse.descriptors import raise_limit
 from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.health import AddressTaken, Pages, readiness, served
 from largesse.hosts import Hosts
@@ -51,6 +52,7 @@ def serve(
         settings = read_settings()
         configure(settings.log_format)
         calm_collector()
+        raise_limit()
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
         asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.gateway.app import make_app
+from services.gateway.connections import Door, Limits
 from services.gateway.follow import Follower
 from services.gateway.serve import bound, serve
 from services.leftover import core as leftover
@@ -94,8 +96,8 @@ def request(method, path, host, *, body=b"", **headers):
 class Served:
     """A gateway that listens at `port`."""
 
-    def __init__(self, port, bus, follower, app):
-        self.port, self.bus, self.follower, self.app = port, bus, follower, app
+    def __init__(self, port, bus, follower, door):
+        self.port, self.bus, self.follower, self.door = port, bus, follower, door
         self._clients = []
 
     async def connect(self, host=None):
@@ -103,6 +105,15 @@ class Served:
         client = Client(reader, writer, host or f"{HOST}:{self.port}")
         self._clients.append(client)
         return client
+
+    async def connect_deaf(self):
+        """A connection whose client takes hardly anything until it is asked to read; returns its socket."""
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.setblocking(False)
+        self._clients.append(deaf)
+        await asyncio.get_running_loop().sock_connect(deaf, (HOST, self.port))
+        return deaf
 
     async def ask(self, method, path, **request):
         """One request on a connection of its own."""
@@ -121,20 +132,23 @@ class Served:
 
 
 @asynccontextmanager
-async def gateway(*, address=HOST, hosts=None, **serving):
-    """A cell with one node, served over a socket. `serving`: what `serve` takes more."""
+async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
+    """A cell with one node, served over a socket. `send_buffer`: bytes that the kernel keeps of an answer."""
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
     await publish_input(bus.writer(), "nodes", NODE, "n1")
     listening = bound(address, 0)
+    if send_buffer is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # Connections inherit it.
+    door = Door(limits or Limits(), asyncio.get_running_loop().time)
     app = make_app(follower, author="tester", hosts=hosts)
-    running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, **serving)]
+    running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, door)]
     running += [
         shell.run(core, bus, settings, stop=stop) for core in (fairness, altruism, leftover, estimator, planner)
     ]
     tasks = [asyncio.ensure_future(each) for each in running]
-    served = Served(listening.getsockname()[1], bus, follower, app)
+    served = Served(listening.getsockname()[1], bus, follower, door)
     try:
         assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
         await until(lambda: follower.ready)

@@ -4,19 +4,17 @@ Only regular files of attempts are read: names become folders as they did when t
 name leads elsewhere, and no link is followed that a task put in the place of its output or of a folder above it.
 """
 
-import asyncio
 import os
 import re
 import stat
 from pathlib import Path
 
 from largesse.health import Page, Pages
-from largesse.output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, page_of, wanted_of
+from largesse.output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, named, page_of, wanted_of
+from largesse.readers import Readers, ReadersBusy
 from services.agent.documents import TASK
 from services.agent.found import Place, Unsound, places
 
-READERS_MAX = 4
-"""Pieces that are read at once for who asks over HTTP; more wait."""
 LOOKS_MAX = 3
 """A segment may go while it is looked for: the middle of a long output makes room for its end."""
 ENTRIES_MAX = 1_000
@@ -25,7 +23,7 @@ ENTRIES_MAX = 1_000
 
 def pages_of(node: str, data: Path) -> Pages:
     """What an agent answers beside its health: the output of its attempts."""
-    reading = asyncio.Semaphore(READERS_MAX)
+    readers = Readers()
 
     async def pages(path: str, query: dict[str, str]) -> Page | None:
         try:
@@ -34,11 +32,12 @@ def pages_of(node: str, data: Path) -> Pages:
             return Page("400 Bad Request", f"{error}\n".encode())
         if wanted is None:
             return None
-        async with reading:
-            try:
-                return page_of(node, await asyncio.to_thread(read_piece, data, wanted))
-            except OSError as error:
-                return Page("503 Service Unavailable", f"it cannot be read at the moment: {error.strerror}\n".encode())
+        try:
+            return page_of(node, await readers.read(lambda: read_piece(data, wanted)))
+        except ReadersBusy as error:
+            return Page("503 Service Unavailable", f"{error}\n".encode(), headers=named(node))
+        except OSError as error:
+            return Page("503 Service Unavailable", f"it cannot be read at the moment: {error.strerror}\n".encode())
 
     return pages
 

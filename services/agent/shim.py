@@ -378,6 +378,10 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
         problem = "cannot limit its memory"
         if task["address_mib"] is not None:
             resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
+        if task.get("descriptors") is not None:
+            # The agent has raised its own; a program that uses `select` breaks above 1,024.
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
         problem = f"cannot execute {task['command'][0]}"
         os.execvpe(task["command"][0], task["command"], task["env"])
     except Exception as error:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from largesse.descriptors import inherited_limit
 from schemas import Stage
 from services.agent import processes, shim
 from services.agent.core import Start
@@ -35,6 +36,7 @@ def task_of(start: Start, settings: NodeSettings, key: str) -> dict[str, Any]:
         "cwd": stage.cwd,
         "timeout_ms": stage.timeout_ms,
         "grace_ms": settings.stop_grace_ms,
+        "descriptors": inherited_limit(),
         "resident_mib": max(memory_mib or 0, RESIDENT_MIB_MIN) if limit == "resident" else None,
         "address_mib": (memory_mib or 0) + ADDRESS_MIB_EXTRA if limit == "address_space" else None,
         "output_bytes": settings.output_bytes,

@@ -17,6 +17,7 @@ from largesse import shell
 from largesse.bus import BusError
 from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
+from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
 from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, Policy, Queue
@@ -32,6 +33,7 @@ from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
+from services.gateway.problems import Problem
 from services.gateway.serve import bound, serve
 from services.leftover import core as leftover
 from services.planner import core as planner
@@ -113,6 +115,7 @@ class Host:
         self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
         self._hosts = served_hosts(self._settings, plan.host)
         self._bus = bus
+        self._readers = Readers()
         self._socket = listening
         self.follower = Follower(self._bus, self._settings, stop=stop)
         self._running: dict[asyncio.Task[None], str] = {}
@@ -227,4 +230,9 @@ class Host:
             found = [(made_ns(attempt), folder) for attempt, folder in attempts if attempt is not None]
             return read_piece(max(found)[1], wanted) if found else None
 
-        return await asyncio.to_thread(read)
+        try:
+            return await self._readers.read(read)
+        except ReadersBusy as error:
+            raise Problem(503, "busy", str(error)) from None
+        except OSError as error:
+            raise Problem(503, "unreadable", f"it cannot be read at the moment: {error.strerror}") from None

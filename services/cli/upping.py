@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from largesse.bus import BusFull
+from largesse.descriptors import raise_limit
 from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.process import calm_collector
 from largesse.settings import SettingWrong
@@ -50,6 +51,7 @@ def up(asked: Asked) -> None:
     configure("console", level="info" if asked.verbose else "warning")
     plan = plan_of(asked)
     calm_collector()
+    raise_limit()
     asyncio.run(_up(plan))
 
 

@@ -26,11 +26,12 @@ from services.gateway import dry_run as dry
 from services.gateway.answers import Answer
 from services.gateway.bodies import read_body
 from services.gateway.follow import Follower
-from services.gateway.guard import Guard
+from services.gateway.guard import Budget, Guard
 from services.gateway.openapi import add_bodies
 from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
 from services.gateway.problems import Problem, dumped, install, malformed
 from services.gateway.queue_documents import queue_document
+from services.gateway.streams import Places
 from services.gateway.view_state import ENDED_JOBS_MAX
 
 ANSWER_WAIT_S = 10.0
@@ -38,6 +39,9 @@ ANSWER_WAIT_S = 10.0
 
 DRY_RUNS_MAX = 2
 """Dry runs at once: each has a process of its own."""
+
+OUTPUTS_MAX = 128
+"""Answers with output under way at once: each holds a piece of it, and a connection to an agent."""
 
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
@@ -63,6 +67,7 @@ class Api:
         self.read_output = read_output or self._ask_agent
         self.author = author
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
+        self.outputs = Places(OUTPUTS_MAX, "answers with output")
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
@@ -108,14 +113,18 @@ class Api:
         except Malformed as fault:
             raise malformed(fault, 400) from None
 
-    async def send(self, topic: str, document: Any, request: Request) -> Answer:
-        """Publishes an input. Raises Problem where it is too large for a message, or the log refuses it."""
+    def message_of(self, document: Any) -> bytes:
+        """A document as it is sent. Raises Problem where it is too large for a message."""
         # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
         data = dumped(document, default=float)
         if len(data) > INPUT_BYTES_MAX:
             # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
             told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are taken"
             raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
+        return data
+
+    async def send(self, topic: str, data: bytes, request: Request) -> Answer:
+        """Publishes an input. Raises Problem where the log refuses it."""
         answer = await self.follower.send(topic, data, self.author_of(request), ANSWER_WAIT_S)
         refused = answer.record.body if answer.record is not None else None
         if isinstance(refused, InputRefused):
@@ -141,7 +150,7 @@ def make_app(
         redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
         dependencies=[Depends(api.check_parameters)],
     )
-    app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"))
+    app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
     install(app)
     _add_health(app, api)
     _add_jobs(app, api)
@@ -195,11 +204,12 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
             read_input("jobs", document, "")
         except Malformed as fault:
             raise malformed(fault) from None
-        answer = await api.send("jobs", document, request)
+        data, name, warnings = api.message_of(document), document.get("job"), warnings_of(document)
+        del document  # It takes ten times the bytes, and is not needed while the log is waited for.
+        answer = await api.send("jobs", data, request)
         # The sequencer names a job that was not named after its place.
         place = f"jobs-{api.follower.partition}-{answer.offset}"
-        name = document.get("job") or place
-        return _submitted(name, answer, warnings_of(document), documents.state_of(api.follower.state, name))
+        return _submitted(name or place, answer, warnings, documents.state_of(api.follower.state, name or place))
 
     @app.get("/v1/jobs", tags=["jobs"], dependencies=ready)
     async def jobs(
@@ -223,7 +233,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         before = api.job(job)
         if before["ended_ms"] is not None:
             raise Problem(409, "refused:ended", f'job "{job}" has ended: {before["state"]}', "job")
-        answer = await api.send("jobs", {"cancel": job}, request)
+        answer = await api.send("jobs", dumped({"cancel": job}), request)
         over = answer.answered and await api.follower.until(lambda view: job not in view.jobs, ANSWER_WAIT_S)
         return _json(api.job(job), 200 if over else 202)
 
@@ -278,12 +288,13 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         wanted = Wanted(job, stage, index, stream, attempt, offset)
         check_task(view, wanted)
         live = job in view.jobs
-        first = await api.read_output(wanted)
-        if first is None:
-            api.job(job)
-            raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
-        headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
-        return StreamingResponse(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
+        with api.outputs.place() as place:
+            first = await api.read_output(wanted)
+            if first is None:
+                api.job(job)
+                raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
+            headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
+            return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
 
 
 async def _events(api: Api, job: str) -> AsyncIterator[bytes]:
@@ -325,7 +336,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     async def drain(node: str, draining: bool, request: Request) -> Response:
         if documents.node_document(api.follower.state, node) is None:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
-        answer = await api.send("nodes", {"drain": {"node": node, "draining": draining}}, request)
+        answer = await api.send("nodes", dumped({"drain": {"node": node, "draining": draining}}), request)
         return _json(documents.node_document(api.follower.state, node), 200 if answer.answered else 202)
 
     @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready)
@@ -341,7 +352,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready)
     async def abandon_round(number: Annotated[int, Path(ge=1)], request: Request) -> Response:
         """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
-        answer = await api.send("config", {"abandon_round": number}, request)
+        answer = await api.send("config", dumped({"abandon_round": number}), request)
         return _json({"round": number, "abandoned": answer.answered}, 200 if answer.answered else 202)
 
 
@@ -370,7 +381,7 @@ def _add_config(app: FastAPI, api: Api) -> None:
             assert isinstance(patch, ConfigPatch)
             async with api.dry_runs:
                 return _json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
-        answer = await api.send("config", document, request)
+        answer = await api.send("config", api.message_of(document), request)
         changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
         state = api.follower.state
         told = {"changed": changed, **documents.config_document(state), "warnings": warnings}

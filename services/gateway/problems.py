@@ -8,16 +8,21 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from largesse.bus import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
 from schemas.edge import Malformed
 
 MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+"""After what is refused for the moment."""
+
 _TITLES = {
     400: "The request cannot be read",
     403: "Not from here",
     404: "There is no such thing",
     405: "Not done to this",
+    408: "The request did not come",
     409: "It does not go with what is there",
     413: "The request is too large",
     422: "The request cannot be taken",
@@ -79,7 +84,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(BusError)
     async def bus(request: Request, error: BusError) -> Response:
-        return response(Problem(503, "bus", f"the bus did not take it, or may not have: {error}"), {"Retry-After": "1"})
+        return response(Problem(503, "bus", f"the bus did not take it, or may not have: {error}"))
+
+    @app.exception_handler(ClientDisconnect)
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return response(Problem(408, "too_slow", "the request ended before its body did"))  # Nobody reads it.
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
@@ -87,6 +96,7 @@ def install(app: FastAPI) -> None:
 
 
 def response(problem: Problem, headers: Any = None) -> Response:
-    """The problem document."""
+    """The problem document. What is a matter of time says when to try again."""
     body = dumped(problem.document)
-    return Response(body, status_code=problem.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    again = {"Retry-After": str(RETRY_SECONDS)} if problem.status == 503 else {}
+    return Response(body, status_code=problem.status, headers=again | dict(headers or {}), media_type=MEDIA_TYPE)

@@ -1,6 +1,7 @@
 """Serves an app on a socket that is bound already, until it is told to stop. Signals are the host's business."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,10 +9,17 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from largesse.descriptors import ACCEPTED_AT_ONCE, connections_within
+from services.gateway.connections import CONNECTIONS_MAX, Door, Limits
+
 LAST_WORDS_S = 2
 """So long may open requests take once the gateway is to end."""
 
 BACKLOG = 128
+"""Connections that the kernel keeps until they are accepted."""
+
+HEAD_BYTES_MAX = 16 << 10
+"""A request line and its headers."""
 
 
 class PortTaken(OSError):
@@ -19,9 +27,27 @@ class PortTaken(OSError):
 
 
 class _Server(uvicorn.Server):
+    """Leaves signals to the host, and looks after connections."""
+
+    def __init__(self, config: uvicorn.Config, door: Door) -> None:
+        super().__init__(config)
+        self._door = door
+
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """asyncio's `backlog` is both, how many connections wait in the kernel and how many are accepted in one turn of
+        the loop, before any of them is looked at."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(BACKLOG)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        self._door.look()
+        return await super().on_tick(counter)
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -37,18 +63,34 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-async def serve(app: FastAPI, listening: socket.socket, stop: asyncio.Event) -> None:
-    """Until `stop` is set; then open requests get LAST_WORDS_S seconds."""
+async def serve(app: FastAPI, listening: socket.socket, stop: asyncio.Event, door: Door | None = None) -> None:
+    """Until `stop` is set; then open requests get LAST_WORDS_S seconds. `door`: by default one with as many connections
+    as the limit of open files allows, CONNECTIONS_MAX at most."""
+    if door is None:
+        door = Door(Limits(connections=connections_within(CONNECTIONS_MAX)), asyncio.get_running_loop().time)
+    # What clients do wrong is told to them. On stderr it would be a way to fill a disk from outside.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
-        app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=LAST_WORDS_S
+        app,
+        http=door.protocol(),
+        ws="none",
+        backlog=ACCEPTED_AT_ONCE,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=door.limits.idle_s,  # type: ignore[arg-type]  # It goes to call_later as it is.
+        timeout_graceful_shutdown=LAST_WORDS_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
     )
-    server = _Server(config)
+    server = _Server(config, door)
     serving = asyncio.ensure_future(server.serve([listening]))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        door.read_no_more()
         server.should_exit = True
         await serving
     finally:
         stopping.cancel()
         listening.close()
+        door.close()

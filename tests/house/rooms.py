@@ -132,7 +132,7 @@ ROOMS = (
         "the gateway",
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),
-        others=STDLIB | {"fastapi", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
+        others=STDLIB | {"fastapi", "h11", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
     ),
     Room(
         "the agent",

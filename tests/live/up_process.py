@@ -66,12 +66,17 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
 
 
 @contextmanager
-def up(data: Path, *words: object, file_bytes_max: int | None = None, **env: str) -> Iterator[Up]:
-    """A cell on `data`; it has ended, with all tasks, when this is left. `file_bytes_max`: no file gets larger."""
+def up(
+    data: Path, *words: object, file_bytes_max: int | None = None, files_max: tuple[int, int] | None = None, **env: str
+) -> Iterator[Up]:
+    """A cell on `data`; it has ended, with all tasks, when this is left. `file_bytes_max`: no file gets larger.
+    `files_max`: so many files it may have open, soft and hard limit."""
 
     def limit() -> None:
         if file_bytes_max is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
+        if files_max is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, files_max)
 
     process = subprocess.Popen(
         [*COMMAND, "up", "--data", str(data), "--http", "0", *map(str, words)],

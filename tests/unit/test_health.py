@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from largesse.bus import BusError
-from largesse.health import REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
+from largesse.health import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
 from largesse.hosts import hosts_of
 from largesse.memory_bus import MemoryBus
 from largesse.telemetry import CAUGHT_UP
@@ -165,5 +165,54 @@ def test_pages_of_other_sites_get_neither_health_nor_what_a_service_shows_beside
                 answer, body = await ask(port, question)
                 assert answer == status
                 assert status == "200 OK" or b"LARGESSE_HTTP_HOSTS" in body
+
+    tell(story)
+
+
+def test_connections_that_ask_nothing_keep_nobody_from_asking():
+    async def story():
+        async with served(HOST, 0, ready) as port:
+            idle = [await asyncio.open_connection(HOST, port) for _ in range(3 * CONNECTIONS_MAX)]
+            assert await ask(port, get("/livez")) == ("200 OK", b"live\n")
+            ended = sum([await is_over(reader) for reader, _ in idle[:CONNECTIONS_MAX]])
+            for _, writer in idle:
+                writer.close()
+            assert ended == CONNECTIONS_MAX
+
+    tell(story)
+
+
+async def is_over(reader) -> bool:
+    """Waits until the server has ended the connection."""
+    try:
+        return not await reader.read()
+    except ConnectionResetError:
+        return True
+
+
+def test_who_asks_nothing_or_takes_no_answer_is_not_waited_for():
+    released = asyncio.Event()
+
+    async def pages(path, query):
+        released.set()
+        return Page("200 OK", b"x" * (8 << 20))
+
+    async def story():
+        async with served(HOST, 0, ready, pages, seconds=0.1) as port:
+            # The one whose time begins first is looked at last.
+            deaf, silent = await asyncio.open_connection(HOST, port), await asyncio.open_connection(HOST, port)
+            deaf[1].write(get("/output"))
+            await released.wait()
+            assert await is_over(silent[0])
+            # It is cut off before all of it was taken.
+            told = 0
+            try:
+                while part := await deaf[0].read(1 << 16):
+                    told += len(part)
+            except ConnectionResetError:
+                pass
+            assert told < 8 << 20
+            for _, writer in (silent, deaf):
+                writer.close()
 
     tell(story)
