@@ -1,13 +1,14 @@
 """Which shards of a service this instance serves: told by LARGESSE_SHARD, or dealt out by the bus.
 
 On Kafka the instances of one service of one cell form a consumer group over the topic `shards`: nothing is written
-there and no offset is kept, its partitions stand for shards. While a group deals anew, everybody goes on with what they
-had: answers are the same whoever gives them, and the first counts. On a bus of one process everything is its own.
+there and no offset is kept, its partitions stand for shards. An instance joins once it has caught up with the log.
+While a group deals anew, everybody goes on with what they had: answers are the same whoever gives them, and the first
+counts. On a bus of one process everything is its own.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import structlog
 
@@ -21,7 +22,20 @@ REJOIN_MS = 1_000
 FIRST_TOLD = 8
 """Shards that a line of the log names: those in use are the first."""
 
+Join = Callable[[str, Callable[[list[int]], None]], Awaitable[None]]
+CaughtUp = Callable[[], Awaitable[None]]
+
 _log = structlog.get_logger(__name__)
+
+
+@runtime_checkable
+class GroupBus(Protocol):
+    """A bus that deals out shards among the instances of a service."""
+
+    async def join(self, group: str, told: Callable[[list[int]], None]) -> None:
+        """Takes part until it is cancelled, and calls `told` with all that is its own, every time it is dealt out.
+        Raises BusError.
+        """
 
 
 class Assignment(Protocol):
@@ -42,17 +56,17 @@ class Assignment(Protocol):
         """Gives everything back."""
 
 
-def assignment_of(bus: Bus, settings: Settings, service: str) -> Assignment:
-    """The assignment for one service: LARGESSE_SHARD's where it is set, else what the bus says."""
+def assignment_of(bus: Bus, settings: Settings, service: str, caught_up: CaughtUp) -> Assignment:
+    """The assignment for one service: LARGESSE_SHARD's where it is set, else what the bus says.
+
+    `caught_up` returns once this instance can answer: before that it takes no part where shards are dealt out.
+    """
     if settings.shard is not None:
         return StaticAssignment([settings.shard])
     if settings.is_alone:
         return StaticAssignment(range(SHARDS_MAX))
-    # Only who uses Kafka needs its client installed.
-    from largesse.kafka_bus import KafkaBus
-
-    assert isinstance(bus, KafkaBus), f"nobody deals out shards on {settings.bus}"
-    return GroupAssignment(bus.join, f"largesse.{settings.cell}.{service}")
+    assert isinstance(bus, GroupBus), f"nobody deals out shards on {settings.bus}"
+    return GroupAssignment(bus.join, f"largesse.{settings.cell}.{service}", caught_up)
 
 
 class StaticAssignment:
@@ -95,12 +109,14 @@ class StaticAssignment:
 
 class GroupAssignment(StaticAssignment):
     """What a consumer group deals out. `join(group, told)` takes part in it until it is cancelled or raises BusError,
-    and calls `told` with all shards that are this instance's own, every time they are dealt out.
+    and calls `told` with all shards that are this instance's own, every time they are dealt out. It joins once
+    `caught_up` returns, each time anew: what is dealt to it, somebody else gives up.
     """
 
-    def __init__(self, join: Callable[[str, Callable[[list[int]], None]], Awaitable[None]], group: str) -> None:
+    def __init__(self, join: Join, group: str, caught_up: CaughtUp) -> None:
         super().__init__(())
         self._group = group
+        self._caught_up = caught_up
         self._task = asyncio.create_task(self._take_part(join))
 
     async def close(self) -> None:
@@ -109,8 +125,9 @@ class GroupAssignment(StaticAssignment):
         await asyncio.wait([self._task])
         self._set(())
 
-    async def _take_part(self, join: Callable[[str, Callable[[list[int]], None]], Awaitable[None]]) -> None:
+    async def _take_part(self, join: Join) -> None:
         while True:
+            await self._caught_up()
             try:
                 await join(self._group, self._told)
             except BusError as error:

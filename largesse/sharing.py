@@ -1,49 +1,71 @@
 """An instance of a service beside others: which shards it runs follows from the assignment, while it lasts.
 
-A service without shards always runs, and holds its answers back while the service is another instance's (a hot
-standby). Of a sharded one an instance runs the shards that are its own and in use; of those that are not in use it runs
-one, so that it hears when their number is changed.
+It takes part in the assignment once it has caught up with the log. A service without shards always runs; while it is
+another instance's it is a hot standby, which answers a round only where nobody else does (shell.py). Of a sharded one
+an instance runs the shards that are its own and in use; one that has none of these is a hot standby for a shard that is
+in use. A shard that is dealt to another instance runs on as a standby until somebody else has answered for it: the new
+owner may have the whole log to fold.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from largesse.assignment import Assignment, assignment_of
+from largesse.assignment import assignment_of
 from largesse.bus import Bus
 from largesse.core import Core
 from largesse.decisions import SHARDED
 from largesse.settings import Settings
-from largesse.shell import Shell, drive, run
+from largesse.shell import Shell, drive
+
+LOOK_MS = 200
+"""How often an instance that waits until it has caught up asks where the log ends."""
 
 
 async def run_assigned(core: Core, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs a core as far as it is this instance's own, until `stop`. Raises as `shell.run` does."""
-    if core.TOPIC not in SHARDED:
-        settings = replace(settings, shard=None)
-    assignment = assignment_of(bus, settings, core.NAME)
+    if core.TOPIC in SHARDED:
+        await _Shards(core, bus, settings).run(stop)
+        return
+    settings = replace(settings, shard=None)
+    shell = Shell(core, bus, settings, stop=stop)
+    assignment = assignment_of(bus, settings, core.NAME, lambda: _until_caught_up(lambda: [shell]))
+    shell.active = assignment.active(0)
     try:
-        if core.TOPIC in SHARDED:
-            await _Shards(core, bus, settings, assignment).run(stop)
-        else:
-            await run(core, bus, settings, stop=stop, active=assignment.active(0))
+        await drive(shell, bus, settings, stop)
     finally:
         await assignment.close()
 
 
-def in_use(own: Iterable[int], of: int) -> list[int]:
-    """Which of its own shards an instance runs where `of` are in use. There is always one, if it has any."""
+async def _until_caught_up(shells: Callable[[], list[Shell]]) -> None:
+    """Returns once all that run now have caught up: at once, if they have."""
+    while True:
+        running = shells()
+        if running and all([await shell.has_caught_up() for shell in running]):
+            return
+        await asyncio.sleep(LOOK_MS / 1_000)
+
+
+def shared(own: Iterable[int], of: int) -> list[int]:
+    """Which shards an instance runs where `of` are in use: its own among them, else one as a standby."""
     shards = sorted(own)
-    return [shard for shard in shards if shard < of] or shards[:1]
+    return [shard for shard in shards if shard < of] or [shards[0] % of if shards else 0]
 
 
 class _Running:
-    """One shard at work."""
+    """One shard at work. `left_after`: how many rounds others had answered when it was dealt away; None: it was not."""
 
-    def __init__(self, core: Core, bus: Bus, settings: Settings, shard: int) -> None:
+    def __init__(self, core: Core, bus: Bus, settings: Settings, shard: int, active: asyncio.Event) -> None:
         self.stop = asyncio.Event()
-        self.shell = Shell(core, bus, settings, shard=shard, stop=self.stop)
+        self.shell = Shell(core, bus, settings, shard=shard, stop=self.stop, active=active)
+        self.left_after: int | None = None
         self.task = asyncio.create_task(drive(self.shell, bus, settings, self.stop))
+
+    def is_over(self) -> bool:
+        """Whether somebody else has answered since it was dealt away."""
+        if self.left_after is None:
+            self.left_after = self.shell.left_to_others
+        return self.shell.left_to_others > self.left_after
 
     async def end(self) -> None:
         self.stop.set()
@@ -52,14 +74,14 @@ class _Running:
 
 
 class _Shards:
-    """The shards of a service that are this instance's own."""
+    """The shards of a service that this instance runs."""
 
-    def __init__(self, core: Core, bus: Bus, settings: Settings, assignment: Assignment) -> None:
+    def __init__(self, core: Core, bus: Bus, settings: Settings) -> None:
         self._core = core
         self._bus = bus
         self._settings = settings
-        self._assignment = assignment
         self._running: dict[int, _Running] = {}
+        self._assignment = assignment_of(bus, settings, core.NAME, lambda: _until_caught_up(self._shells))
 
     async def run(self, stop: asyncio.Event) -> None:
         try:
@@ -68,18 +90,26 @@ class _Shards:
                 await self._follow()
                 await self._wait(stop)
         finally:
+            await self._assignment.close()
             await self._end(list(self._running))
+
+    def _shells(self) -> list[Shell]:
+        return [each.shell for each in self._running.values()]
 
     async def _follow(self) -> None:
         # Whoever has folded furthest knows best how many are in use.
         newest = max(
             (each.shell for each in self._running.values()), key=lambda shell: shell.log.order.seq, default=None
         )
-        wanted = in_use(self._assignment.shards(), newest.of if newest is not None else 1)
-        await self._end([shard for shard in self._running if shard not in wanted])
+        of = newest.of if newest is not None else 1
+        wanted = shared(self._assignment.shards(), of)
         for shard in wanted:
             if shard not in self._running:
-                self._running[shard] = _Running(self._core, self._bus, self._settings, shard)
+                active = self._assignment.active(shard)
+                self._running[shard] = _Running(self._core, self._bus, self._settings, shard, active)
+            self._running[shard].left_after = None
+        others = [shard for shard in self._running if shard not in wanted]
+        await self._end([shard for shard in others if shard >= of or self._running[shard].is_over()])
 
     async def _wait(self, stop: asyncio.Event) -> None:
         """Until something changes; the number in use is looked at again after `wait_ms`. Raises what a shard raised."""

@@ -5,10 +5,11 @@ ahead, says whether the round is over. An error ends the service at that record:
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus import Bus, Writer
+from largesse.bus import Bus, BusError, Writer
 from largesse.core import RULES, Core, OpenRound
 from largesse.decisions import FORECASTS, SHARDED, DecisionReader, Wanted, answer, messages_of, wanted_of
 from largesse.log import Lookahead, wait_for_more
@@ -20,6 +21,9 @@ from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
 
 FOLDING = "folding"
+
+CAUGHT_UP_WITHIN = 1_000
+"""Whoever is at most so many messages of the log behind has caught up: folding them takes a small part of a second."""
 
 
 class CoreStopped(Exception):
@@ -44,7 +48,8 @@ async def run(
     name: str = "",
     active: asyncio.Event | None = None,
 ) -> None:
-    """Runs a core until `stop` is set. `active`: while it is not set, answers are held back (a hot standby).
+    """Runs a core until `stop` is set. `active`: while it is not set, this is a hot standby, which answers only where
+    nobody else has.
 
     Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for.
     """
@@ -95,7 +100,10 @@ class Shell:
         self._bus = bus
         self._settings = settings
         self._stop = stop or asyncio.Event()
-        self._active = active
+        self.active = active
+        self.left_to_others = 0
+        """Closed rounds that it decided as a standby, and that another instance answered."""
+        self._is_left = False
         self._writer: Writer | None = None
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
         self._opening: Record | None = None
@@ -111,6 +119,13 @@ class Shell:
             self.of = snapshot.of
             self.log = Lookahead(self._bus, self._settings.partition, snapshot.order)
             self.decisions = DecisionReader(self._bus, self._settings.partition, snapshot.decisions)
+
+    async def has_caught_up(self) -> bool:
+        """Whether it has folded the log but for CAUGHT_UP_WITHIN messages. False where the bus does not say."""
+        with suppress(BusError):
+            _, end = await self._bus.bounds(LOG, self._settings.partition)
+            return end - self.log.offset <= CAUGHT_UP_WITHIN
+        return False
 
     async def close(self) -> None:
         """Gives the producer up."""
@@ -165,6 +180,9 @@ class Shell:
         if opening is not None:
             self.decisions.forget(opening.seq)
         record = accepted.record
+        if self._is_left and isinstance(record.body, RoundClosed):
+            self.left_to_others += 1
+        self._is_left = False
         VOID.labels(self.name).set(self.log.void)
         if self._line:
             self._said.info("round", round=record.round, seq=record.seq, end=record.type, **self._line)
@@ -193,7 +211,8 @@ class Shell:
         failpoints.hit(self.name, "after_decide")
         DECIDE_SECONDS.labels(self.name).observe(took())
         self._line["decide_ms"] = int(took() * 1_000)
-        if await self._is_held_back(opening):
+        self._is_left = await self._is_left_to_others(opening)
+        if self._is_left:
             return
         await self._publish(opening, bodies)
         ANSWERED.labels(self.name).inc()
@@ -215,14 +234,26 @@ class Shell:
             await wait_for_more(self._bus, positions, self._settings.wait_ms, self._stop)
         return None
 
-    async def _is_held_back(self, opening: Record) -> bool:
-        """Waits until this instance is active; True where the round was over before."""
-        if self._active is None:
+    async def _is_left_to_others(self, opening: Record) -> bool:
+        """Whether another instance has answered. A standby waits for that; then it answers itself: whoever is active
+        may be paused, or may still be folding. Both answers are the same, and the first counts.
+        """
+        if self.active is None:
             return False
-        while not self._active.is_set():
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.standby_wait_ms / 1_000
+        own = [Wanted(self.core.TOPIC, self.shard, self.of)]
+        while not self.active.is_set():
             if self._stop.is_set() or await self.log.is_over(opening.round):
                 return True
-            await wait_for_more(self._bus, self.log.position, self._settings.wait_ms, self._stop, self._active)
+            if await self.decisions.gather(opening.id, own) is not None:
+                return True
+            left_ms = int((deadline - loop.time()) * 1_000)
+            if left_ms <= 0:
+                self._line["stood_in"] = True
+                return False
+            positions = {**self.log.position, **self.decisions.waiting_for(own, opening.id)}
+            await wait_for_more(self._bus, positions, left_ms, self._stop, self.active)
         return False
 
     async def _publish(self, opening: Record, bodies: list[Any]) -> None:

@@ -23,6 +23,7 @@ TOLD = {
     "inputs_most": "messages taken from an input topic at once",
     "gap_wait_ms": "for so long a decision that a closing names may stay away",
     "wait_ms": "the longest sleep without looking up",
+    "standby_wait_ms": "so long a standby waits for the active instance's answer before it gives its own",
     "metrics_host": "where health and counters are served",
     "metrics_port": "at which port; 0: nowhere",
     "http_hosts": "names of this host over HTTP beside its own and localhost, commas between",
@@ -36,6 +37,7 @@ _NOT_OF = {
     "snapshot_rounds": ("gateway", "agent"),
     "gap_wait_ms": ("admission", "gateway", "agent"),
     "wait_ms": ("agent",),
+    "standby_wait_ms": ("admission", "gateway", "agent"),
 }
 
 

@@ -10,6 +10,10 @@ from largesse.memory_bus import MemoryBus
 from largesse.settings import Settings
 
 
+async def caught_up() -> None:
+    """At once."""
+
+
 def tell(story) -> None:
     asyncio.run(asyncio.wait_for(story(), 60))
 
@@ -23,7 +27,7 @@ def tell(story) -> None:
 )
 def test_an_instance_of_its_own_needs_nobody_to_tell_it(settings, mine, not_mine):
     async def story():
-        assignment = assignment_of(MemoryBus(), settings, "altruism")
+        assignment = assignment_of(MemoryBus(), settings, "altruism", caught_up)
 
         assert assignment.is_mine(mine)
         assert assignment.active(mine).is_set()
@@ -64,7 +68,7 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
             await assignment.changed.wait()
             return assignment.shards()
 
-        assignment = GroupAssignment(join, "largesse.c.altruism")
+        assignment = GroupAssignment(join, "largesse.c.altruism", caught_up)
         active = assignment.active(3)
         assert await after([3, 1]) == (1, 3)
         assert active.is_set()

@@ -7,7 +7,7 @@ import pytest
 from largesse.bus import Bus
 from largesse.decisions import partition_of
 from largesse.settings import Settings
-from largesse.sharing import in_use, run_assigned
+from largesse.sharing import run_assigned, shared
 from largesse.shell import CoreStopped
 from schemas import JobCancelled
 from tests.bus_stories import Scribe, story
@@ -22,12 +22,13 @@ LONG_MS = 60_000
     [
         pytest.param([0, 1, 2, 3], 2, [0, 1], id="those in use"),
         pytest.param([3, 1], 4, [1, 3], id="in order"),
-        pytest.param([5, 7], 2, [5], id="one listens where none of its own is in use"),
-        pytest.param([], 2, [], id="nothing is its own"),
+        pytest.param([5, 7], 2, [1], id="one as a standby where none of its own is in use"),
+        pytest.param([5, 7], 1, [0], id="the only one as a standby"),
+        pytest.param([], 2, [0], id="one as a standby where nothing is its own"),
     ],
 )
-def test_an_instance_runs_its_own_shards_that_are_in_use(own, of, run):
-    assert in_use(own, of) == run
+def test_an_instance_runs_its_own_shards_that_are_in_use_or_one_as_a_standby(own, of, run):
+    assert shared(own, of) == run
 
 
 async def asks_of(bus: Bus, shard: int, count: int) -> None:
