@@ -18,6 +18,7 @@ COMPILED = {
         "core_judge",
         "core_names",
         "core_rounds",
+        "core_skips",
         "core_state",
         "core_tasks",
     ),

@@ -1,5 +1,6 @@
 """The sequencer's reading of the input topics: each message once, in its partition's order, as a body or a fault."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,21 @@ from schemas.edge_base import author_of
 from schemas.topics import INPUTS
 
 
+class InputStopped(Exception):
+    """Reading or judging an input raised: names its place. It is not left out: that is for an operator to decide."""
+
+    def __init__(self, doing: str, topic: str, partition: int, offset: int) -> None:
+        super().__init__(f"stopped {doing} the input in {topic}, partition {partition}, offset {offset}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
 @dataclass(slots=True)
 class Input:
-    """One input message, read strictly: `body`, or the `fault` for which it is refused."""
+    """One input message, read strictly: `body`, or the `fault` for which it is refused; neither where an operator had
+    it skipped.
+    """
 
     topic: str
     partition: int
@@ -32,13 +45,16 @@ class InputReader:
         self._partition = partition
         self._next = {topic: taken.get(f"{topic}/{partition}", -1) + 1 for topic in INPUTS}
 
-    async def read(self, most: int) -> list[Input]:
-        """Up to `most` messages of each topic, the topics in the order of INPUTS. Raises PositionGap, BusError."""
+    async def read(self, most: int, is_skipped: Callable[[str, int], bool]) -> list[Input]:
+        """Up to `most` messages of each topic, the topics in the order of INPUTS. `is_skipped`: whether the message of
+        a topic at an offset is not to be parsed. Raises PositionGap, BusError, InputStopped.
+        """
         found = []
         for topic in INPUTS:
             fetched = await self._bus.fetch(topic, self._partition, self._next[topic], most=most)
             self._next[topic] = fetched.position
-            found += [parse(message) for message in fetched]
+            for message in fetched:
+                found.append(unread(message) if is_skipped(topic, message.offset) else parse(message))
         return found
 
     @property
@@ -56,15 +72,25 @@ class InputReader:
         return all(self._next[topic] >= end for topic, end in zip(topics, ends, strict=True))
 
 
-def parse(message: Message) -> Input:
-    """What a message of an input topic says. A job that its submitter did not name is named after its place."""
+def unread(message: Message) -> Input:
+    """A message of an input topic, of which nothing is read but who sent it."""
     author = author_of(message.headers.get("author", ""))
-    found = Input(message.topic, message.partition, message.offset, author, message.value)
+    return Input(message.topic, message.partition, message.offset, author, message.value)
+
+
+def parse(message: Message) -> Input:
+    """What a message of an input topic says. A job that its submitter did not name is named after its place.
+
+    Raises InputStopped.
+    """
+    found = unread(message)
     try:
-        found.body = read_input(message.topic, loads(message.value), author)
+        found.body = read_input(message.topic, loads(message.value), found.author)
     except Malformed as fault:
         found.fault = fault
         return found
+    except Exception as error:
+        raise InputStopped("reading", message.topic, message.partition, message.offset) from error
     if isinstance(found.body, JobSpec) and not found.body.job:
         found.body.job = f"{message.topic}-{message.partition}-{message.offset}"
     return found

@@ -17,6 +17,7 @@ from largesse.settings import Settings, SettingWrong, open_bus, read_settings, s
 from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
 from largesse.usage import Usage, answered
+from largesse.ways_out import way_out
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
@@ -56,10 +57,12 @@ def serve(
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
         asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
-        sys.stderr.write(f"{error}\n")
+        helps = way_out(error, "")
+        sys.stderr.write(f"{error}\n{helps}\n" if helps else f"{error}\n")
         return WRONG_USAGE
-    except Exception:
-        logger().exception("stopped")
+    except Exception as error:
+        helps = way_out(error, f"{settings.bus}/{settings.cell}")
+        logger().exception("stopped", **({"way_out": helps} if helps else {}))
         return INTERNAL
     return DONE
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 
-from schemas.edge_base import Input, Malformed, at_key, author_of, joined, shown, validated
+from schemas.edge_base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown, validated
 from schemas.edge_jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge_queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Queue
 from schemas.spelling import nearest
+from schemas.topics import INPUTS
 
 SHARDS_MAX = 64
 ROUND_GAP_MS_MAX = 3_600_000
@@ -20,6 +21,7 @@ LEASE_MS_MIN = 100
 LEASE_MS_MAX = 24 * 3_600_000
 KNOB_MS_MAX = 366 * 24 * 3_600_000
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
+SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
 
 _RANGES = {
     "round_gap_ms": (0, ROUND_GAP_MS_MAX),
@@ -58,8 +60,17 @@ Knobs = Annotated[dict[str, Any], WithJsonSchema(_knob_schemas())]
 """Knob -> value. Read by `knobs_of`, which suggests the nearest name."""
 
 
+class SkipInput(Input):
+    """A message of an input topic that the sequencer is not to look at, and why."""
+
+    topic: Annotated[str, WithJsonSchema({"enum": list(INPUTS), "type": "string"})]
+    offset: Annotated[int, Field(ge=0, le=QUANTITY_MAX)]
+    reason: Annotated[str, Field(max_length=SKIP_REASON_MAX, pattern=TEXT_PATTERN)] = ""
+
+
 class ConfigInput(Input):
-    """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up.
+    """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up; or an input
+    to skip.
 
     What is `initial` counts only where nothing has been set before.
     """
@@ -68,6 +79,16 @@ class ConfigInput(Input):
     queues: QueueInput | None = None
     initial: bool = False
     abandon_round: Annotated[int, Field(ge=1, le=QUANTITY_MAX)] | None = None
+    skip_input: SkipInput | None = None
+
+
+@dataclass(slots=True)
+class SkipRequest:
+    """An operator's wish that the message at `offset` of an input topic is not looked at."""
+
+    topic: str
+    offset: int
+    reason: str = ""
 
 
 @dataclass(slots=True)
@@ -75,7 +96,8 @@ class ConfigPatch:
     """What an operator changes: knobs by name, and the whole queue tree (None: stays as it is). `initial`: only where
     the cell has had no config yet.
 
-    `abandon_round`: the open round that is to be given up, since a service cannot answer it; then nothing else changes.
+    `abandon_round`: the open round that is to be given up, since a service cannot answer it; `skip`: an input that
+    stops the sequencer. Either stands alone.
     """
 
     values: dict[str, int | str]
@@ -83,15 +105,24 @@ class ConfigPatch:
     author: str = "unknown"
     abandon_round: int | None = None
     initial: bool = False
+    skip: SkipRequest | None = None
 
 
 def read_config(document: Any, author: str) -> ConfigPatch:
     """A message of the config topic. Raises Malformed."""
     message = validated(ConfigInput, document)
+    changes = message.set is not None or message.queues is not None or message.initial
     if message.abandon_round is not None:
-        if message.set is not None or message.queues is not None or message.initial:
-            raise Malformed("abandon_round", 'stands alone: send "set" and "queues" in a message of their own')
+        if changes or message.skip_input is not None:
+            raise Malformed("abandon_round", "stands alone: send everything else in a message of its own")
         return ConfigPatch({}, None, author_of(author), message.abandon_round)
+    if message.skip_input is not None:
+        if changes:
+            raise Malformed("skip_input", "stands alone: send everything else in a message of its own")
+        skip = message.skip_input
+        if skip.topic not in INPUTS:
+            raise Malformed("skip_input.topic", f"has to be one of {', '.join(INPUTS)}; is {shown(skip.topic)}")
+        return ConfigPatch({}, None, author_of(author), skip=SkipRequest(skip.topic, skip.offset, skip.reason))
     if message.set is None and message.queues is None:
         raise Malformed("", 'needs "set" (knobs) or "queues" (the whole tree), or both')
     values = knobs_of(message.set or {}, "set")

@@ -101,7 +101,9 @@ class JobEnded:
 
 @dataclass(slots=True)
 class InputRefused:
-    """An input that could not be read or is malformed: nothing else is lost."""
+    """An input that could not be read or is malformed, or that an operator had skipped: nothing else is lost. `offset`:
+    its place in the topic, where it was skipped.
+    """
 
     topic: str
     reason: str
@@ -109,6 +111,7 @@ class InputRefused:
     size: int
     hash: str
     author: str = "unknown"
+    offset: int | None = None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,8 @@ from largesse.core import Folds
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
+    InputRefused,
+    InputSkipped,
     JobAdmitted,
     JobCancelled,
     JobEnd,
@@ -39,6 +41,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, is_broken, judge_failure
 from services.admission.core_granted import mark_of, put
 from services.admission.core_names import attempt_key, digest_of, is_free
+from services.admission.core_skips import fold_refused, fold_skipped
 from services.admission.core_state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
 
 NAME = "admission"
@@ -360,6 +363,8 @@ def _time(state: State, record: Record) -> None:
 
 
 FOLDS: Folds = {
+    InputSkipped: fold_skipped,
+    InputRefused: fold_refused,
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _reported,

@@ -330,6 +330,7 @@ def _abandon(state: State, number: int, author: str) -> Any:
 
 
 def _config(state: State, patch: ConfigPatch, author: str) -> Any:
+    assert patch.skip is None, "where inputs lie is the sequencer's to know (core_skips.py)"
     if patch.abandon_round is not None:
         return _abandon(state, patch.abandon_round, author)
     if patch.initial and state.configured:

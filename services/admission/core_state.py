@@ -11,6 +11,9 @@ from schemas.nodes import KnownAttempt
 LIVE_JOBS_MAX = 1_000_000
 """Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
 
+SKIPS_MAX = 1_000
+"""Skipped inputs that are remembered. Once all of them still wait for their turn, no other is taken."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
@@ -97,6 +100,15 @@ class KnownSoFar:
 
 
 @dataclass(slots=True)
+class Skip:
+    """An operator's word that an input is not looked at. `passed`: its turn has come and gone."""
+
+    author: str
+    reason: str
+    passed: bool = False
+
+
+@dataclass(slots=True)
 class Opening:
     """The round that waits for its answers."""
 
@@ -114,7 +126,8 @@ class State:
     longest first. `known`: by node, attempts named for a registration that has not come yet. `live_tasks`,
     `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs
     whose end is still to be announced. `stirred`: something happened since the last opening that can change the
-    schedule. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases
+    schedule. `skips`: by "topic/offset", the inputs that an operator has skipped, the oldest
+    first. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases
     and Plans."""
 
     policy: Policy = field(default_factory=Policy)
@@ -133,6 +146,7 @@ class State:
     ended: dict[str, Ended] = field(default_factory=dict)
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""
+    skips: dict[str, Skip] = field(default_factory=dict)
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None

@@ -7,6 +7,7 @@ from largesse.decisions import FORECASTS, DecisionReader
 from largesse.inputs import InputReader
 from largesse.log_writer import LogWriter
 from largesse.order import LogOrder
+from schemas.topics import INPUTS
 from services.admission.leases import Leases
 
 
@@ -20,12 +21,15 @@ class Pending:
 
 
 class Leading:
-    """What a sequencer has beyond its fold while its claim is the latest."""
+    """What a sequencer has beyond its fold while its claim is the latest. `taken`: by topic, the offset of the last
+    input that was judged.
+    """
 
     def __init__(self, bus: Bus, log: LogWriter, partition: int, decisions: dict[str, int], now_ms: int) -> None:
         taken = log.running.positions
         self.log = log
         self.inputs = InputReader(bus, partition, taken)
+        self.taken = {topic: taken.get(f"{topic}/{partition}", -1) for topic in INPUTS}
         self.decisions = DecisionReader(bus, partition, decisions)
         places = {topic: f"{topic}/{partition}" for topic in FORECASTS}
         self.forecasts = {

@@ -10,14 +10,12 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from largesse import deadletter, failpoints
 from largesse.bus import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.decisions import wanted_of
 from largesse.ids import content_hash, decision_id
-from largesse.inputs import Input
 from largesse.log import LogReader, wait_for_more
 from largesse.log_writer import Fenced, LogWriter, claim_message
 from largesse.order import Accepted, LogOrder
@@ -28,7 +26,7 @@ from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_
 from schemas import (
     DecisionHash,
     Header,
-    InputRefused,
+    InputSkipped,
     NodeLost,
     Record,
     RoundAbandoned,
@@ -39,9 +37,10 @@ from schemas import (
 from schemas.topics import LOG
 from services.admission import core
 from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
-from services.admission.core_judge import judge, lose
+from services.admission.core_judge import lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
 from services.admission.core_state import State
+from services.admission.intake import become, is_skipped, wishes_ahead
 from services.admission.leading import Leading, Pending
 from services.admission.leases import speakers_of
 
@@ -59,10 +58,6 @@ REFUSALS_KEPT = 1_000
 
 DECIDED = ("shares", "asks", "grants")
 """What a closing needs, in the order in which it names it."""
-
-
-class InputStopped(Exception):
-    """Judging an input raised: names topic, partition and offset. The input is not skipped."""
 
 
 def fresh_token() -> str:
@@ -298,7 +293,18 @@ class Sequencer:
         self._watch_all(self._leading)
         await self._forget_written()
         await self._write_letters(producer)
-        self._said.info("leading", seq=reader.order.seq, round=reader.order.round, void=reader.order.void)
+        order, taken = reader.order, self._leading.taken
+        self._said.info("leading", seq=order.seq, round=order.round, void=order.void, inputs_taken=taken)
+        await self._skip_ahead(self._leading)
+
+    async def _skip_ahead(self, lead: Leading) -> None:
+        """What operators want skipped becomes facts before any input is read: one that is in the way is behind it."""
+        for item in await wishes_ahead(self._bus, self._settings.partition, lead.taken["config"] + 1):
+            body = await become(self._bus, self.state, lead.taken, item, self._clock.log_ms)
+            if isinstance(body, InputSkipped):
+                self._put(lead, body)  # Without its place: the position in `config` stays.
+        if not lead.log.is_empty:
+            await self._flush(lead)
 
     async def _give_up(self, why: str) -> None:
         """Drops the producer, throws the running state away, and stands by for a lease at least."""
@@ -328,10 +334,13 @@ class Sequencer:
         self._put_alive(lead)
         if lead.log.is_empty:
             return read
+        await self._flush(lead)
+        return True
+
+    async def _flush(self, lead: Leading) -> None:
         accepted = await lead.log.flush(self._lease_ms)
         lead.appended_ms = self._now_ms
         await self._act_on(lead, accepted)
-        return True
 
     def _put(self, lead: Leading, body: Any, source: Header | None = None, cause: str = "") -> None:
         """Adds one record to the batch and folds it: the next input meets its effect."""
@@ -343,9 +352,11 @@ class Sequencer:
 
     async def _take_inputs(self, lead: Leading) -> bool:
         failpoints.hit(self.name, "before_consume")
-        items = await lead.inputs.read(self._settings.inputs_most)
+        items = await lead.inputs.read(self._settings.inputs_most, lambda topic, at: is_skipped(self.state, topic, at))
         for item in items:
-            body = self._judge(item, max(self._clock.log_ms, lead.log.running.time))
+            time_ms = max(self._clock.log_ms, lead.log.running.time)
+            body = await become(self._bus, self.state, lead.taken, item, time_ms)
+            lead.taken[item.topic] = item.offset
             if body is None:
                 lead.skipped += 1
             else:
@@ -356,22 +367,6 @@ class Sequencer:
             INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
         failpoints.hit(self.name, "after_consume")
         return bool(items)
-
-    def _judge(self, item: Input, time: int) -> Any | None:
-        """The body of the record that an input becomes at log time `time`, or None."""
-        size = len(item.value)
-        if item.fault is not None:
-            fault = item.fault
-            digest = content_hash(item.value)
-            return InputRefused(item.topic, fault.reason, fault.field, size, digest, item.author)
-        try:
-            body = judge(self.state, item.body, item.author, time)
-        except Exception as error:
-            where = f"{item.topic}, partition {item.partition}, offset {item.offset}"
-            raise InputStopped(f"{self.name} stopped at the input in {where}") from error
-        if isinstance(body, InputRefused):
-            return replace(body, size=size, hash=content_hash(item.value))
-        return body
 
     async def _close_round(self, lead: Leading) -> None:
         opening = self.state.open

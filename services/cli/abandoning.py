@@ -1,12 +1,13 @@
-"""`largesse admin abandon-round N --data DIR`: gives the open round up in the journal of a cell that does not run.
+"""`largesse admin abandon-round` and `skip-input` with `--data DIR`: on the journal of a cell that does not run.
 
-A service that raises over a round ends the whole embedded cell, at every start, before anybody could ask its gateway.
-So the sequencer alone is run here, on the folder, until the log has what became of the input: the next start finds the
-round over, and no service answers it.
+A service that raises over a round, or a sequencer that raises over an input, ends the whole embedded cell, at every
+start, before anybody could ask its gateway. So the sequencer alone is run here, on the folder, until the log has what
+became of the operator's wish: the next start finds the round over, or the input skipped.
 """
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ from largesse.bus import BusError, PositionGap
 from largesse.codec import Undecodable
 from largesse.file_bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.file_journal import has_journal
+from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input, wait_for_more
+from largesse.order import LogOrder
 from largesse.settings import SettingWrong, read_settings
 from largesse.shell import CoreStopped
 from largesse.telemetry import configure
-from schemas import InputRefused, Record
+from largesse.ways_out import way_out
+from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG
-from services.admission.shell import InputStopped, Sequencer
+from services.admission.shell import Sequencer
 from services.cli.ending import Broken, Refused, Wrong
 from services.cli.hosting import BUS, CELL
 
@@ -30,14 +34,56 @@ WAIT_S = 60.0
 TOPIC = "config"
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an operator asks for: the message for `config`, what it is about in words, and why it is in vain where the
+    log, read to its end, and the bus show that (None: it is not). `granted`: whether a record is the answer, be it
+    that of another wish for the same.
+    """
+
+    message: dict[str, Any]
+    words: str
+    in_vain: Callable[[LogOrder, FileBus], Awaitable[str | None]]
+    granted: Callable[[Record], bool] = lambda _: False
+
+
 def abandon(data: str, number: int, author: str) -> dict[str, Any]:
     """Abandons the round; the document that the gateway would answer. Raises Wrong, Refused, Broken."""
+
+    async def in_vain(order: LogOrder, bus: FileBus) -> str | None:
+        if order.open and order.round == number:
+            return None
+        return f"round {number} is not open; " + (f"round {order.round} is" if order.open else "none is")
+
+    _ask(data, Wish({"abandon_round": number}, f"round {number} is not given up", in_vain), author)
+    return {"round": number, "abandoned": True}
+
+
+def skip(data: str, topic: str, offset: int, reason: str, author: str) -> dict[str, Any]:
+    """Has an input skipped; the document that the gateway would answer. Raises Wrong, Refused, Broken."""
+
+    async def in_vain(order: LogOrder, bus: FileBus) -> str | None:
+        taken, end = order.positions.get(f"{topic}/0", -1), (await bus.bounds(topic, 0))[1]
+        if offset <= taken:
+            return f"{topic} has been read up to offset {taken}: what {offset} says is in the log already"
+        return f"{topic} ends before offset {end}: there is nothing at {offset} yet" if offset >= end else None
+
+    def granted(record: Record) -> bool:
+        body = record.body
+        return isinstance(body, InputSkipped) and (body.topic, body.offset) == (topic, offset)
+
+    message = {"skip_input": {"topic": topic, "offset": offset, "reason": reason}}
+    _ask(data, Wish(message, f"{topic} {offset} is not skipped", in_vain, granted), author)
+    return {"topic": topic, "offset": offset, "skipped": True}
+
+
+def _ask(data: str, wish: Wish, author: str) -> None:
     configure("console", level="warning")
     folder = Path(data).absolute() / BUS
     try:
         if not folder.is_dir() or not has_journal(folder):
             raise Wrong(f"--data: {folder.parent}: there is no journal in this folder")
-        asyncio.run(_abandon(folder, number, author))
+        asyncio.run(_grant(folder, wish, author))
     except DirectoryHeld as error:
         raise Wrong(f"--data: {error}. A cell that runs is asked through its gateway: leave --data out") from None
     except (JournalDamaged, PositionGap, Undecodable) as error:
@@ -50,32 +96,31 @@ def abandon(data: str, number: int, author: str) -> dict[str, Any]:
         raise Broken(str(error)) from None
     except (CoreStopped, InputStopped) as error:
         cause = error.__cause__
-        raise Broken(f"{error} ({type(cause).__name__}: {cause}): the round cannot be given up") from error
-    return {"round": number, "abandoned": True}
+        told = f"{error} ({type(cause).__name__}: {cause}), so {wish.words}"
+        raise Broken(f"{told}\n{way_out(error, data, data)}") from error
 
 
-async def _abandon(folder: Path, number: int, author: str) -> None:
+async def _grant(folder: Path, wish: Wish, author: str) -> None:
     bus = FileBus(folder)
     try:
         reader = LogReader(bus)
         end = (await bus.bounds(LOG, 0))[1]
         while reader.offset < end:
             await reader.read()
-        order = reader.order
-        if not order.open or order.round != number:
-            # Nothing is written for a slip.
-            there = f"round {order.round} is" if order.open else "none is"
-            raise Refused(f"round {number} is not open; {there}")
-        offset = await publish_input(bus.writer(), TOPIC, {"abandon_round": number}, author)
-        record = await _outcome(bus, reader, offset)
+        if told := await wish.in_vain(reader.order, bus):
+            raise Refused(told)  # Nothing is written for a slip.
+        offset = await publish_input(bus.writer(), TOPIC, wish.message, author)
+        record = await _outcome(bus, reader, wish, offset)
     finally:
         await bus.close()
-    if isinstance(record.body, InputRefused):
+    if record is not None and isinstance(record.body, InputRefused):
         raise Refused(record.body.reason)
 
 
-async def _outcome(bus: FileBus, reader: LogReader, offset: int) -> Record:
-    """Runs a sequencer until `reader` has met what became of the input at `offset`. Raises Broken, BusError."""
+async def _outcome(bus: FileBus, reader: LogReader, wish: Wish, offset: int) -> Record | None:
+    """Runs a sequencer until `reader` has met what became of the input at `offset`, or that it changed nothing. Raises
+    Broken, BusError.
+    """
     sequencer = Sequencer(bus, replace(read_settings(), bus=f"file:{bus.directory}", cell=CELL, partition=0))
     never = asyncio.Event()
     try:
@@ -85,14 +130,15 @@ async def _outcome(bus: FileBus, reader: LogReader, offset: int) -> Record:
                     raise BusError(str(bus.failure))
                 stepped = await sequencer.step()
                 for accepted in await reader.read():
-                    if (accepted.header.topic, accepted.header.offset) == (TOPIC, offset):
+                    mine = (accepted.header.topic, accepted.header.offset) == (TOPIC, offset)
+                    if mine or wish.granted(accepted.record):
                         return accepted.record
+                if reader.order.positions.get(f"{TOPIC}/0", -1) >= offset:
+                    return None
                 if not stepped:
                     await wait_for_more(bus, sequencer.waiting_for(), sequencer.wait_ms(), never)
     except TimeoutError:
-        told = (
-            f"the round was not given up within {WAIT_S:.0f} s; the next start of the cell does it, if it comes to it"
-        )
-        raise Broken(told) from None
+        told = f"within {WAIT_S:.0f} s; the next start of the cell does it, if it comes to it"
+        raise Broken(f"{wish.words} {told}") from None
     finally:
         await sequencer.close()

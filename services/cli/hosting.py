@@ -6,7 +6,6 @@ this one, and the next one takes them over.
 """
 
 import asyncio
-import shlex
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
-from largesse.shell import FOLDING, CoreStopped
+from largesse.ways_out import way_out
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
 from services.admission import shell as admission
@@ -82,14 +81,6 @@ class Plan:
     host: str = "127.0.0.1"
     author: str = "unknown"
     given: Given | None = None
-
-
-def way_out(error: BaseException, data: Path) -> str:
-    """What helps where a service stopped at a round, and will again at each start; else empty."""
-    if not isinstance(error, CoreStopped) or error.what == FOLDING:
-        return ""
-    command = f"largesse admin abandon-round {error.record.round} --data {shlex.quote(str(data))}"
-    return f"\nif every start ends here: `{command}` gives this round up"
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
@@ -167,9 +158,10 @@ class Host:
             if error is not None:
                 cause = error.__cause__
                 why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
-                raise Broken(
-                    f"{name}: {type(error).__name__}: {error}{why}{way_out(error, self._plan.data)}"
-                ) from error
+                data = str(self._plan.data)
+                helps = way_out(error, data, data)
+                told = f"{name}: {type(error).__name__}: {error}{why}"
+                raise Broken(f"{told}\n{helps}" if helps else told) from error
 
     async def _end(self) -> None:
         """Sees everything end; what takes too long is cut off. Raises Broken where the bus lost what was sent."""

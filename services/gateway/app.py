@@ -20,6 +20,8 @@ from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.edge_base import at_key, author_of
+from schemas.edge_config import SKIP_REASON_MAX
+from schemas.quantities import QUANTITY_MAX
 from schemas.spelling import nearest
 from services.gateway import documents
 from services.gateway import dry_run as dry
@@ -354,6 +356,23 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
         answer = await api.send("config", dumped({"abandon_round": number}), request)
         return _json({"round": number, "abandoned": answer.answered}, 200 if answer.answered else 202)
+
+    @app.post("/v1/inputs/{topic}/{offset}/skip", tags=["cluster"], dependencies=ready)
+    async def skip_input(
+        topic: str,
+        offset: Annotated[int, Path(ge=0, le=QUANTITY_MAX)],
+        request: Request,
+        reason: Annotated[str, Query(max_length=SKIP_REASON_MAX)] = "",
+    ) -> Response:
+        """Has an input refused unread, over which the sequencer stops."""
+        document = {"skip_input": {"topic": topic, "offset": offset, "reason": reason}}
+        try:
+            read_input("config", document, "")
+        except Malformed as fault:
+            raise malformed(fault) from None
+        answer = await api.send("config", document, request)
+        told = {"topic": topic, "offset": offset, "skipped": answer.answered}
+        return _json(told, 200 if answer.answered else 202)
 
 
 def _add_config(app: FastAPI, api: Api) -> None:

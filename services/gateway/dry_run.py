@@ -54,6 +54,8 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     """What a patch would come to. Raises Problem where the log would refuse it, or nothing can be said of shares."""
     if patch.abandon_round is not None:
         raise Problem(422, "malformed", "abandon_round: there is no dry run of that", "abandon_round")
+    if patch.skip is not None:
+        raise Problem(422, "malformed", "skip_input: there is no dry run of that", "skip_input")
     if patch.initial and state.configured:
         return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
     changes: dict[str, Any] = dict(patch.values)

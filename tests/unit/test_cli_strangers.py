@@ -31,6 +31,7 @@ ASKING = [
     ["config", "show"],
     ["config", "apply", "CONFIG"],
     ["admin", "abandon-round", "1"],
+    ["admin", "skip-input", "jobs", "1"],
 ]
 
 

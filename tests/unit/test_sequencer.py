@@ -10,6 +10,7 @@ import pytest
 from largesse.bus import BusFull, PositionGap
 from largesse.core import RULES
 from largesse.deadletter import read_letter
+from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.telemetry import exposition
@@ -33,7 +34,7 @@ from schemas import (
 )
 from schemas.topics import DEADLETTER, SNAPSHOTS
 from services.admission import shell as admission
-from services.admission.shell import InputStopped, Sequencer
+from services.admission.shell import Sequencer
 from tests.builders import grant
 from tests.bus_stories import Scribe, answers_in, append_raw, story
 

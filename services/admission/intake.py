@@ -1,0 +1,82 @@
+"""What becomes of an input that was read, and which inputs are not to be read at all.
+
+An input that kills the sequencer does so at every start, before an operator's wish behind it, to have it skipped, is
+ever read in its turn. So whoever begins to lead looks through `config` first, to its end, for nothing but such wishes.
+What it finds is parsed only if it is short.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from largesse.bus import Bus, BusError, Message
+from largesse.ids import content_hash
+from largesse.inputs import Input, InputStopped, parse
+from schemas import InputRefused
+from schemas.edge import ConfigPatch
+from services.admission.core_judge import judge
+from services.admission.core_skips import judge_skip, place_of, refusal_of
+from services.admission.core_state import State
+
+TOPIC = "config"
+
+SKIP_BYTES_MAX = 8_192
+"""A longer message is not looked at before its turn. A wish with the longest reason there may be is shorter."""
+
+_MARK = b'"skip_input"'
+
+
+def is_skipped(state: State, topic: str, offset: int) -> bool:
+    """Whether an operator has this input skipped: then nothing of it may be parsed."""
+    return place_of(topic, offset) in state.skips
+
+
+async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> Any | None:
+    """The body of the record that an input becomes at log time `time` (ms); None if it changes nothing.
+
+    `taken`: by topic, the offset of the last input before it. Raises InputStopped, BusError.
+    """
+    size = len(item.value)
+    # An input of the same batch may have had it skipped: then it has been parsed.
+    skip = state.skips.get(place_of(item.topic, item.offset))
+    if skip is not None:
+        return refusal_of(skip, item.topic, item.offset, size, content_hash(item.value), item.author)
+    if item.fault is not None:
+        fault, digest = item.fault, content_hash(item.value)
+        return InputRefused(item.topic, fault.reason, fault.field, size, digest, item.author)
+    try:
+        if isinstance(item.body, ConfigPatch) and item.body.skip is not None:
+            asked = item.body.skip
+            end = (await bus.bounds(asked.topic, item.partition))[1]
+            body: Any = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
+        else:
+            body = judge(state, item.body, item.author, time)
+    except BusError:
+        raise
+    except Exception as error:
+        raise InputStopped("judging", item.topic, item.partition, item.offset) from error
+    if isinstance(body, InputRefused):
+        return replace(body, size=size, hash=content_hash(item.value))
+    return body
+
+
+async def wishes_ahead(bus: Bus, partition: int, start: int) -> list[Input]:
+    """The inputs of `config` from an offset on that have others skipped, in order. Raises PositionGap, BusError."""
+    wishes = []
+    end = (await bus.bounds(TOPIC, partition))[1]
+    while start < end:
+        fetched = await bus.fetch(TOPIC, partition, start)
+        if fetched.position == start:
+            break  # A transaction is open there.
+        start = fetched.position
+        wishes += [wish for message in fetched if (wish := _wish_in(message)) is not None]
+    return wishes
+
+
+def _wish_in(message: Message) -> Input | None:
+    if len(message.value) > SKIP_BYTES_MAX or _MARK not in message.value:
+        return None
+    try:
+        found = parse(message)
+    except InputStopped:
+        return None  # It is told of in its turn, if nobody has it skipped.
+    return found if isinstance(found.body, ConfigPatch) and found.body.skip is not None else None
