@@ -49,19 +49,21 @@ def serve(
     code = answered(usage, sys.argv[1:])
     if code is not None:
         return code
+    log = "LOG"
     try:
         settings = read_settings()
+        log = f"{settings.bus}/{settings.cell}"
         configure(settings.log_format)
         calm_collector()
         raise_limit()
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
         asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
-        helps = way_out(error, "")
+        helps = way_out(error, log)
         sys.stderr.write(f"{error}\n{helps}\n" if helps else f"{error}\n")
         return WRONG_USAGE
     except Exception as error:
-        helps = way_out(error, f"{settings.bus}/{settings.cell}")
+        helps = way_out(error, log)
         logger().exception("stopped", **({"way_out": helps} if helps else {}))
         return INTERNAL
     return DONE

@@ -150,12 +150,8 @@ ROOMS = (
         "a shell",  # solve.py, effect.py: a policy or its core as a filter, one problem on stdin, the answer on stdout.
         (
             *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/effect.py"),
-            *(
-                "services/admission/clock.py",
-                "services/admission/intake.py",
-                "services/admission/leading.py",
-                "services/admission/leases.py",
-            ),
+            *("services/admission/clock.py", "services/admission/leading.py", "services/admission/leases.py"),
+            "services/admission/intake.py",
         ),
         ours=("schemas", "largesse", "services.{service}"),
         others=STDLIB,

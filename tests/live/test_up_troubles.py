@@ -12,10 +12,11 @@ import pytest
 from largesse.codec import decode, record_of, unwrap
 from largesse.file_bus import Disk, FileBus, read_journal
 from largesse.shell import CoreStopped
+from largesse.ways_out import way_out
 from schemas import Record, RoundAbandoned, SequencerAlive
 from services.cli import hosting
 from services.cli.ending import Broken
-from services.cli.hosting import Plan, opened, way_out
+from services.cli.hosting import Plan, opened
 from tests.live.up_process import GUARD_S, up
 from tests.unit.cli_process import Said, largesse
 
