@@ -370,7 +370,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
             read_input("config", document, "")
         except Malformed as fault:
             raise malformed(fault) from None
-        answer = await api.send("config", document, request)
+        answer = await api.send("config", dumped(document), request)
         told = {"topic": topic, "offset": offset, "skipped": answer.answered}
         return _json(told, 200 if answer.answered else 202)
 
