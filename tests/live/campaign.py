@@ -170,14 +170,16 @@ class Cell:
         return found
 
     def guardians(self) -> list[int]:
-        """The shims of running attempts: their arguments name the attempt's folder."""
+        """The shims of running attempts: their arguments name the attempt's folder, as do those of a child that has not
+        become its command yet.
+        """
         place = f"{self.data}/".encode()
-        found = []
+        found: dict[int, int] = {}
         for pid in self.processes():
             with suppress(OSError):
                 if place in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    found.append(pid)
-        return found
+                    found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return [pid for pid, parent in found.items() if parent not in found]
 
     def kill_all(self) -> None:
         """Ends every process that is left, at once: all are stopped first, so that no guardian sees its task die."""
