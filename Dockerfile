@@ -15,13 +15,15 @@ COPY --from=packages /opt/venv /opt/venv
 COPY schemas /app/schemas
 COPY largesse /app/largesse
 COPY services /app/services
+COPY examples /app/services/cli/shipped
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \
     LARGESSE_LOG_FORMAT=json \
     LARGESSE_METRICS_HOST=0.0.0.0 \
     LARGESSE_METRICS_PORT=9464
-RUN python -m compileall -q /app
+ARG COMMIT=
+RUN python -m compileall -q /app && if [ -n "$COMMIT" ]; then echo "$COMMIT" >/app/services/cli/commit.txt; fi
 WORKDIR /home/largesse
 USER largesse
 EXPOSE 9464

@@ -57,7 +57,8 @@ demo: setup ## A cell on this machine, end to end
 	$(RUN) -m services.cli.main demo
 
 up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compose.yml)
-	docker compose up --build --detach --wait
+	LARGESSE_COMMIT=$$(git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null) \
+	  docker compose up --build --detach --wait
 
 down: ## End that cell and keep its data (DATA=1: not even that)
 	docker compose down $(if $(DATA),--volumes)
@@ -98,7 +99,7 @@ lock: ## Resolve requirements.lock, and the image's part of it, anew from pyproj
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
 	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --all-extras --universal --python-version 3.11 --upgrade --no-build \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
-	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --extra live --extra cli --extra planner --universal --python-version 3.11 --no-build \
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --no-build \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraints requirements.lock --output-file infra/requirements.lock
 	rm -rf $(VENV)-lock
 

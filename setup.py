@@ -4,9 +4,16 @@ Compiled or not, the same sources decide the same bytes. Left out is what snapsh
 reads and orjson writes those as plain dataclasses.
 """
 
-import os  # noqa: TID251 -- A build is told by its environment, and runs nowhere else.
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+SHIPPED = "services.cli.shipped"
+"""As what the folder `examples` is installed."""
 
 COMPILED = {
     "largesse": ("codec", "core", "ids"),
@@ -54,10 +61,34 @@ COMPILED = {
 }
 """Package -> modules on the path of every round, by what a profile says."""
 
-if os.environ.get("LARGESSE_COMPILE") == "1":
+
+class BuildWithCommit(build_py):
+    """Writes down which commit a wheel is built from, where that is known (`largesse --version`)."""
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+        with suppress(OSError):
+            asked = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+            if asked.returncode == 0:
+                Path(self.build_lib, "services", "cli", "commit.txt").write_text(asked.stdout)
+
+
+COMPILE = os.environ.get("LARGESSE_COMPILE") == "1"
+extensions = []
+if COMPILE:
     from mypyc.build import mypycify
 
     paths = [f"{package}/{module}.py" for package, modules in COMPILED.items() for module in modules]
-    setup(ext_modules=mypycify(paths, opt_level="2", debug_level="0", verbose=False))
-else:
-    setup()
+    extensions = mypycify(paths, opt_level="2", debug_level="0", verbose=False)
+
+setup(
+    packages=[*find_packages(include=["schemas*", "largesse*", "services*"]), SHIPPED],
+    package_dir={SHIPPED: "examples"},
+    ext_modules=extensions,
+    cmdclass={"build_py": BuildWithCommit},
+    # Another version for pip: installing one of the two replaces the other.
+    options={"egg_info": {"tag_build": "+compiled"}} if COMPILE else {},
+)

@@ -17,14 +17,14 @@ from rich.live import Live
 
 from services.cli.client import Gateway, job_path
 from services.cli.documents import read_file
-from services.cli.ending import Broken, Refused, Wrong, note, out
+from services.cli.ending import Broken, Refused, note, out
 from services.cli.hosting import BUS
+from services.cli.shipping import examples_folder
 from services.cli.show import span, table
 from services.cli.watching import task_bar
 from services.replay.source import open_source
 from services.replay.verify import verify
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "jobs"
 NODES = 3
 FAILING = ("fails",)
 """Examples that are meant to fail."""
@@ -44,9 +44,10 @@ def demo() -> None:
 
     The cell's folder is kept where anything went wrong, and stderr says where.
     """
-    files = sorted(EXAMPLES.glob("*.yaml"))
+    jobs_folder = examples_folder() / "jobs"
+    files = sorted(jobs_folder.glob("*.yaml"))
     if not files:
-        raise Wrong(f"the examples are not there: {EXAMPLES} is part of a checkout")
+        raise Broken(f"the examples are not there: {jobs_folder} is part of every installation")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # The cell is ended with the demo, however that ends.
     data = Path(tempfile.mkdtemp(prefix="largesse-demo-"))
     try:

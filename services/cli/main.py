@@ -30,16 +30,23 @@ def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = F
 
 def _version(asked: bool) -> None:
     if asked:
-        from services.simulator.run import VERSION
+        from largesse.release import VERSION
+        from services.cli.shipping import build_text
 
-        out(f"largesse {VERSION}")
+        out(f"largesse {VERSION} ({build_text()})")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="print name and version", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version",
+            help="print version, commit, and whether the cores are compiled",
+            callback=_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """Takes what stands before the command."""
@@ -126,6 +133,16 @@ def up(
     from services.cli.client import user
 
     upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
+
+
+@app.command(short_help="Write the examples into a folder.")
+def examples(
+    folder: Annotated[str, typer.Argument(help="a new folder", metavar="DIR")] = "examples",
+) -> None:
+    """Write the example jobs, queues, clusters and workloads into a folder."""
+    from services.cli.shipping import write_examples
+
+    out(f"examples in {write_examples(folder)}")
 
 
 @app.command(short_help="See it work: a cell, the example jobs, its log verified.")

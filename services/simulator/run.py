@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge import Cluster, ConfigPatch
 from schemas.spelling import counted
@@ -16,7 +17,6 @@ from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import ScheduleWriter
 
-VERSION = "0.1.0"
 EPOCH = "simulated"
 
 

@@ -75,13 +75,13 @@ ROOMS = (
         "the engine beside the world",
         ("largesse/shell.py", "largesse/*bus.py", "largesse/mqtt_edge.py"),
         ours=("schemas", "largesse"),
-        others=STDLIB | {"aiokafka", "aiomqtt", "orjson", "pydantic", "structlog"},
+        others=STDLIB | {"aiokafka", "orjson", "pydantic", "structlog"},
     ),
     Room(
         "the engine",
         ("largesse/*",),
         ours=("schemas", "largesse"),
-        others=(STDLIB - CLOCK_AND_CHANCE) | {"aiokafka", "aiomqtt", "orjson", "pydantic", "structlog"},
+        others=(STDLIB - CLOCK_AND_CHANCE) | {"aiokafka", "orjson", "pydantic", "structlog"},
     ),
     Room(
         "the command line",  # `up` and `demo` run every service in one process: the one host that starts shells.
@@ -139,12 +139,6 @@ ROOMS = (
         ("services/agent/*",),
         ours=("schemas", "largesse", "services.agent"),
         others=STDLIB | {"psutil"},
-    ),
-    Room(
-        "the bridge",
-        ("services/bridge/*",),
-        ours=("schemas", "largesse", "services.bridge"),
-        others=STDLIB,
     ),
     Room(
         "a shell",  # solve.py, effect.py: a policy or its core as a filter, one problem on stdin, the answer on stdout.

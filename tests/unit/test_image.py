@@ -13,6 +13,7 @@ from tests.conftest import ROOT
 OURS = {"schemas", "largesse", "services"}
 NOT_THERE = {
     "numba": "kernels run uncompiled where it is missing",
+    "numpy": "only kernels need it",
 }
 """What a service may import and the image does not have, and why that is no harm."""
 
