@@ -96,8 +96,9 @@ def request(method, path, host, *, body=b"", **headers):
 class Served:
     """A gateway that listens at `port`."""
 
-    def __init__(self, port, bus, follower, door):
+    def __init__(self, port, bus, follower, door, app):
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
+        self.watching, self.places = app.state.api.watching, app.state.api.watchers
         self._clients = []
 
     async def connect(self, host=None):
@@ -148,7 +149,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
         shell.run(core, bus, settings, stop=stop) for core in (fairness, altruism, leftover, estimator, planner)
     ]
     tasks = [asyncio.ensure_future(each) for each in running]
-    served = Served(listening.getsockname()[1], bus, follower, door)
+    served = Served(listening.getsockname()[1], bus, follower, door, app)
     try:
         assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
         await until(lambda: follower.ready)

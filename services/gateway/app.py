@@ -5,15 +5,15 @@ gateway belongs on the loopback interface.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Path, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
+from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.strict import INPUT_BYTES_MAX
@@ -27,6 +27,7 @@ from services.gateway import documents
 from services.gateway import dry_run as dry
 from services.gateway.answers import Answer
 from services.gateway.bodies import read_body
+from services.gateway.connections import CONNECTIONS_MAX
 from services.gateway.follow import Follower
 from services.gateway.guard import Budget, Guard
 from services.gateway.openapi import add_bodies
@@ -35,6 +36,7 @@ from services.gateway.problems import Problem, dumped, install, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.streams import Places
 from services.gateway.view_state import ENDED_JOBS_MAX
+from services.gateway.watching import WATCHERS_MAX, Watching
 
 ANSWER_WAIT_S = 10.0
 """How long a request waits for the log's answer; after that it is told that there is none yet."""
@@ -47,10 +49,6 @@ OUTPUTS_MAX = 128
 
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
-EVENT_GAP_S = 0.1
-"""Least time between two events of one job."""
-BEAT_S = 15.0
-"""A quiet stream of events says that it is alive."""
 
 USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
@@ -70,6 +68,9 @@ class Api:
         self.author = author
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.outputs = Places(OUTPUTS_MAX, "answers with output")
+        # Watchers may not have all connections to themselves.
+        self.watchers = Places(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
+        self.watching = Watching(follower)
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
@@ -152,6 +153,7 @@ def make_app(
         redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
         dependencies=[Depends(api.check_parameters)],
     )
+    app.state.api = api
     app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
     install(app)
     _add_health(app, api)
@@ -273,7 +275,8 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         """The job's document whenever it changes, as server-sent events of type `job`; the stream ends with the job."""
         api.job(job)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_events(api, job), media_type="text/event-stream", headers=headers)
+        with api.watchers.place() as place:
+            return place.streaming(api.watching.events(job), media_type="text/event-stream", headers=headers)
 
     @app.get("/v1/tasks/{job}/{stage}/{index}/logs", tags=["jobs"], dependencies=ready)
     async def logs(
@@ -297,23 +300,6 @@ def _add_streams(app: FastAPI, api: Api) -> None:
                 raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
             headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
             return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
-
-
-async def _events(api: Api, job: str) -> AsyncIterator[bytes]:
-    said: documents.Document | None = None
-    while not api.follower.stop.is_set():
-        document = documents.job_document(api.follower.state, job)
-        if document is None:
-            return
-        if document != said:
-            said = document
-            yield b"id: %d\nevent: job\ndata: %b\n\n" % (api.follower.state.seq, dumped(document))
-            if document["ended_ms"] is not None:
-                return
-            await api.follower.pause(EVENT_GAP_S)
-            continue
-        if not await api.follower.changed(BEAT_S):
-            yield b": still here\n\n"
 
 
 # ---------------------------------------------------------------- nodes, queues, config

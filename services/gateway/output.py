@@ -4,7 +4,7 @@ Agents announce their addresses when they register. Whoever may write to the top
 only for one fixed path, and an answer counts only under the node's own name.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 from largesse.output import Piece, Wanted, rendered
@@ -69,7 +69,7 @@ async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:
     return f"there is no attempt {wanted.attempt} of {task}: it has had {counted(last.attempt, 'attempt')}"
 
 
-async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncIterator[bytes]:
+async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncGenerator[bytes, None]:
     """The whole output as far as it went when `first` was read, piece by piece. Raises Problem."""
     piece, at = first, wanted.offset
     while at < first.end and piece.data:

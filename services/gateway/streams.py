@@ -1,6 +1,6 @@
 """Answers that last: a limited number of places, each given back when its answer is through or its client gone."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +41,7 @@ class Place:
         self.streams = False
         places.taken += 1
 
-    def streaming(self, parts: AsyncIterator[bytes], **response: Any) -> StreamingResponse:
+    def streaming(self, parts: AsyncGenerator[bytes, None], **response: Any) -> StreamingResponse:
         """The answer that keeps the place until it is through. `response`: as StreamingResponse takes it."""
         self.streams = True
         return _Streaming(self, parts, **response)
@@ -52,8 +52,9 @@ class Place:
 
 
 class _Streaming(StreamingResponse):
-    def __init__(self, place: Place, parts: AsyncIterator[bytes], **response: Any) -> None:
+    def __init__(self, place: Place, parts: AsyncGenerator[bytes, None], **response: Any) -> None:
         super().__init__(parts, **response)
+        self._parts = parts
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,3 +62,4 @@ class _Streaming(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._place.leave()
+            await self._parts.aclose()

@@ -1,0 +1,177 @@
+"""Watchers of jobs. A change of a job is put into words once, for all who watch it, and told to them bit by bit.
+
+One task does all the telling. It takes at most one part in TELLING_SHARE of the time, however many watch and however
+often jobs change: with more to tell, each watcher is told less often. Who falls behind gets the latest state and not
+what he missed; the last state of a job is always told. Nothing is kept for a single watcher.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.gateway import documents
+from services.gateway.follow import Follower
+from services.gateway.problems import dumped
+
+WATCHERS_MAX = 1_000
+EVENT_GAP_S = 0.25
+"""Least time between two events of one job."""
+BEAT_S = 15.0
+"""A quiet stream of events says that it is alive."""
+
+TELLING_SHARE = 4
+TOLD_AT_ONCE = 16
+"""Watchers that are woken before others get a turn."""
+WORK_S = 0.002
+"""Work that is done before the loop is left to others."""
+REST_S_MAX = 0.05
+
+BEAT = b": still here\n\n"
+
+
+class Watcher:
+    """One who watches a job. `seen`: the number of the event that was told last."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self._woken: asyncio.Future[bool] | None = None
+
+    async def sleep(self, seconds: float) -> bool:
+        """Until it is woken; False once the time is over."""
+        loop = asyncio.get_running_loop()
+        self._woken = loop.create_future()
+        alarm = loop.call_later(seconds, self.wake, False)
+        try:
+            return await self._woken
+        finally:
+            alarm.cancel()
+            self._woken = None
+
+    def wake(self, news: bool = True) -> None:
+        """Ends its sleep."""
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(news)
+
+
+@dataclass(slots=True)
+class Watched:
+    """A job that is watched. `event`: its latest, the `number`th. `over`: there will be no other."""
+
+    job: str
+    document: Any = None
+    event: bytes = b""
+    number: int = 0
+    over: bool = False
+    watchers: dict[Watcher, None] = field(default_factory=dict)
+
+
+class Watching:
+    """All that is watched. Belongs to one event loop. `encodings`: events put into words so far."""
+
+    def __init__(self, follower: Follower, gap_s: float = EVENT_GAP_S) -> None:
+        self.encodings = 0
+        self._follower = follower
+        self._gap_s = gap_s
+        self._watched: dict[str, Watched] = {}
+        self._telling: asyncio.Task[None] | None = None
+
+    async def events(self, job: str) -> AsyncGenerator[bytes, None]:
+        """The job now, and whenever it has changed, as server-sent events of type `job`; ends with the job."""
+        watched = self._watched.get(job)
+        if watched is None:
+            watched = Watched(job)
+            self._look(watched)
+            if not watched.over:
+                self._watched[job] = watched
+        watcher = Watcher()
+        watched.watchers[watcher] = None
+        if self._telling is None and self._watched:
+            self._telling = asyncio.create_task(self._tell())
+        try:
+            while True:
+                if watcher.seen < watched.number:
+                    watcher.seen = watched.number
+                    yield watched.event
+                elif watched.over or self._follower.stop.is_set():
+                    return
+                elif not await watcher.sleep(BEAT_S):
+                    yield BEAT
+        finally:
+            del watched.watchers[watcher]
+            if not watched.watchers:
+                self._forget(watched)
+
+    def _forget(self, watched: Watched) -> None:
+        """Nobody watches it, or there is nothing more to see: the name may become another job's."""
+        if self._watched.get(watched.job) is watched:
+            del self._watched[watched.job]
+
+    def _look(self, watched: Watched) -> bool:
+        """Whether there is news of the job. Puts it into words."""
+        state = self._follower.state
+        document = documents.job_document(state, watched.job)
+        if document is None:
+            watched.over = True
+            return True
+        if document == watched.document:
+            return False
+        watched.document, watched.over = document, document["ended_ms"] is not None
+        watched.event = b"id: %d\nevent: job\ndata: %b\n\n" % (state.seq, dumped(document))
+        watched.number += 1
+        self.encodings += 1
+        return True
+
+    async def _tell(self) -> None:
+        """As long as anybody watches."""
+        follower, pace = self._follower, _Pace()
+        seen = -1
+        try:
+            while self._watched and not follower.stop.is_set():
+                if follower.state.seq == seen:
+                    await follower.changed(BEAT_S)
+                seen = follower.state.seq
+                for watched in list(self._watched.values()):
+                    if not self._look(watched):
+                        await pace.rest()
+                        continue
+                    if watched.over:
+                        self._forget(watched)
+                    await _wake(list(watched.watchers), pace)
+                await follower.pause(self._gap_s)
+                pace.begin()
+        finally:
+            self._telling = None
+            for watched in self._watched.values():
+                watched.over = True
+                for watcher in watched.watchers:
+                    watcher.wake()
+            self._watched = {}
+
+
+async def _wake(watchers: list[Watcher], pace: "_Pace") -> None:
+    for at in range(0, len(watchers), TOLD_AT_ONCE):
+        for watcher in watchers[at : at + TOLD_AT_ONCE]:
+            watcher.wake()
+        await pace.rest(woken=True)
+
+
+class _Pace:
+    """Leaves the loop to others for a multiple of the time that was worked."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self.begin()
+
+    def begin(self) -> None:
+        """Work begins now."""
+        self._begun = self._clock()
+
+    async def rest(self, *, woken: bool = False) -> None:
+        """If enough was worked. `woken`: watchers were, and what they do counts too."""
+        if woken:
+            await asyncio.sleep(0)
+        worked_s = self._clock() - self._begun
+        if woken or worked_s >= WORK_S:
+            await asyncio.sleep(min((TELLING_SHARE - 1) * worked_s, REST_S_MAX))
+            self.begin()
