@@ -5,6 +5,7 @@ they stand there, so they are cut out of the message and never encoded again.
 """
 
 import re
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,8 @@ _HEADING = re.compile(
     rb'"id":("(?:[^"\\]|\\.)*+")'
 )
 
+
+_LONG_NUMBER = re.compile(rb"\d{19}")
 
 _ENVELOPE = (
     ("type", str),
@@ -95,6 +98,22 @@ def heading(content: bytes) -> tuple[int, str]:
         return int(found[1]), orjson.loads(found[2])
     except orjson.JSONDecodeError as error:
         raise Undecodable(f"content: its id is no text: {error}") from error
+
+
+def has_large_numbers(content: bytes, record: Record) -> bool:
+    """Whether a record holds a whole number that 64 bits with a sign cannot. Python has them, kernels have not."""
+    if _LONG_NUMBER.search(content) is None:
+        return False
+    waiting: list[Any] = [asdict(record)]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            return True
+    return False
 
 
 def header_of(document: Any) -> Header:

@@ -1,25 +1,28 @@
 """Decision topics: a core's answer to an opening on its way out, and the winning answers on their way in.
 
 An answer is named by the round that it answers, so whoever comes second says the same again, and the first in the
-partition wins. An answer to an opening that the log does not have is never asked for. Parts are taken by (name, i), the
-first of each.
+partition wins. An answer to an opening that the log does not have is never asked for. What is no answer at all
+(answers.py) is counted, said once a topic, and passed over.
 """
 
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from largesse.bus import Bus, Message, Outgoing
-from largesse.codec import Undecodable, decode, encode, heading, record_of, unwrap
+from largesse import answers
+from largesse.answers import Found, Shelf
+from largesse.bus import Bus, Outgoing
+from largesse.codec import Undecodable, encode, record_of
 from largesse.ids import content_hash, decision_id
-from largesse.order import Piece, read_piece, split
-from largesse.telemetry import logger
+from largesse.order import split
+from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
 from schemas.edge_config import SHARDS_MAX
+from schemas.topics import LOG
 
-SHARDED = ("asks",)
+SHARDED = answers.SHARDED
 """Topics that several shards of one service write; all others have shard 0 of 1."""
 
 FORECASTS = ("releases", "plans")
@@ -87,70 +90,6 @@ def messages_of(record: Record, content: bytes, wanted: Wanted, partition: int, 
     return [Outgoing(wanted.topic, place, message) for message in messages]
 
 
-@dataclass(slots=True)
-class Found:
-    """A whole decision that is not decoded yet; `since`: the offset of its first message."""
-
-    seq: int
-    content: bytes
-    offset: int
-    since: int
-
-
-@dataclass(slots=True)
-class _Pieces:
-    seq: int
-    since: int
-    texts: dict[int, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Shelf:
-    """The whole decisions of one partition, the first of each name, until they are forgotten. `position` comes next."""
-
-    position: int
-    found: dict[str, Found] = field(default_factory=dict)
-    pieces: dict[str, _Pieces] = field(default_factory=dict)
-
-    def take(self, message: Message, forgotten: int) -> str | None:
-        """The id of the decision that this message makes whole, or None. Raises Undecodable."""
-        self.position = message.offset + 1
-        piece = read_piece(message.value)
-        if piece is not None:
-            return self._take_piece(piece, message.offset) if self._is_new(piece.seq, piece.id, forgotten) else None
-        _, content = unwrap(message.value)
-        seq, id_ = heading(content)
-        if not self._is_new(seq, id_, forgotten):
-            return None
-        self.found[id_] = Found(seq, content, message.offset, message.offset)
-        return id_
-
-    def _take_piece(self, piece: Piece, offset: int) -> str | None:
-        kept = self.pieces.setdefault(piece.id, _Pieces(piece.seq, offset))
-        kept.texts.setdefault(piece.header.part, piece.text)
-        if len(kept.texts) < piece.header.of:
-            return None
-        content = "".join(text for _, text in sorted(kept.texts.items())).encode()
-        self.found[piece.id] = Found(piece.seq, content, offset, kept.since)
-        del self.pieces[piece.id]
-        return piece.id
-
-    def _is_new(self, seq: int, id_: str, forgotten: int) -> bool:
-        return seq > forgotten and id_ not in self.found
-
-    def forget(self, seq: int) -> None:
-        """Drops answers to openings up to `seq`."""
-        self.found = {id_: found for id_, found in self.found.items() if found.seq > seq}
-        self.pieces = {id_: pieces for id_, pieces in self.pieces.items() if pieces.seq > seq}
-
-    @property
-    def needed(self) -> int:
-        """The offset from which a reader that starts anew finds everything that is kept here."""
-        found = (each.since for each in self.found.values())
-        pieces = (each.since for each in self.pieces.values())
-        return min((*found, *pieces), default=self.position)
-
-
 class DecisionReader:
     """Follows the decision topics of one cell. `positions`: where a restored reader goes on, as `positions()` told."""
 
@@ -159,6 +98,8 @@ class DecisionReader:
         self._partition = partition
         self._read: dict[_Place, Shelf] = {}
         self._forgotten = 0
+        self._said: dict[str, bool] = {}
+        self._sifting: tuple[int, list[tuple[_Place, str]]] | None = None
         self._log = logger(cell_partition=partition)
         for place, position in (positions or {}).items():
             topic, _, number = place.rpartition("/")
@@ -173,7 +114,7 @@ class DecisionReader:
         there = [found for found in all_found if found is not None]
         if len(there) < len(all_found):
             return None
-        return [Decision(decode(found.content), found.content, found.offset) for found in there]
+        return [Decision(found.record, found.content, found.offset) for found in there]
 
     async def winners(self, closing: Record, hashes: Iterable[DecisionHash], wait_ms: int) -> list[Decision]:
         """The records that a closing names, in the order of `hashes`, each checked. Waits for one at most `wait_ms`.
@@ -195,7 +136,7 @@ class DecisionReader:
             raise DecisionGap(f"missing: {where}; {named.topic} was read up to {self.waiting_for([want])}")
         if content_hash(found.content) != named.hash:
             raise DecisionGap(f"another one: {where}; the first in {named.topic} has {content_hash(found.content)}")
-        return Decision(decode(found.content), found.content, found.offset)
+        return Decision(found.record, found.content, found.offset)
 
     async def arrivals(self, topic: str) -> list[Decision]:
         """Decisions of a topic with one shard that came since the last call, each the first of its name."""
@@ -203,7 +144,7 @@ class DecisionReader:
         decisions = []
         for id_ in await self._fetch(place):
             found = self._read[place].found[id_]
-            decisions.append(Decision(decode(found.content), found.content, found.offset))
+            decisions.append(Decision(found.record, found.content, found.offset))
         return decisions
 
     def waiting_for(self, wanted: Iterable[Wanted], opening: str = "") -> dict[_Place, int]:
@@ -223,6 +164,26 @@ class DecisionReader:
         self._forgotten = max(seq, self._forgotten)
         for partition in self._read.values():
             partition.forget(self._forgotten)
+
+    def drop(self, topic: str, id_: str) -> None:
+        """Drops one answer of a topic with one shard, and nothing else of its seq: it is to no opening of the log."""
+        self._partition_at((topic, partition_of(topic, self._partition, 0))).drop(id_)
+
+    async def sift(self, seq: int, offset: int) -> None:
+        """Drops what answers openings that the log does not have, and never had. Called now and then with the last seq
+        that the caller has read in the log, and its position there. Raises BusError.
+        """
+        if self._sifting is None:
+            kept = [(place, id_) for place, read in self._read.items() for id_ in read.beyond(seq)]
+            if kept:
+                # An opening is durable before anybody answers it: those of all these lie before the log's end now.
+                self._sifting = (await self._bus.bounds(LOG, self._partition))[1], kept
+        elif offset >= self._sifting[0]:
+            strange = {id_: place for place, read in self._read.items() for id_ in read.beyond(seq)}
+            for place, id_ in self._sifting[1]:
+                if strange.get(id_) == place:
+                    self._read[place].drop(id_)
+            self._sifting = None
 
     def positions(self) -> dict[str, int]:
         """ "topic/partition" -> where a new reader has to start to find what is still needed."""
@@ -248,12 +209,18 @@ class DecisionReader:
                 id_ = read.take(message, self._forgotten)
             except Undecodable as error:
                 # It answers nothing, whoever wrote it; stopping every service of the cell would answer no more.
-                self._log.warning("decision_unreadable", topic=place[0], offset=message.offset, reason=str(error))
+                self._count_void(place[0], message.offset, error)
                 continue
             if id_ is not None:
                 whole.append(id_)
         read.position = fetched.position
         return whole
+
+    def _count_void(self, topic: str, offset: int, error: Undecodable) -> None:
+        VOID_DECISIONS.labels(topic).inc()
+        if topic not in self._said:
+            self._said[topic] = True
+            self._log.warning("decision_void", topic=topic, offset=offset, reason=str(error), more="only counted")
 
     def _partition_at(self, place: _Place) -> Shelf:
         return self._read.setdefault(place, Shelf(0))

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 import orjson
 
 from largesse.codec import Undecodable, decode, header_of, heading, unwrap, wrap
-from largesse.ids import PREFIX_OF_NOTHING, chain
+from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
 from schemas import Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerAlive, SequencerClaimed
 
 RECORD_BYTES_MAX = 900 * 1024
 """A content above this is written in parts of at most this many bytes."""
 
-PARTS_MAX = 10_000
-"""A record in more parts than this is none: at half of RECORD_BYTES_MAX each, more than any memory."""
+PARTS_MAX = 4_000
+"""A record in more parts than this is none: at half of RECORD_BYTES_MAX each, 1.8 GB. Every part lists the sums of all:
+80 kB for so many.
+"""
 
 _CLAIM = b'{"type":"SequencerClaimed"'
 _PART = b'{"header":'
@@ -61,10 +63,11 @@ def split(header: Header, content: bytes, *, id_: str, seq: int) -> list[bytes]:
     if len(content) <= RECORD_BYTES_MAX:
         return [wrap(header, content)]
     pieces = list(_cut(content))
+    sums = [sum_of(piece) for piece in pieces]
     messages = []
     for part, piece in enumerate(pieces):
         numbered = Header(header.token, header.topic, header.partition, header.offset, part, len(pieces))
-        body = orjson.dumps({"seq": seq, "id": id_, "text": piece.decode()})
+        body = orjson.dumps({"seq": seq, "id": id_, "sums": sums, "text": piece.decode()})
         messages.append(b"".join((_PART, orjson.dumps(numbered), _PIECE, body, b"}")))
     return messages
 
@@ -83,12 +86,25 @@ def _cut(content: bytes) -> list[bytes]:
 
 @dataclass(slots=True)
 class Piece:
-    """One part of a record: the record's seq and id, and its slice of the content's text."""
+    """One part of a record: the record's seq and id, its slice of the content's text, and the sums of all its parts, by
+    which parts belong together whoever sent them (earlier versions wrote none).
+    """
 
     header: Header
     seq: int
     id: str
     text: str
+    sums: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Raises Undecodable where the text is not what its sum says."""
+        if self.sums and self.sums[self.header.part] != sum_of(self.text.encode()):
+            raise Undecodable(f"part: number {self.header.part} is not what its sum says")
+
+
+def sum_of(piece: bytes) -> str:
+    """What recognises one part of a record."""
+    return content_hash(piece)[:16]
 
 
 def read_piece(message: bytes) -> Piece | None:
@@ -99,13 +115,15 @@ def read_piece(message: bytes) -> Piece | None:
     try:
         document = orjson.loads(message)
         header, piece = header_of(document["header"]), document["piece"]
-        found = Piece(header, piece["seq"], piece["id"], piece["text"])
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        found = Piece(header, piece["seq"], piece["id"], piece["text"], tuple(piece.get("sums", ())))
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise Undecodable(f"part: {str(error)[:200]}") from error
     if type(found.seq) is not int or type(found.id) is not str or type(found.text) is not str:
         raise Undecodable("part: its seq, id or text has another type")
     if not 0 <= header.part < header.of <= PARTS_MAX:
         raise Undecodable(f"part: number {header.part} of {header.of}; there are at most {PARTS_MAX}")
+    if found.sums and (len(found.sums) != header.of or any(type(each) is not str for each in found.sums)):
+        raise Undecodable("part: its sums are not one text for each part")
     return found
 
 

@@ -179,6 +179,7 @@ class Shell:
         opening, self._opening = self._opening, None
         if opening is not None:
             self.decisions.forget(opening.seq)
+        await self.decisions.sift(self.log.order.seq, self.log.offset)
         record = accepted.record
         if self._is_left and isinstance(record.body, RoundClosed):
             self.left_to_others += 1

@@ -13,6 +13,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, ge
 
 FOLDED = Counter("largesse_records_folded", "Log records folded", ["service"])
 VOID = Gauge("largesse_log_void", "Log messages that did not count, as of the last record", ["service"])
+VOID_DECISIONS = Counter(
+    "largesse_decisions_void", "Messages of decision topics that are no answer of any round", ["topic"]
+)
 SEQ = Gauge("largesse_log_seq", "Seq of the last record folded", ["service"])
 CAUGHT_UP = Gauge("largesse_caught_up", "1 once what the log had at the start has been folded, else 0", ["service"])
 ANSWERED = Counter("largesse_rounds_answered", "Rounds that this instance answered", ["service"])

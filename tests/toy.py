@@ -42,9 +42,10 @@ class Toy:
         self.TOPIC, self.UPSTREAM, self.READS = topic, upstream, reads
         self.FOLDS: Folds = {JobCancelled: _cancelled, RoundClosed: _closed}
         self.FOLDS |= dict.fromkeys((Shares, Asks, Grants), _winner)
-        self.asked = 0
+        self.asked = self.shard = 0
 
     def start(self, shard: int, of: int) -> State:
+        self.shard = shard
         return State()
 
     def fold(self, state: State, record: Record) -> None:
@@ -64,7 +65,8 @@ class Toy:
             case "shares":
                 return Shares([Level(name, said) for name in state.jobs])
             case "asks":
-                return Asks(0, 1, [JobAsk(name, []) for name in state.jobs])
+                jobs = [JobAsk(name, []) for name in state.jobs]
+                return Asks(self.shard, opened.record.body.shards, jobs)
             case "releases":
                 return Releases(0, len(state.jobs))
         return Grants([], waits=[ClassWait({"cpu": said}, {}, {}, 0, "no_room") for _ in state.jobs])

@@ -15,7 +15,7 @@ from typing import Any
 from largesse import deadletter, failpoints
 from largesse.bus import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.decisions import wanted_of
-from largesse.ids import content_hash, decision_id
+from largesse.ids import content_hash
 from largesse.log import LogReader, wait_for_more
 from largesse.log_writer import Fenced, LogWriter, claim_message
 from largesse.order import Accepted, LogOrder
@@ -384,6 +384,7 @@ class Sequencer:
         except Exception as error:
             raise CoreStopped(self.name, "closing a round with", grants) from error
         lead.decisions.forget(opening.seq)
+        await lead.decisions.sift(lead.log.reader.order.seq, lead.log.reader.offset)
         lead.round_ms = max(self._clock.log_ms, lead.log.running.time) - opening.time
         self._put(lead, body, cause=opening.id)
         failpoints.hit(self.name, "after_close")
@@ -393,8 +394,12 @@ class Sequencer:
         for topic, reader in lead.forecasts.items():
             for found in await reader.arrivals(topic):
                 record = found.record
-                reader.forget(record.seq)
-                known = record.cause in self._openings and record.id == decision_id(topic, 0, 1, record.cause)
+                known = record.cause in self._openings
+                if known:
+                    reader.forget(record.seq)
+                else:
+                    # Its seq says nothing: forgetting up to that would drop every forecast to come.
+                    reader.drop(topic, record.id)
                 if known and accepts_forecast(self.state, record.body):
                     self._put(lead, record.body, Header("", topic, self._settings.partition, found.offset), record.id)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from largesse.answers import Shelf
 from largesse.bus import BusError, Message
 from largesse.codec import decode, heading, unwrap
-from largesse.decisions import FORECASTS, SHARDED, DecisionGap, Shelf
+from largesse.decisions import FORECASTS, SHARDED, DecisionGap
 from largesse.export import ExportWriter, is_export, read_export
 from largesse.file_bus import read_journal
 from largesse.file_journal import has_journal

@@ -5,7 +5,7 @@ import pytest
 from largesse import order
 from largesse.codec import heading, record_of
 from largesse.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
-from schemas import RoundOpened, Shares
+from schemas import Asks, Grants, Releases, RoundOpened, Shares
 from schemas.rounds import Level
 from tests.bus_stories import append_raw, story
 
@@ -19,7 +19,8 @@ def opening(number=1, prefix="00"):
 
 
 def said(to, *levels, wanted=SHARES, author="a"):
-    record, content = answer(to, wanted, Shares([Level(name, 1) for name in levels]))
+    bodies = {"grants": Grants([]), "asks": Asks(wanted.shard, wanted.of, []), "releases": Releases(0, 0)}
+    record, content = answer(to, wanted, bodies.get(wanted.topic) or Shares([Level(name, 1) for name in levels]))
     return messages_of(record, content, wanted, 0, author)
 
 

@@ -10,7 +10,7 @@ from largesse.decisions import DecisionGap, Wanted
 from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
 from largesse.telemetry import exposition
-from schemas import DecisionHash, JobCancelled, Shares
+from schemas import Asks, DecisionHash, JobCancelled, Shares
 from schemas.rounds import Level
 from tests.bus_stories import answers_in, settle, story
 from tests.toy import Toy
@@ -117,10 +117,10 @@ async def test_upstream_of_all_shards_is_waited_for(bus, scribe):
     waiting = asyncio.ensure_future(catch_up(shell))
     await scribe.say(opening, "shares", Shares([]))
     for shard in (2, 0):
-        await scribe.say(opening, "asks", Shares([]), shard)
+        await scribe.say(opening, "asks", Asks(shard, 3, []), shard)
     await settle()
     assert await answers_in(bus, "grants") == []
-    await scribe.say(opening, "asks", Shares([]), 1)
+    await scribe.say(opening, "asks", Asks(1, 3, []), 1)
     await waiting
 
     assert len(await answers_in(bus, "grants")) == 1
@@ -162,7 +162,7 @@ async def test_winners_are_fed_in_the_order_of_reads_before_the_closing(bus, scr
     core = Toy("grants", upstream=("shares", "asks"), reads=("shares", "asks", "grants"))
     shell = shell_of(core, bus)
     opening = await scribe.open(shards=2)
-    said = [await scribe.say(opening, topic, Shares([]), shard) for topic, shard in (("asks", 1), ("asks", 0))]
+    said = [await scribe.say(opening, "asks", Asks(shard, 2, []), shard) for shard in (1, 0)]
     said.append(await scribe.say(opening, "shares", Shares([])))
     await catch_up(shell)
     own = (await shell.decisions.gather(opening.id, [said[-1][0]._replace(topic="grants")]))[0]
@@ -184,7 +184,7 @@ async def test_of_its_own_topic_a_shard_reads_its_own_shard(bus, scribe):
     shell = shell_of(core, bus, shard=1)
     opening = await scribe.open(shards=2)
     said = [await scribe.say(opening, "shares", Shares([]))]
-    said += [await scribe.say(opening, "asks", Shares([]), shard) for shard in (0, 1)]
+    said += [await scribe.say(opening, "asks", Asks(shard, 2, []), shard) for shard in (0, 1)]
     await scribe.close(opening, *said)
     await catch_up(shell)
 
