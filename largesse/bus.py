@@ -115,7 +115,8 @@ class Bus(Protocol):
         """A new producer."""
 
     async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
-        """Up to `most` messages at or after position `offset`, in order. Waits up to `wait_ms` for the first.
+        """Up to `most` messages at or after position `offset`, in order. Waits up to `wait_ms` for the first, unless it
+        moves on over offsets that no message has.
 
         Below an end that `bounds` told, it brings a message or moves the position on (an input topic on Kafka may hold
         back what belongs to an open transaction). Raises PositionGap.

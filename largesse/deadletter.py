@@ -5,18 +5,24 @@ refusal's, by which a repeat is recognised; `original` is base64, null where the
 """
 
 from base64 import b64encode
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from largesse.bus import Bus, Outgoing, PositionGap
+from largesse.bus import Bus, Message, Outgoing, PositionGap
 from largesse.codec import Undecodable, unwrap
 from largesse.ids import content_hash
 from largesse.order import Accepted, read_piece, split
 from schemas import Header, InputRefused, JobRejected
 from schemas.topics import DEADLETTER
+
+LOOKED_AT = 1_000
+"""Messages among which the last dead letter is looked for."""
+
+STEP_BACK = 16
 
 
 @dataclass(slots=True)
@@ -72,17 +78,63 @@ async def letter(bus: Bus, refusal: Refusal, partition: int) -> list[Outgoing]:
     ]
 
 
-async def last_seq(bus: Bus, partition: int) -> int:
-    """Seq of the last refusal whose letter is whole; 0 where there is none. Raises BusError."""
+async def written_up_to(bus: Bus, partition: int, refusals: Sequence[Refusal]) -> int:
+    """Seq of the last of these refusals, given in order, whose letter is whole, or one before them; 0 where none is
+    found. Raises BusError.
+
+    Letters are written in the order of refusals, so one is enough. Whoever wrote behind the last one, up to LOOKED_AT
+    messages, is passed over; behind more of them letters are written again, and recognised by their seq.
+    """
     first, end = await bus.bounds(DEADLETTER, partition)
-    if first == end:
+    by_seq = {refusal.seq: refusal for refusal in refusals}
+    earlier = refusals[0].seq if refusals else 0
+    stop = max(first, end - LOOKED_AT)
+    while end > stop:
+        start = max(stop, end - STEP_BACK)
+        for message in reversed(await _messages(bus, partition, start, end)):
+            seq = _seq_of(message.value, by_seq, earlier)
+            if seq:
+                return seq
+        end = start
+    return 0
+
+
+async def _messages(bus: Bus, partition: int, at: int, end: int) -> list[Message]:
+    found: list[Message] = []
+    while at < end:
+        fetched = await bus.fetch(DEADLETTER, partition, at, most=end - at)
+        found += [message for message in fetched if message.offset < end]
+        at = max(fetched.position, at + 1)
+    return found
+
+
+def _seq_of(message: bytes, refusals: dict[int, Refusal], earlier: int) -> int:
+    """Seq of the refusal that a message shows to have a whole letter; 0 where it shows none.
+
+    It has to be one of these, of the same input, or an earlier one than all: a seq alone may be anybody's.
+    """
+    try:
+        piece = read_piece(message)
+        if piece is not None:
+            header, seq = piece.header, piece.seq
+            whole = header.part == header.of - 1
+        else:
+            header, content = unwrap(message)
+            document, whole = orjson.loads(content), True
+            seq = document["seq"] if isinstance(document, dict) and type(document.get("seq")) is int else 0
+    except (Undecodable, orjson.JSONDecodeError):
         return 0
-    message = (await bus.fetch(DEADLETTER, partition, end - 1, most=1))[0]
-    piece = read_piece(message.value)
-    if piece is not None:
-        return piece.seq if piece.header.part == piece.header.of - 1 else piece.seq - 1
-    seq: int = read_letter(message.value)["seq"]
-    return seq
+    if 0 < seq < earlier:
+        return seq
+    refusal = refusals.get(seq)
+    source = refusal.header if refusal is not None else None
+    if source is None or (source.topic, source.partition, source.offset) != (
+        header.topic,
+        header.partition,
+        header.offset,
+    ):
+        return 0
+    return seq if whole else seq - 1
 
 
 def read_letter(message: bytes) -> dict[str, Any]:

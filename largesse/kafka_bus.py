@@ -89,7 +89,8 @@ class KafkaBus:
                 await asyncio.sleep(0)
                 return Fetched(messages, messages[-1].offset + 1)
             waited_ms = (loop.time() - began) * 1_000
-            offset = max(offset, passed)
+            if passed > offset:
+                return Fetched((), passed)
             known = self._ends.get(place, 0) > offset
             left_ms = (max(self._client.patience_ms, wait_ms) if known else wait_ms) - waited_ms
             if left_ms <= 0:

@@ -83,9 +83,7 @@ class LocalBus(ABC):
                 raise position_gap(topic, partition, offset, first, end)
             if offset < end and most > 0:
                 messages = self._read(topic, partition, offset, most)
-                if messages:
-                    return Fetched(messages, messages[-1].offset + 1)
-                offset = end
+                return Fetched(messages, messages[-1].offset + 1 if messages else end)
             left = deadline - loop.time()
             if left <= 0 or most <= 0:
                 return Fetched((), offset)

@@ -260,7 +260,9 @@ class Sequencer:
 
     async def _forget_written(self) -> None:
         """Refusals up to the last dead letter need none any more."""
-        last = await deadletter.last_seq(self._bus, self._settings.partition)
+        if not self._refusals:
+            return
+        last = await deadletter.written_up_to(self._bus, self._settings.partition, self._refusals)
         while self._refusals and self._refusals[0].seq <= last:
             self._refusals.popleft()
 

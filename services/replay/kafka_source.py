@@ -6,20 +6,24 @@ What the topics hold comes out as one sequence of messages, every decision befor
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
+from largesse.answers import fits, name_of
 from largesse.bus import Bus, BusError, Message
-from largesse.codec import Undecodable, decode, heading, unwrap
+from largesse.codec import Undecodable, heading, unwrap
 from largesse.decisions import SHARDED
 from largesse.open_bus import BusUrlWrong, open_bus
-from largesse.order import read_piece
+from largesse.order import LogOrder, advance, read_piece
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG
 
 SCHEME = "kafka://"
 CELL = "default"
 _CLOSED, _ABANDONED = b'"content":{"type":"RoundClosed"', b'"content":{"type":"RoundAbandoned"'
+_PIECE = b',"piece":'
 _WAIT_MS = 30_000
 _FETCHED_MOST = 500
+_LATER_MOST = 100
 _LISTED_MOST = 20
 
 
@@ -61,13 +65,26 @@ async def _cells(url: str) -> dict[str, int]:
     bus = open_bus(url, client_id="largesse-replay")
     try:
         for partition in range(await partitions_now(url.removeprefix(SCHEME), LOG)):
-            first, end = await bus.bounds(LOG, partition)
-            for message in await bus.fetch(LOG, partition, first, most=1) if first < end else ():
-                # The first message of a log is a claim, and names its cell.
-                cells.setdefault(decode(unwrap(message.value)[1]).cell, partition)
+            cell = await _cell_in(bus, partition)
+            if cell is not None:
+                cells.setdefault(cell, partition)
     finally:
         await bus.close()
     return cells
+
+
+async def _cell_in(bus: Bus, partition: int) -> str | None:
+    """The cell whose log lies in a partition: the first record of a log is a claim, and names it."""
+    position, end = await bus.bounds(LOG, partition)
+    order = LogOrder()
+    while position < end:
+        fetched = await bus.fetch(LOG, partition, position, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
+        for message in fetched:
+            accepted = advance(order, message.offset, message.value)
+            if accepted is not None:
+                return accepted.record.cell
+        position = fetched.position
+    return None
 
 
 def log_messages(place: Place) -> Iterator[Message]:
@@ -90,11 +107,12 @@ def messages(place: Place) -> Iterator[Message]:
             # The log's end is taken first: what it names was there before it.
             log = _Topic(runner, bus, LOG, place.partition)
             topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
+            last = log.last_seq()
             for message in log.rest():
                 ended = _seq_of_end(message)
                 if ended is not None:
                     for topic in topics:
-                        yield from topic.up_to(ended)
+                        yield from topic.up_to(ended, last)
                 yield message
             for topic in topics:
                 yield from topic.rest()
@@ -111,14 +129,14 @@ def _numbers(topic: str, place: Place) -> range:
 
 def _seq_of_end(message: Message) -> int | None:
     """The seq of a message that ends a round, or may be a part of such a record; else None."""
-    if message.value.find(_CLOSED) >= 0 or message.value.find(_ABANDONED) >= 0:
-        return heading(unwrap(message.value)[1])[0]
-    piece = read_piece(message.value)
-    return piece.seq if piece is not None else None
+    whole = message.value.find(_CLOSED) >= 0 or message.value.find(_ABANDONED) >= 0
+    if not whole and message.value.find(_PIECE) < 0:
+        return None
+    return _seq_in_log(message) or None
 
 
-def _seq_of_answer(message: Message) -> int:
-    """The seq of the opening that a decision answers; 0 where nobody can say, and nobody will use it."""
+def _seq_in_log(message: Message) -> int:
+    """The seq that a message of the log says; 0 where it says none."""
     try:
         piece = read_piece(message.value)
         return piece.seq if piece is not None else heading(unwrap(message.value)[1])[0]
@@ -126,33 +144,50 @@ def _seq_of_answer(message: Message) -> int:
         return 0
 
 
+def _seq_of_answer(message: Message) -> int:
+    """The seq of the opening that a decision names; 0 where it names none, and nobody will use it."""
+    try:
+        piece = read_piece(message.value)
+        seq, id_ = (piece.seq, piece.id) if piece is not None else heading(unwrap(message.value)[1])
+        fits(name_of(id_), message, seq)
+    except Undecodable:
+        return 0
+    return seq
+
+
 class _Topic:
     """One partition, from its start to where it ends now."""
 
     def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int) -> None:
         self._runner, self._bus, self._topic, self._partition = runner, bus, topic, partition
-        first, self._end = runner.run(bus.bounds(topic, partition))
-        self._messages = self._read(first)
-        self._next: Message | None = None
+        self._first, self._end = runner.run(bus.bounds(topic, partition))
+        self._messages = self._read(self._first)
+        self._later: list[tuple[int, int, Message]] = []
 
     def rest(self) -> Iterator[Message]:
         """All messages that are left."""
-        if self._next is not None:
-            yield self._next
-            self._next = None
+        yield from (message for _, _, message in sorted(self._later))
+        self._later = []
         yield from self._messages
 
-    def up_to(self, seq: int) -> Iterator[Message]:
-        """Decisions that answer openings before `seq`. Those after the first later one come later too: an opening is
-        answered by the time its round ends, or never.
+    def up_to(self, seq: int, last: int) -> Iterator[Message]:
+        """Decisions that answer openings before `seq`. An opening is answered by the time its round ends, or never, so
+        behind _LATER_MOST later ones none is looked for: so many may be to openings that the log does not have. Those
+        beyond `last`, the log's last seq, are left out.
         """
-        while True:
-            if self._next is None:
-                self._next = next(self._messages, None)
-            if self._next is None or _seq_of_answer(self._next) > seq:
-                return
-            yield self._next
-            self._next = None
+        while self._later and self._later[0][0] <= seq:
+            yield heappop(self._later)[2]
+        while len(self._later) < _LATER_MOST and (message := next(self._messages, None)) is not None:
+            answers = _seq_of_answer(message)
+            if answers <= seq:
+                yield message
+            elif answers <= last:
+                heappush(self._later, (answers, message.offset, message))
+
+    def last_seq(self) -> int:
+        """The greatest seq among the last messages of the log; it may be that of a void one."""
+        at = max(self._first, self._end - _FETCHED_MOST)
+        return max((_seq_in_log(message) for message in self._read(at)), default=0)
 
     def _read(self, at: int) -> Iterator[Message]:
         while at < self._end:

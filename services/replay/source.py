@@ -5,12 +5,13 @@ as far as they were recorded. What is damaged is refused by the format that read
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from largesse.answers import Shelf
+from largesse.answers import Shelf, fits, name_of
 from largesse.bus import BusError, Message
-from largesse.codec import decode, heading, unwrap
+from largesse.codec import Undecodable, decode, heading, unwrap
 from largesse.decisions import FORECASTS, SHARDED, DecisionGap
 from largesse.export import ExportWriter, is_export, read_export
 from largesse.file_bus import read_journal
@@ -136,8 +137,11 @@ def steps_of(messages: Iterable[Message], partition: int = 0, hear: Hear = deaf)
                     shelf.forget(forgotten)
         elif _is_decision(message, partition):
             shelf = shelves.setdefault((message.topic, message.partition), Shelf(0))
-            shelf.take(message, forgotten)
-            documents.take(message)
+            # What is no answer to anybody is not part of the recorded decisions.
+            with suppress(Undecodable):
+                shelf.take(message, forgotten)
+            with suppress(Undecodable):
+                documents.take(message)
 
 
 class _Documents:
@@ -148,11 +152,15 @@ class _Documents:
         self._parts: dict[tuple[str, int, str, str], dict[int, str]] = {}
 
     def take(self, message: Message) -> None:
+        """Raises Undecodable where it names no round. What does, but is no answer, is told: a replay finds it."""
         piece = read_piece(message.value)
         if piece is None:
             content = unwrap(message.value)[1]
-            self._hear(heading(content)[1], content)
+            seq, id_ = heading(content)
+            fits(name_of(id_), message, seq)
+            self._hear(id_, content)
             return
+        fits(name_of(piece.id), message, piece.seq)
         key = (message.topic, message.partition, piece.id, piece.header.token)
         parts = self._parts.setdefault(key, {})
         if piece.header.part in parts:
@@ -189,12 +197,13 @@ def _on_kafka(url: str) -> Source:
 
 
 def _most_shards(messages: Iterable[Message], partition: int) -> int:
-    """Void openings count too: a state too many costs memory, and nothing else."""
+    """Void openings count too, up to SHARDS_MAX: a state too many costs memory, and nothing else."""
     most = 1
     for message in messages:
         if message.topic == LOG and message.partition == partition and _OPENING in message.value:
-            most = max(most, decode(unwrap(message.value)[1]).body.shards)
-    return most
+            with suppress(Undecodable):
+                most = max(most, decode(unwrap(message.value)[1]).body.shards)
+    return min(most, SHARDS_MAX)
 
 
 # ---------------------------------------------------------------- an exported file
