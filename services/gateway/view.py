@@ -382,7 +382,7 @@ def _asks(state: State, record: Record) -> None:
                 job.asked = [0] * len(job.asked)
     for told in body.jobs:
         found = state.jobs.get(told.job)
-        if found is not None:
+        if found is not None and found.order < state.opened:  # Else another job had the name when it was asked for.
             found.asked = [0] * len(found.asked)
             for ask in told.asks:
                 found.asked[found.graph.position[ask.stage]] += ask.count

@@ -358,7 +358,7 @@ def _asks(state: State, record: Record) -> None:
     ask: JobAsk
     for ask in body.jobs:
         known = state.jobs.get(ask.job)
-        if known is not None:
+        if known is not None and known.order < state.opened:  # Else another job had the name when it was asked for.
             known.asks = list(ask.asks)  # Its spans are never changed in place.
 
 
@@ -441,12 +441,14 @@ def _take_back(state: State, struck: list[Struck]) -> None:
     placed = {(p.job, p.stage, p.first): p for p in state.decided.placements}
     jobs: dict[str, bool] = {}
     for item in struck:
-        board.unplace(placed[item.grant.job, item.grant.stage, item.grant.first])
-        jobs[item.grant.job] = True
-    for name in jobs:
+        name = item.grant.job
         job = state.jobs.get(name)
-        if job is not None:
-            board.wait(name, waiting_of(board, job, job.asks))
+        alive = job is not None and job.order < state.opened  # Else it is over, and another may have its name by now.
+        board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
+        if alive:
+            jobs[name] = True
+    for name in jobs:
+        board.wait(name, waiting_of(board, state.jobs[name], state.jobs[name].asks))
 
 
 def _abandoned(state: State, record: Record) -> None:

@@ -461,11 +461,13 @@ class Board:
             job.bins = []
         self._line.move(leaf)
 
-    def unplace(self, placement: Placement) -> None:
-        """A placement that does not bind: its room is free again. The core then says anew what the job waits for."""
+    def unplace(self, placement: Placement, *, alive: bool = True) -> None:
+        """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
+        is still `alive`.
+        """
         for devices in placement.devices or [[]] * placement.count:
             self.room.give(placement.node, placement.task.pairs, devices)
-        self.hold(placement.job, placement.task.pairs, -placement.count, placement.queue)
+        self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)
 
     # ------------------------------------------------------------ classes that find no room
     def _block(self, task: TaskClass) -> None:
