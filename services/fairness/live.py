@@ -89,6 +89,12 @@ class LiveTree:
         held = usage if usage is not None else [need * tasks for need in place.demand]
         self._hold(place, [-units for units in held], -tasks)
 
+    def ask_again(self, leaf: str, tasks: int) -> None:
+        """A leaf asks for as many tasks more as have ended. One with an endless demand asks for no more."""
+        place = self.places[leaf]
+        if place.waiting is not None:
+            self.set_demand(leaf, place.demand, place.waiting + tasks)
+
     def fill(self) -> dict[str, int]:
         """Give out what is free, task by task. Returns the tasks given, by leaf."""
         given: dict[str, int] = {}

@@ -100,7 +100,9 @@ def _attributed_share(problem: Problem) -> Answer:
 
 
 def _churn(problem: Problem) -> Answer:
-    """Allocate from empty; after each event, give out anew what finished tasks have freed."""
+    """Allocate from empty; after each event, give out anew what finished tasks have freed. `tasks` is what a leaf wants
+    to hold at once: it asks for every task that finished again.
+    """
     members = _members(problem, problem.root)
     waiting: Waiting = {leaf.name: None if leaf.tasks is None else Fraction(leaf.tasks) for leaf in members}
     tasks = {leaf.name: Fraction(0) for leaf in members}
@@ -113,8 +115,11 @@ def _churn(problem: Problem) -> Answer:
                 print(f"note: input.events[{at}].finish.{name}: it holds {_plain(tasks[name])} only", file=sys.stderr)
             ended = min(finished, tasks[name])
             tasks[name] -= ended
+            if (left := waiting[name]) is not None:
+                waiting[name] = left + ended
             if tree is not None and ended:
                 tree.finish(name, int(ended))
+                tree.ask_again(name, int(ended))
         tasks = _refilled(problem, tasks, waiting, tree)
         after.append({"allocation": {name: {"tasks": _plain(held)} for name, held in tasks.items()}})
     return {"mode": problem.mode, "after_events": after}

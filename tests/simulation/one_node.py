@@ -15,12 +15,16 @@ AUTHOR = "tester"
 
 
 class OneNode:
-    """The cell. `tasks()`: what runs of each leaf, once all that is free is given out."""
+    """The cell. `tasks()`: what runs of each leaf, once all that is free is given out. A leaf wants so many tasks at
+    once: for every one that ends it asks for another.
+    """
 
     def __init__(self, root, capacity, preset="hdrf"):
         self.root = root
         self.kinds = {f"k{j}": have for j, have in enumerate(capacity) if have}
         self.running = {node.name: [] for node in leaves(root)}
+        self.wanted = {}
+        self.leaf_of = {}
         self.cell = Cell()
         self.cell.observer = self._see
         self.paths = {}
@@ -29,9 +33,15 @@ class OneNode:
         for node in leaves(root):
             demand = {f"k{j}": amount for j, amount in enumerate(node.demand) if amount}
             if demand and node.tasks != 0 and all(kind in self.kinds for kind in demand):
-                tasks = ENDLESS if node.tasks is None else node.tasks
-                self._take(JobSpec(node.name, self.paths[node.name], [Stage("s", tasks, demand, [], 1_000, [1_000])]))
+                self.wanted[node.name] = demand, node.tasks
+                self._ask(node.name, ENDLESS if node.tasks is None else node.tasks)
         self.cell.settle()
+
+    def _ask(self, leaf, tasks):
+        job = f"{leaf}.{len(self.leaf_of)}"
+        self.leaf_of[job] = leaf
+        stage = Stage("s", tasks, self.wanted[leaf][0], [], 1_000, [1_000])
+        self._take(JobSpec(job, self.paths[leaf], [stage]))
 
     def _queue(self, node, above):
         path = self.paths[node.name] = f"{above}/{node.name}".strip("/")
@@ -45,7 +55,7 @@ class OneNode:
         if isinstance(record.body, RoundClosed):
             for grant in record.body.grants:
                 spans = range(grant.first, grant.first + grant.count)
-                self.running[grant.job] += [(grant, index) for index in spans]
+                self.running[self.leaf_of[grant.job]] += [(grant, index) for index in spans]
 
     def finish(self, leaf, count):
         """Tasks of a leaf end, and what is free is given out."""
@@ -54,6 +64,8 @@ class OneNode:
         self.cell.advance(self.cell.time + 1_000)
         if ends:
             self._take(TaskFinished(ends))
+            if self.wanted[leaf][1] is not None:
+                self._ask(leaf, len(ends))
         self.cell.settle()
 
     def tasks(self):

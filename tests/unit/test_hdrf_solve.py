@@ -166,12 +166,23 @@ def test_churn_starves_a_leaf_of_naive_hierarchical_drf_only(mode):
     assert starving["n2,1"] < 1.0  # Of ever smaller rests a flow never loses the last.
 
 
-def test_tasks_that_ended_are_not_started_again():
+@pytest.mark.parametrize("policy", ["hdrf", "drf", "collapsed", "naive", "fifo", "srtf"])
+@pytest.mark.parametrize("mode", ["whole", "fluid"])
+def test_what_a_leaf_wants_to_hold_at_once_it_asks_for_again_when_tasks_end(mode, policy):
+    tree = inner("r", leaf("a", 4, cpu=1), leaf("b", 5, cpu=1))
+    events = [{"finish": {"a": 1}}, {"finish": {"a": 3, "b": 99}}, {"finish": {"b": 5}}]
+
+    found = solve(problem("hdrf-churn", tree, mode=mode, policy=policy, events=events))
+
+    assert [tasks(after) for after in found["after_events"]] == [{"a": 4, "b": 5}] * 3
+
+
+def test_a_leaf_holds_no_more_than_it_wants_at_once_however_much_has_ended():
     tree = inner("r", leaf("a", 4, cpu=1), leaf("b", cpu=1))
 
-    found = solve(problem("hdrf-churn", tree, events=[{"finish": {"a": 1}}, {"finish": {"a": 3, "b": 99}}]))
+    found = solve(problem("hdrf-churn", tree, events=[{"finish": {"a": 1}}, {"finish": {"a": 4, "b": 2}}]))
 
-    assert [tasks(after) for after in found["after_events"]] == [{"a": 3, "b": 7}, {"a": 0, "b": 10}]
+    assert [tasks(after) for after in found["after_events"]] == [{"a": 4, "b": 6}, {"a": 4, "b": 6}]
 
 
 @pytest.mark.parametrize("policy", ["drf", "collapsed", "fair", "fifo", "srtf", "priority"])
