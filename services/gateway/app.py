@@ -5,6 +5,7 @@ gateway belongs on the loopback interface.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
+from largesse.readers import Readers, ReadersBusy
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
@@ -26,7 +28,6 @@ from schemas.spelling import nearest
 from services.gateway import documents
 from services.gateway import dry_run as dry
 from services.gateway.answers import Answer
-from services.gateway.bodies import read_body
 from services.gateway.connections import CONNECTIONS_MAX
 from services.gateway.follow import Follower
 from services.gateway.guard import Budget, Guard
@@ -34,6 +35,7 @@ from services.gateway.openapi import add_bodies
 from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
 from services.gateway.problems import Problem, dumped, install, malformed
 from services.gateway.queue_documents import queue_document
+from services.gateway.reading import message_of, read_request
 from services.gateway.streams import Places
 from services.gateway.view_state import ENDED_JOBS_MAX
 from services.gateway.watching import WATCHERS_MAX, Watching
@@ -43,6 +45,13 @@ ANSWER_WAIT_S = 10.0
 
 DRY_RUNS_MAX = 2
 """Dry runs at once: each has a process of its own."""
+
+LISTS_MAX = 2
+"""Long lists that are put into words at once; more wait."""
+LISTING_S = 0.005
+"""So long a list is put into words before others get a turn."""
+READ_AT_ONCE = 16 << 10
+"""Bytes of a document that are read without giving others a turn: some ten milliseconds of YAML."""
 
 OUTPUTS_MAX = 128
 """Answers with output under way at once: each holds a piece of it, and a connection to an agent."""
@@ -66,6 +75,8 @@ class Api:
         self.follower = follower
         self.read_output = read_output or self._ask_agent
         self.author = author
+        self.lists = asyncio.Semaphore(LISTS_MAX)
+        self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.outputs = Places(OUTPUTS_MAX, "answers with output")
         # Watchers may not have all connections to themselves.
@@ -104,27 +115,35 @@ class Api:
             raise Problem(404, "unknown_job", f'job "{name}" is not known here; ended jobs stay in view for a while')
         return document
 
-    async def body(self, request: Request) -> Any:
-        """The document that the request carries. Raises Problem."""
+    async def listed(self, name: str, each: Iterable[documents.Document], **more: Any) -> Response:
+        """A long list under a name, with `more` beside it. Others get turns while it is put into words."""
+        parts: list[bytes] = []
+        clock = asyncio.get_running_loop().time
+        async with self.lists:
+            begun = clock()
+            for document in each:
+                parts.append(dumped(document))
+                if clock() - begun >= LISTING_S:
+                    await asyncio.sleep(0)
+                    begun = clock()
+        whole = b'{"%b":[%b]%b' % (name.encode(), b",".join(parts), b"," if more else b"}")
+        return Response(whole + dumped(more)[1:] if more else whole, media_type="application/json")
+
+    async def body(self, request: Request, topic: str) -> tuple[Any, Any]:
+        """The document that the request carries, and what it is as an input of the topic. Raises Problem."""
         data = bytearray()
         async for chunk in request.stream():
             data += chunk
             if len(data) > INPUT_BYTES_MAX:
                 raise Problem(413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are taken", "", limit=INPUT_BYTES_MAX)
+        kind = request.headers.get("content-type", "")
+        if len(data) <= READ_AT_ONCE:
+            return read_request(bytes(data), kind, topic)
         try:
-            return read_body(bytes(data), request.headers.get("content-type", ""))
-        except Malformed as fault:
-            raise malformed(fault, 400) from None
-
-    def message_of(self, document: Any) -> bytes:
-        """A document as it is sent. Raises Problem where it is too large for a message."""
-        # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-        data = dumped(document, default=float)
-        if len(data) > INPUT_BYTES_MAX:
-            # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
-            told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are taken"
-            raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
-        return data
+            # A large one may take a second: in a thread, and one at a time, so that others get on meanwhile.
+            return await self.reading.read(lambda: read_request(bytes(data), kind, topic))
+        except ReadersBusy:
+            raise Problem(503, "busy", "as many large documents as may wait already: try again") from None
 
     async def send(self, topic: str, data: bytes, request: Request) -> Answer:
         """Publishes an input. Raises Problem where the log refuses it."""
@@ -201,14 +220,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """Submits a job spec (JSON, or YAML by content type). 201: admitted, 200: a repeat of what the cell has, 202:
         no answer of the log within 10 s; the id in all three. A problem of type `refused:...`: refused by the cell.
         `job_state` of a repeat, and where the name is taken: what that job is now, or null where that is forgotten."""
-        document = await api.body(request)
-        if isinstance(document, dict) and "cancel" in document:
-            raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
-        try:
-            read_input("jobs", document, "")
-        except Malformed as fault:
-            raise malformed(fault) from None
-        data, name, warnings = api.message_of(document), document.get("job"), warnings_of(document)
+        document, _ = await api.body(request, "jobs")
+        data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
         del document  # It takes ten times the bytes, and is not needed while the log is waited for.
         answer = await api.send("jobs", data, request)
         # The sequencer names a job that was not named after its place.
@@ -223,8 +236,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first."""
-        found = documents.job_documents(api.follower.state, wanted=state, queue=queue, user=user, limit=limit)
-        return _json({"jobs": found, "ended_kept_max": ENDED_JOBS_MAX})
+        view = api.follower.state
+        each = documents.each_job_document(view, wanted=state, queue=queue, user=user, limit=limit)
+        return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
     @app.get("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
     async def job(job: str) -> Response:
@@ -314,7 +328,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready)
     async def nodes() -> Response:
         """Nodes with capacity, what is free, and their state."""
-        return _json({"nodes": documents.node_documents(api.follower.state)})
+        return await api.listed("nodes", documents.each_node_document(api.follower.state))
 
     @app.get("/v1/reservations", tags=["cluster"], dependencies=ready)
     async def reservations() -> Response:
@@ -376,17 +390,13 @@ def _add_config(app: FastAPI, api: Api) -> None:
         `notes`: what the cell takes, and yet somebody may not mean. `dry_run`: nothing is changed; the answer says
         which shares would be others, and the errors are the same.
         """
-        document = await api.body(request)
-        try:
-            patch = read_input("config", document, "")
-        except Malformed as fault:
-            raise malformed(fault) from None
+        document, patch = await api.body(request, "config")
         warnings = warnings_of(document)
         if dry_run:
             assert isinstance(patch, ConfigPatch)
             async with api.dry_runs:
                 return _json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
-        answer = await api.send("config", api.message_of(document), request)
+        answer = await api.send("config", message_of(document), request)
         changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
         state = api.follower.state
         told = {"changed": changed, **documents.config_document(state), "warnings": warnings}

@@ -3,6 +3,7 @@ milliseconds, shares as parts of 1.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -65,12 +66,22 @@ def job_documents(
 
     `wanted`: only this state. `queue`: only this queue and those below it.
     """
-    found: list[Document] = []
-    queueing = Queueing(state)
-    jobs: list[LiveJob | EndedJob] = [*state.jobs.values(), *reversed(state.ended.values())]
-    for job in jobs:
-        if len(found) == limit:
-            break
+    return list(each_job_document(state, wanted=wanted, queue=queue, user=user, limit=limit))
+
+
+def each_job_document(
+    state: State, *, wanted: str | None = None, queue: str | None = None, user: str | None = None, limit: int
+) -> Iterator[Document]:
+    """The same one by one. More may be folded between two of them: each job is as it is when its turn comes."""
+    found, queueing, seq = 0, Queueing(state), state.seq
+    for name in [*state.jobs, *reversed(state.ended)]:
+        if found == limit:
+            return
+        if state.seq != seq:
+            queueing, seq = Queueing(state), state.seq
+        job = state.jobs.get(name) or state.ended.get(name)
+        if job is None:
+            continue  # It has ended, and is forgotten, since this began.
         said = job.spec if isinstance(job, LiveJob) else job
         if queue is not None and said.queue != queue and not said.queue.startswith(queue + "/"):
             continue
@@ -78,8 +89,8 @@ def job_documents(
             continue
         if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
             continue
-        found.append(_live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(job, False))
-    return found
+        found += 1
+        yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(job, False)
 
 
 def _state_of(job: LiveJob) -> str:
@@ -219,7 +230,14 @@ def _failure(failed: FailedAttempt) -> Document:
 # ---------------------------------------------------------------- nodes
 def node_documents(state: State) -> list[Document]:
     """Nodes in the order in which they came."""
-    return [_node(state, name, node) for name, node in state.nodes.items()]
+    return list(each_node_document(state))
+
+
+def each_node_document(state: State) -> Iterator[Document]:
+    """The same one by one; more may be folded between two of them."""
+    for name in list(state.nodes):
+        if (node := state.nodes.get(name)) is not None:
+            yield _node(state, name, node)
 
 
 def node_document(state: State, name: str) -> Document | None:

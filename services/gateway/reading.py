@@ -1,0 +1,33 @@
+"""A request's body on its way to the bus: bytes -> a document -> an input that the edge takes -> a message."""
+
+from typing import Any
+
+from largesse.strict import INPUT_BYTES_MAX
+from schemas.edge import Malformed, read_input
+from services.gateway.bodies import read_body
+from services.gateway.problems import Problem, dumped, malformed
+
+
+def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
+    """The document of a request, and what it is as an input of the topic. Raises Problem."""
+    try:
+        document = read_body(data, content_type)
+    except Malformed as fault:
+        raise malformed(fault, 400) from None
+    if topic == "jobs" and isinstance(document, dict) and "cancel" in document:
+        raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
+    try:
+        return document, read_input(topic, document, "")
+    except Malformed as fault:
+        raise malformed(fault) from None
+
+
+def message_of(document: Any) -> bytes:
+    """A document as it is sent. Raises Problem where it is too large for a message."""
+    # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
+    data = dumped(document, default=float)
+    if len(data) > INPUT_BYTES_MAX:
+        # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
+        told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are taken"
+        raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
+    return data
