@@ -33,13 +33,13 @@ from schemas import (
     TimeReached,
     Vector,
 )
-from schemas.followed import Tries
+from schemas.followed import Graph, Tries
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, is_broken, judge_failure
-from services.admission.core_granted import mark_of, put
+from services.admission.core_granted import NOTHING, mark_of, put
 from services.admission.core_names import attempt_key, digest_of, is_free
 from services.admission.core_skips import fold_refused, fold_skipped
 from services.admission.core_state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
@@ -172,11 +172,15 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: F
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
     graph = graph_of(body.spec)
-    granted: list[list[int]] = [[] for _ in graph.tasks]
-    state.jobs[body.spec.job] = JobState(body.spec, graph, progress_of(graph), record.seq, granted)
+    job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks))
+    state.jobs[body.spec.job] = job
     state.ended.pop(body.spec.job, None)
-    _count_tasks(state, body.spec.user, sum(graph.tasks))
+    _count_tasks(state, body.spec.user, _tasks_of(graph))
     state.stirred = True
+
+
+def _tasks_of(graph: Graph) -> int:
+    return graph.tasks[0] if len(graph.tasks) == 1 else sum(graph.tasks)
 
 
 def _count_tasks(state: State, user: str, tasks: int) -> None:
@@ -198,7 +202,7 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
     job = state.jobs[end.job]
     if not job.over:
         job.over = True
-        _count_tasks(state, job.spec.user, -sum(job.graph.tasks))
+        _count_tasks(state, job.spec.user, -_tasks_of(job.graph))
         state.over.append(end)
         state.over_cause = record.id
         state.stirred = True
@@ -300,7 +304,7 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
     job = live if ended is None else ended.job
     assert job is not None, f"job {name} has ended and holds nothing"
     at = job.graph.position[stage]
-    put(job.granted[at], first, first + count, mark_of(attempt, held=False), job.graph.tasks[at])
+    job.granted[at] = put(job.granted[at], first, first + count, mark_of(attempt, False), job.graph.tasks[at])
     job.held -= count
     if ended is not None and not job.held:
         ended.job = None
@@ -326,8 +330,8 @@ def _closed(state: State, record: Record) -> None:
                 for device, milli in hold.devices.items():
                     node.devices_free[device] -= milli
             node.holds[attempt_key(grant.job, grant.stage, index)] = hold
-        mark = mark_of(grant.attempt, held=True)
-        put(job.granted[at], grant.first, grant.first + grant.count, mark, job.graph.tasks[at])
+        mark = mark_of(grant.attempt, True)
+        job.granted[at] = put(job.granted[at], grant.first, grant.first + grant.count, mark, job.graph.tasks[at])
         job.held += grant.count
         for resource, amount in demand.items():
             node.free[resource] -= amount * grant.count

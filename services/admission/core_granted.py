@@ -8,7 +8,7 @@ HELD = 1
 """The bit of a mark that says that the attempt holds room."""
 
 
-def mark_of(attempt: int, *, held: bool) -> int:
+def mark_of(attempt: int, held: bool) -> int:
     """The mark of tasks whose last attempt is this one."""
     return attempt * 2 + HELD if held else attempt * 2
 
@@ -23,11 +23,22 @@ def is_held(mark: int) -> bool:
     return mark % 2 == HELD
 
 
-def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> None:
-    """Gives tasks `first` .. `end - 1`, of a stage's `tasks`, another mark. Neighbours of one mark stay one run."""
+NOTHING: list[int] = []
+"""No task of a stage was ever granted. Shared by all such stages, as are those of _LONE: nobody changes them."""
+
+_LONE = [[0, mark] for mark in range(8)]
+"""By mark, what is kept of a stage with one task: jobs of one task are many, and most are alike in this."""
+
+
+def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> list[int]:
+    """Gives tasks `first` .. `end - 1`, of a stage's `tasks`, another mark; returns the list to keep instead.
+
+    Neighbours of one mark stay one run.
+    """
     if tasks == 1:
-        granted[:] = [0, mark]
-        return
+        return _LONE[mark] if mark < len(_LONE) else [0, mark]
+    if not granted:
+        granted = []
     low, high = _pairs_before(granted, first), _pairs_before(granted, end + 1)
     before = granted[2 * low - 1] if low else 0
     behind = granted[2 * high - 1] if high else 0
@@ -35,6 +46,7 @@ def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> None
     if end < tasks and behind != mark:
         changed += [end, behind]
     granted[2 * low : 2 * high] = changed
+    return granted
 
 
 def marks(granted: list[int], first: int, end: int) -> list[tuple[int, int, int]]:

@@ -66,6 +66,12 @@ def _verdicts(
     """
     first: int = item.first
     end: int = first + item.count
+    if item.count == 1 and (there := state.nodes.get(node)) is not None:
+        # Most reports are of single tasks, and true.
+        key = attempt_key(item.job, item.stage, first)
+        hold = there.holds.get(key)
+        if hold is not None and hold.attempt == item.attempt and (not epoch or hold.epoch == epoch):
+            return [(first, end, _of_held(hold, key, starting, seen))]
     job = state.jobs.get(item.job)
     unknown: Verdict = "foreign"  # What comes of tasks of which the log knows no such attempt.
     if job is None:
@@ -110,11 +116,16 @@ def _add_held(
         hold: Hold | None = there.holds.get(key)
         if hold is None or (epoch and hold.epoch != epoch):
             _add(runs, index, index + 1, "foreign")
-        elif (starting and hold.started) or key in seen:
-            _add(runs, index, index + 1, "stale")
         else:
-            seen[key] = True
-            _add(runs, index, index + 1, "good")
+            _add(runs, index, index + 1, _of_held(hold, key, starting, seen))
+
+
+def _of_held(hold: Hold, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
+    """Of an attempt that holds room where its speaker says: does this count, or was it said before?"""
+    if (starting and hold.started) or key in seen:
+        return "stale"
+    seen[key] = True
+    return "good"
 
 
 def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Verdict) -> None:

@@ -175,8 +175,8 @@ def test_runs_of_attempts_say_what_a_list_of_all_tasks_would(changes, first, cou
     plain, granted = [0] * 12, []
     for at, more, attempt, held in changes:
         end = min(12, at + more)
-        put(granted, at, end, mark_of(attempt, held=held), 12)
-        plain[at:end] = [mark_of(attempt, held=held)] * (end - at)
+        granted = put(granted, at, end, mark_of(attempt, held), 12)
+        plain[at:end] = [mark_of(attempt, held)] * (end - at)
 
     runs = marks(granted, 0, 12)
 
