@@ -17,7 +17,7 @@ from largesse.settings import Settings, SettingWrong, open_bus, read_settings, s
 from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
 from largesse.usage import Usage, answered
-from largesse.ways_out import way_out
+from largesse.ways_out import way_out, with_way_out
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
@@ -59,8 +59,7 @@ def serve(
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
         asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
-        helps = way_out(error, log)
-        sys.stderr.write(f"{error}\n{helps}\n" if helps else f"{error}\n")
+        sys.stderr.write(with_way_out(str(error), error, log) + "\n")
         return WRONG_USAGE
     except Exception as error:
         helps = way_out(error, log)

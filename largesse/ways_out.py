@@ -2,10 +2,11 @@
 
 import shlex
 
-from largesse.bus import BusFull, PositionGap
+from largesse.bus import PositionGap
 from largesse.codec import Undecodable
 from largesse.decisions import DecisionGap
 from largesse.file_bus import DirectoryHeld, JournalDamaged
+from largesse.file_head import RESTORE as RESTORE_FILE
 from largesse.inputs import InputStopped
 from largesse.shell import FOLDING, CoreStopped
 
@@ -37,10 +38,14 @@ def way_out(error: BaseException, log: str, data: str = "") -> str:
         return f"the log is damaged there; `largesse replay {shlex.quote(log)}` names the record: {RESTORE}"
     if isinstance(error, DecisionGap):
         return f"an answer that the log refers to is gone: {RESTORE}"
-    if isinstance(error, BusFull):
-        return "make room on that disk, then start it again; nothing that was acknowledged is lost"
     if isinstance(error, DirectoryHeld):
         return "end that process, or choose another folder"
-    if isinstance(error, JournalDamaged):
-        return "a copy of the folder helps, and so does the file that the message names"
+    if isinstance(error, JournalDamaged) and RESTORE_FILE not in str(error):
+        return f"this file: {RESTORE_FILE}"
     return ""
+
+
+def with_way_out(told: str, error: BaseException, log: str, data: str = "") -> str:
+    """What is told of an error, and on a line of its own what helps, as `way_out` has it."""
+    helps = way_out(error, log, data)
+    return f"{told}\n{helps}" if helps else told

@@ -34,7 +34,7 @@ from schemas.nodes import AttemptsKnown, Device, KnownAttempt, NodeDrained, Node
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.tasks import Failure
 
-DEVICES_MAX = 1_024
+DEVICES_MAX = 1_024  # GPUs of one node, listed or not.
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
 MESSAGE_TASKS_MAX = TASKS_MAX  # Tasks that the ranges of one message come to, together.
@@ -216,6 +216,10 @@ def offered(amounts: Mapping[str, Any], listed: DevicesInput, parent: str) -> tu
             said = capacity.get("gpu", 0)
             raise Malformed(f"{parent}.capacity.gpu", f"is {said}, but the devices add up to {milli}: leave it out")
         capacity = dict(sorted({**capacity, "gpu": milli}.items()))
+    elif capacity.get("gpu", 0) > DEVICES_MAX * DEVICE_MILLI:
+        # Each whole GPU is a device of its own in every core.
+        whole = capacity["gpu"] // DEVICE_MILLI
+        raise Malformed(f"{parent}.capacity.gpu", f"comes to {whole} devices: a node has at most {DEVICES_MAX}")
     if not capacity:
         raise Malformed(
             f"{parent}.capacity",

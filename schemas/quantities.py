@@ -175,7 +175,15 @@ def on_devices(milli: int, free: list[int]) -> list[tuple[int, int]] | None:
 
 
 def tasks_on_devices(milli: int, devices: list[int], most: int) -> int:
-    """How many tasks, `most` at most, find room one after the other on devices with so much free, in milli-GPUs."""
+    """How many tasks, `most` at most, find room one after the other on devices with so much free, in milli-GPUs.
+
+    Costs the devices, or those squared where a task takes whole ones and a fraction; never the tasks.
+    """
+    whole, part = divmod(milli, 1000)
+    if part and not whole:
+        return min(most, sum(room // part for room in devices))
+    if whole and not part:
+        return min(most, sum(room >= 1000 for room in devices) // whole)
     free = devices.copy()
     for task in range(most if milli else 0):
         taken = on_devices(milli, free)

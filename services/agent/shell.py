@@ -198,7 +198,10 @@ class _Agent:
         state = self._state
         # A message of our own that came late, be it of the agent before us, is no rival.
         if state.rival and state.rival not in self._identity.issued:
-            raise TakenOver(f"node {state.node} was registered by another agent, under epoch {state.rival}")
+            raise TakenOver(
+                f"node {state.node} was registered by another agent, under epoch {state.rival}: end one of the two, or "
+                "give this one another name (LARGESSE_NODE)"
+            )
         if state.standing == "taken":
             self._renew()
         self._wake.set()

@@ -21,7 +21,7 @@ from largesse.order import LogOrder
 from largesse.settings import SettingWrong, read_settings
 from largesse.shell import CoreStopped
 from largesse.telemetry import configure
-from largesse.ways_out import way_out
+from largesse.ways_out import with_way_out
 from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG
 from services.admission.shell import Sequencer
@@ -97,7 +97,7 @@ def _ask(data: str, wish: Wish, author: str) -> None:
     except (CoreStopped, InputStopped) as error:
         cause = error.__cause__
         told = f"{error} ({type(cause).__name__}: {cause}), so {wish.words}"
-        raise Broken(f"{told}\n{way_out(error, data, data)}") from error
+        raise Broken(with_way_out(told, error, data, data)) from error
 
 
 async def _grant(folder: Path, wish: Wish, author: str) -> None:

@@ -18,7 +18,7 @@ from largesse.file_bus import FileBus
 from largesse.output import Piece, Wanted
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
-from largesse.ways_out import way_out
+from largesse.ways_out import with_way_out
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
 from services.admission import shell as admission
@@ -159,9 +159,8 @@ class Host:
                 cause = error.__cause__
                 why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
                 data = str(self._plan.data)
-                helps = way_out(error, data, data)
                 told = f"{name}: {type(error).__name__}: {error}{why}"
-                raise Broken(f"{told}\n{helps}" if helps else told) from error
+                raise Broken(with_way_out(told, error, data, data)) from error
 
     async def _end(self) -> None:
         """Sees everything end; what takes too long is cut off. Raises Broken where the bus lost what was sent."""

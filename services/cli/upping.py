@@ -12,7 +12,7 @@ from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.process import calm_collector
 from largesse.settings import SettingWrong
 from largesse.telemetry import configure
-from largesse.ways_out import way_out
+from largesse.ways_out import with_way_out
 from schemas.edge import Cluster
 from schemas.quantities import vector_text
 from schemas.spelling import counted
@@ -113,7 +113,7 @@ async def _up(plan: Plan) -> None:
     try:
         host = await opened(plan, stop)
     except (DirectoryHeld, JournalDamaged) as error:
-        raise Wrong(f"--data: {error}\n{way_out(error, str(plan.data))}") from None
+        raise Wrong(with_way_out(f"--data: {error}", error, str(plan.data))) from None
     except PortTaken as error:
         raise Wrong(f"--http: {error}: name another port, or 0 for any that is free") from None
     except SettingWrong as error:

@@ -4,12 +4,14 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from hypothesis import strategies as st
 
 from largesse.snapshots import dump, load
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge import Malformed, read_input
 from schemas.edge_jobs import JOB_TASKS_MAX
-from schemas.edge_nodes import MESSAGE_TASKS_MAX
+from schemas.edge_nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
+from schemas.quantities import on_devices, tasks_on_devices
 from services.admission import core as admission
 from services.altruism import core as altruism
 from services.fairness import core as fairness
@@ -18,6 +20,7 @@ from services.leftover import core as leftover
 from tests.builders import Fact
 from tests.cells import SlowCell, config, job, known, node, single, stage
 from tests.harness import given
+from tests.strategies import for_all
 
 CORES = [admission, fairness, altruism, leftover, view]
 CORE_NAMES = [core.NAME for core in CORES]
@@ -72,6 +75,18 @@ def test_a_message_speaks_of_so_many_tasks_and_of_no_more(message, field):
     assert refused.value.field == field
     assert f"{2 * HALF + 1} tasks" in refused.value.reason
     assert f"at most {MESSAGE_TASKS_MAX}; send several" in refused.value.reason
+
+
+@pytest.mark.parametrize("form", ["register", "report"])
+def test_a_node_has_so_many_gpus_and_no_more_also_where_it_does_not_list_them(form):
+    """Each is a device of its own in every core: a node of 80 bytes could take all memory, at every start."""
+    read_input("nodes", {form: {"node": "n", "epoch": "e", "capacity": {"gpu": str(DEVICES_MAX)}}}, "ann")
+
+    with pytest.raises(Malformed) as refused:
+        read_input("nodes", {form: {"node": "n", "epoch": "e", "capacity": {"gpu": str(DEVICES_MAX + 1)}}}, "ann")
+
+    assert refused.value.field == f"{form}.capacity.gpu"
+    assert refused.value.reason == f"comes to {DEVICES_MAX + 1} devices: a node has at most {DEVICES_MAX}"
 
 
 # ---------------------------------------------------------------- a job, a user, a cell
@@ -265,3 +280,21 @@ def test_a_registration_looks_at_what_its_own_node_holds():
 
     assert [r.first for r in body.lost] == [1, 2, 3]
     assert list(story.admission.nodes["n1"].holds) == ["j/map/0"]
+
+
+@for_all(
+    st.integers(1, 3_500),
+    st.lists(st.sampled_from([0, 1, 250, 999, 1_000]), max_size=6),
+    st.integers(0, 12),
+)
+def test_devices_hold_as_many_tasks_as_find_room_one_by_one(milli, devices, most):
+    free, found = devices.copy(), 0
+    while found < most and (taken := on_devices(milli, free)) is not None:
+        found += 1
+        for position, share in taken:
+            free[position] -= share
+    assert tasks_on_devices(milli, devices, most) == found
+
+
+def test_a_tiny_share_of_many_devices_is_counted_without_going_through_the_tasks():
+    assert tasks_on_devices(1, [1_000] * DEVICES_MAX, 1 << 53) == 1_000 * DEVICES_MAX

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from largesse.bus import BusError, BusFull, PositionGap
+from largesse.bus import BusError, PositionGap
 from largesse.codec import Undecodable, record_of
 from largesse.decisions import DecisionGap
 from largesse.file_bus import DirectoryHeld, FileBus, JournalDamaged
@@ -62,9 +62,10 @@ OTHERS = [
     pytest.param(PositionGap("jobs partition 0: position 5 is before the start"), "restore the topic", id="a gap"),
     pytest.param(Undecodable("cluster.log, offset 4"), f"`largesse replay {LOG}` names the record", id="the log"),
     pytest.param(DecisionGap("missing: grants"), "restore the topic", id="an answer"),
-    pytest.param(BusFull("no room"), "make room", id="a full disk"),
     pytest.param(DirectoryHeld(Path("/data"), 7), "end that process, or choose another folder", id="a folder in use"),
-    pytest.param(JournalDamaged(Path("/data/head.json"), 1, "missing"), "a copy of the folder helps", id="a journal"),
+    pytest.param(
+        JournalDamaged(Path("/data/head.json"), 1, "missing"), "put it back from a copy of this folder", id="a journal"
+    ),
 ]
 
 
