@@ -224,6 +224,32 @@ def test_the_newest_is_found_beyond_wide_gaps_of_compaction_and_refused_once(tmp
     asyncio.run(told())
 
 
+def test_a_thousand_rounds_with_a_snapshot_each_leave_two_of_them_and_the_newest_is_restored(tmp_path):
+    async def told():
+        bus = FileBus(tmp_path)
+        scribe = Scribe(bus)
+        await scribe.claim()
+        keeper = SnapshotKeeper(bus, Settings(snapshot_rounds=1), "toy", 0, 1, "toy")
+        record = await scribe.write(JobCancelled("j"))
+        order, sizes, writer = LogOrder(offset=2, seq=record.seq), [], bus.writer()
+        for number in range(1, 1_001):
+            order = replace(order, round=number)
+            await keeper.take(writer, dump(State(["a"] * 500)), order, {}, of=1, durable=number % 100 == 0)
+            if number % 100 == 0:
+                kept = [path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()]
+                sizes.append((sum(kept), len(kept)))
+        again = SnapshotKeeper(bus, Settings(), "toy", 0, 1, "toy")
+        found = await again.restore(State)
+        await bus.close()
+        assert found is not None
+        assert found[1].order.round == 1_000
+        return sizes
+
+    sizes = asyncio.run(told())
+    assert {many for _, many in sizes} == {6}  # The journal, its head, its mark, its lock, and two slots.
+    assert sizes[-1][0] - sizes[0][0] < 50
+
+
 def test_two_slots_take_turns_so_that_compaction_keeps_a_whole_one():
     first = Snapshot("toy", 0, 1, 1, 4, LogOrder(), "", {}, b"{}")
     keys = [messages_of(replace(first, number=number), "cell", 0)[0].key for number in (4, 5, 6)]
