@@ -1,18 +1,23 @@
 """How many tasks a message, a job, a user and a cell may have, each at its edge; and what it costs to say many."""
 
+import re
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
 
 from largesse.snapshots import dump, load
+from largesse.strict import INPUT_BYTES_MAX
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge import Malformed, read_input
-from schemas.edge_jobs import JOB_TASKS_MAX
+from schemas.edge_base import BATCH_MAX, TASKS_MAX
+from schemas.edge_jobs import JOB_TASKS_MAX, STAGES_MAX
 from schemas.edge_nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
 from schemas.quantities import on_devices, tasks_on_devices
 from services.admission import core as admission
+from services.admission.core_state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.altruism import core as altruism
 from services.fairness import core as fairness
 from services.gateway import view
@@ -298,3 +303,20 @@ def test_devices_hold_as_many_tasks_as_find_room_one_by_one(milli, devices, most
 
 def test_a_tiny_share_of_many_devices_is_counted_without_going_through_the_tasks():
     assert tasks_on_devices(1, [1_000] * DEVICES_MAX, 1 << 53) == 1_000 * DEVICES_MAX
+
+
+def test_the_readme_tells_these_limits():
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    table = text[text.index("| input | at most |") :].partition("\n\n")[0]
+    told = {int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*[0-9]", table)}
+    assert told == {
+        INPUT_BYTES_MAX,
+        STAGES_MAX,
+        TASKS_MAX,
+        JOB_TASKS_MAX,
+        LIVE_JOBS_MAX,
+        BATCH_MAX,
+        MESSAGE_TASKS_MAX,
+        DEVICES_MAX,
+        SKIPS_MAX,
+    }
