@@ -8,11 +8,13 @@ What it finds is parsed only if it is short.
 from dataclasses import replace
 from typing import Any
 
+from largesse import failpoints
 from largesse.bus import Bus, BusError, Message
 from largesse.ids import content_hash
 from largesse.inputs import Input, InputStopped, parse
 from schemas import InputRefused
 from schemas.edge import ConfigPatch
+from services.admission.core import NAME
 from services.admission.core_judge import judge
 from services.admission.core_skips import judge_skip, place_of, refusal_of
 from services.admission.core_state import State
@@ -44,6 +46,7 @@ async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, tim
         fault, digest = item.fault, content_hash(item.value)
         return InputRefused(item.topic, fault.reason, fault.field, size, digest, item.author)
     try:
+        failpoints.hit(NAME, "before_judge")
         if isinstance(item.body, ConfigPatch) and item.body.skip is not None:
             asked = item.body.skip
             end = (await bus.bounds(asked.topic, item.partition))[1]

@@ -1,5 +1,6 @@
 """A service as a process: what holds for all of them before their own work begins."""
 
+import json
 import os
 import subprocess
 import sys
@@ -51,3 +52,34 @@ def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
     )
 
     assert (done.returncode, done.stdout) == (0, "True True\n"), done.stderr
+
+
+STOPPED = """
+import sys
+from largesse.inputs import InputStopped
+from largesse.process import serve
+from largesse.usage import Usage
+
+async def start(bus, settings, stop):
+    raise InputStopped("reading", "jobs", 0, 7)
+
+sys.argv[1:] = []
+raise SystemExit(serve(Usage("toy", "A toy."), start))
+"""
+
+
+def test_a_service_that_stops_says_what_helps():
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED],
+        cwd=ROOT,
+        env=os.environ | {"LARGESSE_BUS": "memory:", "LARGESSE_LOG_FORMAT": "json"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 3
+    told = json.loads((done.stdout + done.stderr).splitlines()[-1])
+    assert told["event"] == "stopped"
+    assert told["way_out"].startswith("if every start ends here: `largesse admin skip-input jobs 7` ")
