@@ -192,7 +192,8 @@ class _Thinned(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         template = f"{record.name} {record.msg}"
         before = self._said_at.get(template)
-        if before is not None and record.created - before < SAME_LINE_SECONDS:
+        # A line from the future is of a wall clock that was set back since.
+        if before is not None and abs(record.created - before) < SAME_LINE_SECONDS:
             return
         self._said_at[template] = record.created
         _log.warning("kafka_client", logger=record.name, said=record.getMessage())

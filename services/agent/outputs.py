@@ -71,7 +71,13 @@ def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
         for place in places(data, wanted.job, wanted.stage, wanted.index)
         if wanted.admitted in (None, place.admitted) and wanted.attempt in (None, place.attempt)
     ]
-    return max(found, key=lambda place: (made_ns(place), place.attempt), default=None)
+
+    def order(place: Place) -> tuple[int, int]:
+        # Of one job the numbers say which is later, also where the wall clock was set back between two attempts.
+        made = made_ns(place)
+        return (made, place.attempt) if wanted.admitted is None else (place.attempt, made)
+
+    return max(found, key=order, default=None)
 
 
 def made_ns(place: Place) -> int:

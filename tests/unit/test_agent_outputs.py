@@ -41,6 +41,13 @@ def test_attempts_of_a_later_job_of_the_same_name_come_first_unless_one_job_is_n
     assert read_output(tmp_path, "j", "map", 0, admitted=9) is None
 
 
+def test_the_last_attempt_of_one_job_is_that_of_the_highest_number_whatever_the_wall_clock_said(tmp_path):
+    attempt(tmp_path, run="5-e.1", number=1, stdout=b"first", at_s=86_400)
+    attempt(tmp_path, run="5-e.1", number=2, stdout=b"second", at_s=3_600)
+
+    assert read_output(tmp_path, "j", "map", 0, admitted=5) == b"second"
+
+
 def test_what_is_not_kept_is_told_from_what_is_empty(tmp_path):
     attempt(tmp_path, stdout=b"")
 

@@ -1,0 +1,113 @@
+"""Instances that start on a long log without a snapshot, beside others that serve it: rounds go on meanwhile."""
+
+import asyncio
+import signal
+
+import pytest
+
+from schemas import RoundClosed, RoundOpened
+from tests.live.kafka_cell import KafkaCell, free_partition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+RECORDS = 100_000
+AT_ONCE = 500
+SERVICES = ("fairness", "altruism", "leftover")
+FOLDED_S = 240
+ROUND_MS_MAX = 5_000
+"""A guard against standing still, on a machine that others use too: where nobody could answer, rounds took 11 to 19 s
+with a newcomer, and with a paused instance the 6 s of its session.
+"""
+
+
+def test_instances_that_start_on_a_long_log_or_come_back_from_a_pause_do_not_hold_rounds_up(kafka_address, tmp_path):
+    async def story():
+        cell = KafkaCell(kafka_address, await free_partition(kafka_address), f"long-{tmp_path.name}", tmp_path / "cell")
+        for member in cell.members.values():
+            member.environment["LARGESSE_SNAPSHOT_ROUNDS"] = str(10**9)
+        async with cell:
+            cell.start(
+                *(cell.members[name] for name in ("admission-0", "agent-0", *(f"{each}-0" for each in SERVICES)))
+            )
+            await cell.tell("jobs", job("first"))
+            await cell.until(lambda: "first" in cell.ended, FOLDED_S)
+            await grows(cell)
+            await until_new(cell, "before")
+            began = len(cell.records)
+            newcomers = [cell.members[f"{each}-1"] for each in SERVICES]
+            cell.start(*newcomers)
+            working = asyncio.ensure_future(works(cell, "starting"))
+            for member in newcomers:
+                await dealt(cell, member)
+            await cell.ready(*(member.name for member in newcomers))
+            await stops(working)
+            await until_new(cell, "started")
+            starting_ms = rounds_of(cell.records[began:])
+            began = len(cell.records)
+            owners = [cell.owner(each) for each in SERVICES]
+            print("paused:", *(owner.name for owner in owners))
+            for owner in owners:
+                owner.send(signal.SIGSTOP)
+            for number in range(5):
+                await until_new(cell, f"paused-{number}")
+            for owner in owners:
+                owner.send(signal.SIGCONT)
+            for number in range(5):
+                await until_new(cell, f"back-{number}")
+            pausing_ms = rounds_of(cell.records[began:])
+            seq = cell.records[-1].record.seq
+        assert seq > RECORDS
+        for name, rounds_ms in (("starting", starting_ms), ("pausing", pausing_ms)):
+            print(f"{name}: {len(rounds_ms)} rounds, the longest {max(rounds_ms)} ms")
+            assert max(rounds_ms) < ROUND_MS_MAX, name
+
+    asyncio.run(story())
+
+
+def job(name):
+    stage = {"stage": "s", "tasks": 1, "demand": {"cpu": "100m"}, "duration_ms": 1}
+    return {"job": name, "stages": [stage]}
+
+
+async def grows(cell):
+    """One record for each change of a knob that matters to nobody."""
+    for first in range(0, RECORDS, AT_ONCE):
+        await asyncio.gather(*(cell.tell("config", {"set": {"seed": first + number}}) for number in range(AT_ONCE)))
+    await cell.until(lambda: cell.records[-1].record.seq > RECORDS, FOLDED_S)
+
+
+async def works(cell, name):
+    """Jobs one after another, so that there is always a round."""
+    number = 0
+    while True:
+        number += 1
+        await cell.tell("jobs", job(f"{name}-{number}"))
+        await asyncio.sleep(0.05)
+
+
+async def stops(working):
+    working.cancel()
+    await asyncio.wait([working])
+
+
+async def until_new(cell, name):
+    await cell.tell("jobs", job(name))
+    await cell.until(lambda: name in cell.ended, FOLDED_S)
+
+
+async def dealt(cell, member):
+    async with asyncio.timeout(FOLDED_S):
+        while cell.said(member, "shards_dealt") is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+
+
+def rounds_of(records):
+    """Milliseconds from each opening to its closing."""
+    opened, spans = {}, []
+    for accepted in records:
+        record = accepted.record
+        if isinstance(record.body, RoundOpened):
+            opened[record.round] = record.time
+        elif isinstance(record.body, RoundClosed) and record.round in opened:
+            spans.append(record.time - opened[record.round])
+    return spans
