@@ -63,9 +63,9 @@ up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compo
 down: ## End that cell and keep its data (DATA=1: not even that)
 	docker compose down $(if $(DATA),--volumes)
 
-topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions)
+topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1)
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
-	$(RUN) -m largesse.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow)
+	$(RUN) -m largesse.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
 
 sim: setup ## One simulated history with fresh faults (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))

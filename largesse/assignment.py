@@ -127,13 +127,16 @@ class GroupAssignment(StaticAssignment):
 
     async def _take_part(self, join: Join) -> None:
         while True:
-            await self._caught_up()
             try:
+                await self._caught_up()
                 await join(self._group, self._told)
             except BusError as error:
-                # Who is in no group serves nothing: the others have been dealt what was its own.
                 _log.warning("group_left", group=self._group, reason=str(error))
-                self._set(())
+            except Exception:
+                # Nobody waits for this task: an error that ended it would leave this instance as it is, for good.
+                _log.exception("group_failed", group=self._group, again_after_ms=REJOIN_MS)
+            # Who is in no group serves nothing: the others have been dealt what was its own.
+            self._set(())
             await asyncio.sleep(REJOIN_MS / 1_000)
 
     def _told(self, shards: list[int]) -> None:

@@ -21,7 +21,7 @@ from largesse.kafka_client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, sai
 from largesse.kafka_following import Follower
 from largesse.kafka_writing import ABANDON_MS, KafkaWriter
 from largesse.local_bus import Wakeups, position_gap
-from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults
+from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults, is_volatile
 from schemas.topics import Topic
 
 __all__ = ["KafkaBus", "KafkaWriter"]
@@ -64,7 +64,7 @@ class KafkaBus:
         self._writers: dict[KafkaWriter, bool] = {}
         self._endings: dict[asyncio.Future[None], bool] = {}
         self._wakeups = Wakeups()
-        self._closed = False
+        self._closed = self._warned = False
 
     def writer(self) -> KafkaWriter:
         """A new producer."""
@@ -237,6 +237,10 @@ class KafkaBus:
                 self._found.pop(topic, None)
                 self._found |= await self._look([topic])
         self._admitted[topic, partition] = True
+        if not self._warned and is_volatile(self._topics.get(topic), self._found.get(topic)):
+            self._warned = True
+            mend = f"{command(self._client.bootstrap, topic, partition, self._found.get(topic))} --flush"
+            _log.warning("one_replica_not_flushed", topic=topic, risk="a power cut loses acknowledged jobs", mend=mend)
 
     async def _look(self, names: list[str]) -> dict[str, Found]:
         async def ask() -> dict[str, Found]:

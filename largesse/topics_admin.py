@@ -1,9 +1,11 @@
 """Kafka topics as Largesse needs them: made where missing, mended where they would lose or refuse messages.
 
-    python -m largesse.topics_admin --bootstrap HOST:PORT [--cells N] [--grow] [--replicas N] [--check] [--wait SECONDS]
+    python -m largesse.topics_admin --bootstrap HOST:PORT
+        [--cells N] [--grow] [--replicas N] [--flush] [--check] [--wait SECONDS]
 
 What is right already is left alone, so it may run any number of times. Partitions are added only with --grow, and never
-taken away. Exit codes: 0 all is right now, 1 it is not (what, and what would mend it, on stdout), 2 wrong usage,
+taken away. With --flush, a broker that holds the only copy of a topic writes every message to its disk before it
+acknowledges it. Exit codes: 0 all is right now, 1 it is not (what, and what would mend it, on stdout), 2 wrong usage,
 3 the cluster does not answer.
 """
 
@@ -34,6 +36,9 @@ INPUT_DAYS_MIN = 7
 LETTER_DAYS = 90
 SNAPSHOT_SEGMENT_BYTES = 64 << 20
 REPLICAS = 3
+FLUSH = "flush.messages"
+FLUSHED = ("input", "log", "decision")
+"""Kinds of topics that have to be on disk together: a closing names decisions, and a record its input."""
 
 MEMBERSHIP = Topic("shards", "aside", (), (), ("all",))
 """Nothing is ever written here: its partitions stand for shards, and who is assigned one serves that shard."""
@@ -61,8 +66,8 @@ def partitions_of(name: str, cells: int) -> int:
     return cells * SHARDS_MAX if name in SHARDED else cells
 
 
-def settings_of(topic: Topic, replicas: int) -> dict[str, str]:
-    """What a new topic is made with."""
+def settings_of(topic: Topic, replicas: int, *, flush: bool = False) -> dict[str, str]:
+    """What a new topic is made with. `flush`: one copy is to outlast a power cut."""
     settings = {
         "cleanup.policy": topic.cleanup,
         # A sender's clock, if it is wrong, would age what it sent.
@@ -72,6 +77,8 @@ def settings_of(topic: Topic, replicas: int) -> dict[str, str]:
         "min.insync.replicas": "2" if replicas >= REPLICAS else "1",
         "retention.bytes": "-1",
     }
+    if flush and replicas == 1 and topic.kind in FLUSHED:
+        settings[FLUSH] = "1"
     if topic.name == SNAPSHOTS:
         # The segment that is written is never compacted: a small one, so that old snapshots go.
         settings["segment.bytes"] = str(SNAPSHOT_SEGMENT_BYTES)
@@ -122,6 +129,13 @@ def _lacking(topic: Topic, found: Found) -> list[tuple[str, str]]:
         if number("retention.bytes") >= 0:
             lacking.append(("retention.bytes", "needs -1"))
     return lacking
+
+
+def is_volatile(topic: Topic | None, found: Found | None) -> bool:
+    """Whether a power cut of its only broker may lose acknowledged messages of a topic."""
+    if topic is None or found is None or topic.kind not in FLUSHED:
+        return False
+    return found.replicas == 1 and found.settings.get(FLUSH) != "1"
 
 
 def command(bootstrap: str, name: str, partition: int, found: Found | None) -> str:
@@ -219,7 +233,14 @@ def _check(code: int, about: str) -> None:
 
 
 async def put_right(
-    bootstrap: str, topics: Iterable[Topic], *, cells: int, replicas: int = 0, grow: bool = False, check: bool = False
+    bootstrap: str,
+    topics: Iterable[Topic],
+    *,
+    cells: int,
+    replicas: int = 0,
+    grow: bool = False,
+    check: bool = False,
+    flush: bool = False,
 ) -> tuple[list[str], bool]:
     """Makes and mends topics, or with `check` only looks. Lines about what was (or is to be) done, and whether all is
     right now. `replicas` 0: three, or as many as there are brokers. Raises KafkaError.
@@ -231,7 +252,14 @@ async def put_right(
         there = await admin.describe(topic.name for topic in all_topics)
         for topic in all_topics:
             done, good = await _put_one_right(
-                admin, topic, there.get(topic.name), partitions_of(topic.name, cells), copies, grow=grow, check=check
+                admin,
+                topic,
+                there.get(topic.name),
+                partitions_of(topic.name, cells),
+                copies,
+                grow=grow,
+                check=check,
+                flush=flush,
             )
             lines += [f"{topic.name}: {line}" for line in done]
             right = right and good
@@ -239,18 +267,28 @@ async def put_right(
 
 
 async def _put_one_right(
-    admin: TopicsAdmin, topic: Topic, found: Found | None, partitions: int, replicas: int, *, grow: bool, check: bool
+    admin: TopicsAdmin,
+    topic: Topic,
+    found: Found | None,
+    partitions: int,
+    replicas: int,
+    *,
+    grow: bool,
+    check: bool,
+    flush: bool,
 ) -> tuple[list[str], bool]:
     name = topic.name
     if found is None:
         if check:
             return ["missing"], False
-        await admin.make(name, partitions, replicas, settings_of(topic, replicas))
+        await admin.make(name, partitions, replicas, settings_of(topic, replicas, flush=flush))
         return [f"made, {counted(partitions, 'partition')}, {counted(replicas, 'replica')}"], True
     lines, right = [], True
     lacking = _lacking(topic, found)
+    if flush and is_volatile(topic, found):
+        lacking.append((FLUSH, "needs 1"))
     if lacking:
-        wanted = settings_of(topic, found.replicas)
+        wanted = settings_of(topic, found.replicas, flush=flush)
         lines += [f"{key} {found.settings.get(key)} -> {wanted[key]}" for key, _ in lacking]
         if check:
             right = False
@@ -274,6 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cells", type=_positive, default=1, help="how many cells share the cluster (1)")
     parser.add_argument("--replicas", type=_positive, default=0, help="of new topics (3, or the number of brokers)")
     parser.add_argument("--grow", action="store_true", help="add partitions where there are too few")
+    parser.add_argument("--flush", action="store_true", help="of topics with one replica, flush every message to disk")
     parser.add_argument("--check", action="store_true", help="change nothing, only say what is wrong")
     parser.add_argument("--wait", type=_positive, default=1, metavar="SECONDS", help="for a cluster that starts (1)")
     told = parser.parse_args(arguments)
@@ -281,7 +320,13 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("which cluster? --bootstrap HOST:PORT, or LARGESSE_BUS=kafka://HOST:PORT")
 
     async def work() -> tuple[list[str], bool]:
-        how = {"cells": told.cells, "replicas": told.replicas, "grow": told.grow, "check": told.check}
+        how = {
+            "cells": told.cells,
+            "replicas": told.replicas,
+            "grow": told.grow,
+            "check": told.check,
+            "flush": told.flush,
+        }
         client = Client(told.bootstrap, "largesse-topics", 1_000 * told.wait)
         return await client.patiently("topics", lambda: put_right(told.bootstrap, TOPICS.values(), **how))
 

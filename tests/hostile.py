@@ -15,15 +15,46 @@ from schemas import JobSpec
 from schemas.topics import BY_NAME, DECISIONS, INPUTS, LOG
 from tests.conftest import ROOT
 
-PUBLISHED = {path.name.partition(".")[0]: json.loads(path.read_text()) for path in ROOT.glob("schemas/published/*.json")}
-WORDS = ("", "x", "hostile-1", "hostile-2", "a/b", "名前", "\x00", "x" * 5_000, "9" * 40, "1", "-0", "1e999", "cpu", "500m")
+PUBLISHED = {
+    path.name.partition(".")[0]: json.loads(path.read_text()) for path in ROOT.glob("schemas/published/*.json")
+}
+WORDS = (
+    "",
+    "x",
+    "hostile-1",
+    "hostile-2",
+    "a/b",
+    "名前",
+    "\x00",
+    "x" * 5_000,
+    "9" * 40,
+    "1",
+    "-0",
+    "1e999",
+    "cpu",
+    "500m",
+)
 NUMBERS = (0, 1, -1, 2, 1_000, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -(2**70), 10**30)
 STRANGE: tuple[Any, ...] = (
     *(None, True, False, 1.5, -0.0, 1e300, [], {}, [[]], [None], {"": {}}, {"token": 1}, [0] * 500, {"seq": "1"}),
     *WORDS,
     *NUMBERS,
 )
-GARBAGE = (b"", b"\x00", b"hello", b"{", b"[" * 3_000, b'{"a":' * 3_000, b"null", b"7", b'""', b"[]", b"{}", b"\xff\xfe", b"NaN")
+GARBAGE = (
+    b"",
+    b"\x00",
+    b"hello",
+    b"{",
+    b"[" * 3_000,
+    b'{"a":' * 3_000,
+    b"null",
+    b"7",
+    b'""',
+    b"[]",
+    b"{}",
+    b"\xff\xfe",
+    b"NaN",
+)
 NOWHERE = {"nowhere": "1"}
 """Labels that no node has: a job that somebody else submits may be admitted, and then never takes any room."""
 
@@ -130,7 +161,7 @@ def hostile_input(topic: str, random: Random) -> Outgoing:
 
 
 class HostileBus(MemoryBus):
-    """A bus on which somebody else writes too: before one message in `1 / rate`, a few that are like it or like none, and
+    """A bus on which somebody else writes too: before one message in `1 / rate`, a few that are like it or not, and
     offsets that no message has. `inputs`: also to the topics of inputs. `written`: how many that were.
     """
 

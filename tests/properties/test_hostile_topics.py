@@ -1,8 +1,8 @@
-"""Whatever is written to any topic, no service ends, and the next good job runs to its end, also after a restart of all.
+"""Whatever is written to any topic, no service ends, and the next good job runs, also after a restart of all services.
 
-A cell runs in virtual time on a bus on which somebody else writes before every message: to the inputs what the published
+A cell runs in virtual time on a bus on which somebody else writes before every message: to inputs what the published
 schemas describe, with wrong types; to the log, decisions, dead letters and snapshots messages like the real ones, in
-which something is wrong. Most records travel in parts.
+which something is wrong. In one run of the two, most records travel in parts.
 """
 
 import asyncio

@@ -81,3 +81,30 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
         assert not active.is_set()
 
     tell(story)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a fault"), KeyError("member"), OSError("no route")])
+def test_any_error_of_a_group_is_said_and_ends_in_another_try_with_nothing_of_its_own(error, monkeypatch, capsys):
+    monkeypatch.setattr("largesse.assignment.REJOIN_MS", 0)
+
+    async def story():
+        owned: list[tuple[int, ...]] = []
+        joined_again = asyncio.Event()
+
+        async def join(group, told):
+            owned.append(assignment.shards())
+            told([2])
+            if len(owned) == 1:
+                raise error
+            joined_again.set()
+            await asyncio.Event().wait()
+
+        assignment = GroupAssignment(join, "largesse.c.altruism", caught_up)
+        await asyncio.wait_for(joined_again.wait(), 5)
+
+        assert owned == [(), ()]
+        assert assignment.shards() == (2,)
+        await assignment.close()
+
+    tell(story)
+    assert "group_failed" in capsys.readouterr().out
