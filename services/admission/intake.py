@@ -12,6 +12,7 @@ from largesse import failpoints
 from largesse.bus import Bus, BusError, Message
 from largesse.ids import content_hash
 from largesse.inputs import Input, InputStopped, parse
+from largesse.strict import loads
 from schemas import InputRefused
 from schemas.edge import ConfigPatch
 from services.admission.core import NAME
@@ -24,6 +25,8 @@ TOPIC = "config"
 SKIP_BYTES_MAX = 8_192
 """A longer message is not looked at before its turn. A wish with the longest reason there may be is shorter."""
 
+FORM = "skip_input"
+FIELDS_MAX = 3
 _MARK = b'"skip_input"'
 
 
@@ -76,10 +79,25 @@ async def wishes_ahead(bus: Bus, partition: int, start: int) -> list[Input]:
 
 
 def _wish_in(message: Message) -> Input | None:
-    if len(message.value) > SKIP_BYTES_MAX or _MARK not in message.value:
+    if len(message.value) > SKIP_BYTES_MAX or _MARK not in message.value or not _has_shape(message.value):
         return None
     try:
         found = parse(message)
     except InputStopped:
-        return None  # It is told of in its turn, if nobody has it skipped.
+        return None
     return found if isinstance(found.body, ConfigPatch) and found.body.skip is not None else None
+
+
+def _has_shape(value: bytes) -> bool:
+    """Whether a short message is an object with one field, which is a small object of plain values: no reader of such a
+    message can come to harm.
+    """
+    try:
+        document = loads(value)
+    except Exception:
+        return False  # Whatever is wrong with it is told in its turn, if nobody has it skipped.
+    if not isinstance(document, dict) or len(document) != 1:
+        return False
+    asked = document.get(FORM)
+    plain = isinstance(asked, dict) and not any(isinstance(each, list | dict) for each in asked.values())
+    return plain and len(asked) <= FIELDS_MAX

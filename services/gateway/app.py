@@ -271,7 +271,8 @@ def _submitted(name: str, answer: Answer, warnings: list[str], before: str | Non
             if body.reason == "name_taken":
                 told["job_state"] = before
                 detail += f"; that job has ended: {documents.HOW[before]}" if before in documents.HOW else ""
-            status = {"name_taken": 409, "too_many_jobs": 503}.get(body.reason, 422)
+            full = body.reason == "too_many_jobs" or (body.reason == "too_many_tasks" and body.field != "stages")
+            status = 409 if body.reason == "name_taken" else 503 if full else 422
             more = {"reason": body.reason, "job": name, **told}
             raise Problem(status, f"refused:{body.reason}", detail, body.field, **more)
         case _:

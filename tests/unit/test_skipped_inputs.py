@@ -201,13 +201,28 @@ async def test_a_long_message_is_not_looked_at_before_its_turn(desk):
     assert [(each.topic, each.offset) for each in await desk.bodies(InputSkipped)] == [("config", 0), ("jobs", 0)]
 
 
-@desk
-async def test_poison_that_looks_like_a_wish_is_passed_over_when_looking_ahead(desk):
-    await desk.send("config", Poison(b'{"skip_input":1}'))
-    await desk.send("config", {"skip_input": {"topic": "config", "offset": 0}})
-    desk.start()
-    await desk.turn()
-    assert [(each.topic, each.offset) for each in await desk.bodies(InputSkipped)] == [("config", 0)]
+@pytest.mark.parametrize(
+    "poison",
+    [
+        pytest.param(b'{"skip_input":1}', id="no object"),
+        pytest.param(b'{"skip_input":{"topic":"jobs","offset":0}}', id="a wish that cannot be read"),
+        pytest.param(b'{"skip_input":{"topic":[[[[0]]]],"offset":0}}', id="nested"),
+        pytest.param(b'{"skip_input":' + b"[" * 8_000, id="nested deep"),
+        pytest.param(b'{"skip_input":{"topic":"jobs","offset":%b}}' % (b"9" * 8_000), id="a number without end"),
+        pytest.param(b'{"set":{"skip_input":1},"skip_input":{}}', id="among others"),
+        pytest.param(b'"skip_input"\xff', id="no text"),
+    ],
+)
+def test_poison_that_looks_like_a_wish_is_passed_over_when_looking_ahead(poison):
+    @desk
+    async def test(desk):
+        await desk.send("config", Poison(poison))
+        await desk.send("config", {"skip_input": {"topic": "config", "offset": 0}})
+        desk.start()
+        await desk.turn()
+        assert [(each.topic, each.offset) for each in await desk.bodies(InputSkipped)] == [("config", 0)]
+
+    test()
 
 
 @desk
