@@ -99,5 +99,6 @@ def _has_shape(value: bytes) -> bool:
     if not isinstance(document, dict) or len(document) != 1:
         return False
     asked = document.get(FORM)
-    plain = isinstance(asked, dict) and not any(isinstance(each, list | dict) for each in asked.values())
-    return plain and len(asked) <= FIELDS_MAX
+    if not isinstance(asked, dict) or len(asked) > FIELDS_MAX:
+        return False
+    return not any(isinstance(each, list | dict) for each in asked.values())
