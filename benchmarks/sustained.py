@@ -227,10 +227,10 @@ def folder_figures(folders: list[Path]) -> dict[str, float]:
     """Folders of runs, and everything that lies below the nodes' folders."""
     runs = inodes = 0
     for folder in folders:
-        with suppress(OSError):
-            runs += sum(1 for _ in (folder / "jobs").glob("*/*"))
-        for _, names, files in os.walk(folder):
+        # What vanishes meanwhile is left out.
+        for at, names, files in os.walk(folder):
             inodes += len(names) + len(files)
+            runs += len(names) * (Path(at).parent == folder / "jobs")
     return {"nodes folders": runs, "nodes inodes": inodes}
 
 

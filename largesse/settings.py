@@ -23,14 +23,15 @@ class SettingWrong(ValueError):
 class Settings:
     """How one process is wired.
 
-    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (open_bus.py). `partition`: where the cell's log lies in
-    every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A snapshot
-    is taken at the first closing after `snapshot_rounds` rounds. `inputs_most`: messages taken from one input topic
-    before what they came to is appended. `gap_wait_ms`: how long a decision that a closing names may stay away before
-    it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `standby_wait_ms`: so long after its
-    own decision a standby still waits for the active instance's answer; then it gives its own. `metrics_host`,
-    `metrics_port`: where health and counters are served (port 0: nowhere). `http_hosts`: names by which this process is
-    asked over HTTP beside those that are always its own (hosts.py), commas between. `log_format`: `console` or `json`.
+    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (open_bus.py). `partition`: where the cell's log lies
+    in every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A
+    snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (snapshots.py).
+    `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long
+    a decision that a closing names may stay away before it counts as lost. `wait_ms`: the longest a service sleeps
+    without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
+    instance's answer; then it gives its own. `metrics_host`, `metrics_port`: where health and counters are served
+    (port 0: nowhere). `http_hosts`: names by which this process is asked over HTTP beside those that are always its
+    own (hosts.py), commas between. `log_format`: `console` or `json`.
     """
 
     bus: str = "file:largesse-data"

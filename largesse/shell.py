@@ -188,7 +188,7 @@ class Shell:
         if self._line:
             self._said.info("round", round=record.round, seq=record.seq, end=record.type, **self._line)
             self._line = {}
-        if self._snapshots.is_due(record.round):
+        if self._snapshots.is_due(record.round, record.seq):
             state, positions = dump(self.state), self.decisions.positions()
             await self._snapshots.take(self._producer(), state, self.log.order, positions, of=self.of, durable=False)
 

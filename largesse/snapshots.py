@@ -5,11 +5,12 @@ by name; the one before it, or the whole fold, serves. State is plain data: slot
 `Cache` left out. Two slots a service and shard take turns, so compaction always leaves a whole one.
 """
 
+import asyncio
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from typing import Any
 
@@ -32,6 +33,11 @@ STEP_BACK = 16
 """Messages that the search for the newest snapshot looks at in one go."""
 
 SLOTS = 2
+
+CHEAP_BYTES = 1 << 20
+"""A state of up to so many bytes is written whenever its rounds are over, and packed where it stands."""
+RECORD_BYTES = 512
+"""What a record of the log counts for, about, where a snapshot is weighed against what the log wrote since the last."""
 
 REFUSED_MAX = 8
 """After so many refused ones the whole fold serves."""
@@ -88,20 +94,25 @@ class SnapshotKeeper:
         self._shard = shard
         self._layout = layout
         self._name = name
-        self._number = 0
-        self._round = 0
+        self._number = self._round = self._seq = self._bytes = 0
 
     async def restore(self, kind: type) -> tuple[Any, Snapshot] | None:
         """The newest snapshot that may be restored, and its state of type `kind`. Raises PositionGap, BusError."""
         found = await newest(self._bus, self._settings.partition, self._service, self._shard, self._layout, kind)
-        self._number, self._round = 0, 0
+        self._number = self._round = self._seq = self._bytes = 0
         if found is not None:
-            self._number, self._round = found[1].number + 1, found[1].order.round
+            snapshot = found[1]
+            self._number, self._bytes = snapshot.number + 1, len(snapshot.state)
+            self._round, self._seq = snapshot.order.round, snapshot.order.seq
         return found
 
-    def is_due(self, round_number: int) -> bool:
-        """Whether one may be taken directly after this round's end."""
-        return round_number - self._round >= self._settings.snapshot_rounds
+    def is_due(self, round_number: int, seq: int) -> bool:
+        """Whether one may be taken directly after this round's end, at the log's `seq`: once its rounds have gone by,
+        and the log wrote as much since the last one as a large state is, so that snapshots cost what changed.
+        """
+        if round_number - self._round < self._settings.snapshot_rounds:
+            return False
+        return (seq - self._seq) * RECORD_BYTES >= self._bytes - CHEAP_BYTES
 
     async def take(
         self, writer: Writer, state: bytes, order: LogOrder, decisions: dict[str, int], *, of: int, durable: bool
@@ -113,9 +124,13 @@ class SnapshotKeeper:
             self._service, self._shard, of, self._layout, self._number, order, landmark, decisions, state
         )
         failpoints.hit(self._name, "before_snapshot")
-        await writer.send(messages_of(snapshot, self._settings.cell, partition), durable=durable)
+        pack = partial(messages_of, snapshot, self._settings.cell, partition)
+        # Packing a large one takes a tenth of a second and more, in which others want this loop.
+        messages = pack() if len(state) <= CHEAP_BYTES else await asyncio.to_thread(pack)
+        await writer.send(messages, durable=durable)
         failpoints.hit(self._name, "after_snapshot")
-        self._number, self._round = self._number + 1, order.round
+        self._number, self._bytes = self._number + 1, len(state)
+        self._round, self._seq = order.round, order.seq
         TAKEN.labels(self._service, "taken").inc()
         log = logger(service=self._name)
         log.info("snapshot", seq=order.seq, round=order.round, state_bytes=len(state))

@@ -349,7 +349,7 @@ class Sequencer:
         record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
         ends = isinstance(body, RoundClosed | RoundAbandoned)
-        if ends and lead.pending is None and self._snapshots.is_due(record.round):
+        if ends and lead.pending is None and self._snapshots.is_due(record.round, record.seq):
             lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
 
     async def _take_inputs(self, lead: Leading) -> bool:

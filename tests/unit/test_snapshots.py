@@ -261,8 +261,55 @@ def test_two_slots_take_turns_so_that_compaction_keeps_a_whole_one():
 async def test_the_next_one_is_due_after_so_many_rounds(bus, scribe):
     await taken(bus, scribe, 10)
     keeper = SnapshotKeeper(bus, Settings(snapshot_rounds=5), "toy", 0, 1, "toy")
-    fresh = keeper.is_due(5), keeper.is_due(4)
+    fresh = keeper.is_due(5, 1), keeper.is_due(4, 1)
     await keeper.restore(State)
 
     assert fresh == (True, False)
-    assert (keeper.is_due(14), keeper.is_due(15)) == (False, True)
+    assert (keeper.is_due(14, 11), keeper.is_due(15, 11)) == (False, True)
+
+
+@story
+async def test_the_next_one_of_a_large_state_is_due_when_the_log_wrote_as_much(bus, scribe):
+    """Or a cell that remembers a million names would write them all, again and again, beside a handful of rounds."""
+    await scribe.claim()
+    keeper = SnapshotKeeper(bus, Settings(snapshot_rounds=5), "toy", 0, 1, "toy")
+    state = dump(State(["x" * 1_000] * 5_000))
+    order = LogOrder(offset=(await bus.bounds(LOG, 0))[1], seq=100, round=10)
+    await keeper.take(bus.writer(), state, order, {}, of=1, durable=True)
+    records = (len(state) - snapshots.CHEAP_BYTES) // snapshots.RECORD_BYTES + 1
+
+    assert not keeper.is_due(1_000, 100 + records - 1)
+    assert keeper.is_due(1_000, 100 + records)
+    assert not keeper.is_due(14, 100 + records)
+
+    again = SnapshotKeeper(bus, Settings(snapshot_rounds=5), "toy", 0, 1, "toy")
+    assert await again.restore(State) is not None
+    assert not again.is_due(1_000, 100 + records - 1)
+    assert again.is_due(1_000, 100 + records)
+
+
+@story
+async def test_a_large_state_is_packed_beside_the_loop_and_comes_back(bus, scribe):
+    await scribe.claim()
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.ensure_future(count())
+    keeper = SnapshotKeeper(bus, Settings(), "toy", 0, 1, "toy")
+    state = State([f"{number * 7919:x}" for number in range(300_000)])
+    data = dump(state)
+    await asyncio.sleep(0)
+    before = turns
+    await keeper.take(bus.writer(), data, LogOrder(offset=(await bus.bounds(LOG, 0))[1]), {}, of=1, durable=True)
+    counting.cancel()
+
+    assert len(data) > snapshots.CHEAP_BYTES
+    assert turns - before > 10
+    found = await newest(bus, 0, "toy", 0, 1, State)
+    assert found is not None
+    assert found[0] == state
