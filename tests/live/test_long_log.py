@@ -35,11 +35,12 @@ def test_instances_that_start_on_a_long_log_or_come_back_from_a_pause_do_not_hol
             await until_new(cell, "before")
             began = len(cell.records)
             newcomers = [cell.members[f"{each}-1"] for each in SERVICES]
-            cell.start(*newcomers)
+            standby = cell.members["admission-1"]
+            cell.start(*newcomers, standby)
             working = asyncio.ensure_future(works(cell, "starting"))
             for member in newcomers:
                 await dealt(cell, member)
-            await cell.ready(*(member.name for member in newcomers))
+            await cell.ready(standby.name, *(member.name for member in newcomers))
             await stops(working)
             await until_new(cell, "started")
             starting_ms = rounds_of(cell.records[began:])
@@ -57,6 +58,7 @@ def test_instances_that_start_on_a_long_log_or_come_back_from_a_pause_do_not_hol
             pausing_ms = rounds_of(cell.records[began:])
             seq = cell.records[-1].record.seq
         assert seq > RECORDS
+        assert len(cell.tokens) == 1, "a standby claimed the log of a leader that lives"
         for name, rounds_ms in (("starting", starting_ms), ("pausing", pausing_ms)):
             print(f"{name}: {len(rounds_ms)} rounds, the longest {max(rounds_ms)} ms")
             assert max(rounds_ms) < ROUND_MS_MAX, name

@@ -43,7 +43,8 @@ class Instance(Actor):
         self.sequencer = Sequencer(
             self.bus,
             machine.settings,
-            clock=lambda: machine.now_ms,
+            clock=lambda: machine.now_ms + machine.ahead_ms[self.number],
+            steady=lambda: machine.now_ms,
             draw_token=machine.draw_token,
             alone=False,
             name=f"admission-{self.number}",
@@ -69,6 +70,7 @@ class Sequencers(RuleBasedStateMachine):
         self.bus = MemoryBus()
         self.settings = Settings(bus="memory:", snapshot_rounds=2)
         self.now_ms = 0
+        self.ahead_ms = [0, 0, 0]
         self.tokens = 0
         self.sent: dict[str, int] = {"jobs": 0, "nodes": 0, "config": 0}
         self.instances = [Instance(self, number) for number in range(3)]
@@ -124,6 +126,10 @@ class Sequencers(RuleBasedStateMachine):
     @rule(by_ms=st.sampled_from([1, 900, 3_100]))
     def wait(self, by_ms):
         self.now_ms += by_ms
+
+    @rule(which=st.integers(0, 2), by_ms=st.sampled_from([3_600_000, 86_400_000, 365 * 86_400_000]), back=st.booleans())
+    def let_a_wall_clock_jump(self, which, by_ms, back):
+        self.ahead_ms[which] += -by_ms if back else by_ms
 
     @rule(kind=st.sampled_from(["lost", "late", "unknown", "torn"]), skip=st.integers(0, 2))
     def spoil_an_append(self, kind, skip):
