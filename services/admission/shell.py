@@ -146,9 +146,11 @@ class Sequencer:
         clock, before_ms = self._clock, self._clock.steady_ms
         clock.tick()
         self._now_ms, self._away_ms = clock.steady_ms, clock.steady_ms - before_ms
-        if clock.jumped_ms or clock.leapt_ms > AGREES_MS:
+        if clock.jumped_ms:
             ahead_ms = clock.log_ms - clock.wall_ms
-            self._said.warning("clock", jumped_ms=clock.jumped_ms, leapt_ms=clock.leapt_ms, log_ahead_ms=ahead_ms)
+            self._said.warning("wall_clock_jumped", by_ms=clock.jumped_ms, log_time_ahead_ms=ahead_ms)
+        if clock.leapt_ms > AGREES_MS:
+            self._said.warning("log_time_put_forward", by_ms=clock.leapt_ms)
 
     def waiting_for(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any` between two steps."""
