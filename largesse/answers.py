@@ -10,6 +10,7 @@ seq differ are no answers either, or readers that have forgotten different seqs 
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from largesse.bus import Message
 from largesse.codec import Undecodable, decode, has_large_numbers, heading, unwrap
@@ -30,8 +31,7 @@ _PIECE_BYTES = 400
 _NAME = re.compile(r"(\w+)/(\d{1,3})-(\d{1,3})/((.*)/(\d{1,18})/r(\d{1,18})/[^/]*)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """What the id of a decision says: topic, shard and how many; of the opening its id, cell, seq and round."""
 
     topic: str
