@@ -242,10 +242,11 @@ def _unpack(about: dict[str, Any], pieces: list[str]) -> Snapshot:
         raise SnapshotRefused("it is damaged: its bytes do not give its checksum")
     head, _, state = document.partition(b"\n")
     try:
-        told = orjson.loads(head)
-        return Snapshot(**{**told, "order": LogOrder(**told["order"]), "state": state})
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        told = _adapter(Snapshot).validate_python({**orjson.loads(head), "state": state})
+    except (orjson.JSONDecodeError, TypeError, ValidationError) as error:
         raise SnapshotRefused(f"its head cannot be read: {error}") from error
+    snapshot: Snapshot = told
+    return snapshot
 
 
 async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type) -> Any:

@@ -7,10 +7,10 @@ from largesse import deadletter
 from largesse.bus import Outgoing
 from largesse.codec import wrap
 from largesse.decisions import Wanted, answer, messages_of
-from schemas import Header, Releases, RoundOpened
+from schemas import Header, JobAdmitted, Releases, RoundOpened, SequencerAlive
 from schemas.topics import DEADLETTER
 from tests.bus_stories import append_raw, story
-from tests.unit.test_sequencer import JOB, NODE, Desk, desk
+from tests.unit.test_sequencer import JOB, NODE, Desk, desk, pass_time, watched
 
 LETTER = {"seq": 3, "type": "InputRefused", "topic": "jobs", "partition": 0, "offset": 0}
 
@@ -125,3 +125,25 @@ async def test_garbage_on_forecasts_and_decisions_stops_no_sequencer(desk):
 
     assert desk.sequencer.is_leading
     assert len(await desk.bodies(RoundOpened)) >= 1
+
+
+@desk
+async def test_a_dead_node_is_noticed_although_the_last_offsets_of_its_topics_never_come(desk):
+    await watched(desk)
+    for topic in ("nodes", "tasks"):
+        desk.bus.skip(topic, 0)
+    lost = await pass_time(desk, 10_500)
+
+    assert [each.record.body.node for each in lost] == ["n1"]
+    assert [body.positions[0].offset for body in (await desk.bodies(SequencerAlive))[-1:]] == [1], "the hole is passed"
+
+
+@desk
+async def test_inputs_behind_a_hole_are_taken_also_by_a_sequencer_that_starts_at_it(desk):
+    await desk.take("jobs", {**JOB, "job": "before"})
+    desk.bus.skip("jobs", 0, 5)
+    desk.start()
+    await desk.turn()
+    await desk.take("jobs", {**JOB, "job": "behind"})
+
+    assert [body.spec.job for body in await desk.bodies(JobAdmitted)] == ["before", "behind"]
