@@ -203,6 +203,30 @@ def test_a_copy_made_at_any_moment_of_writing_opens(tmp_path):
     assert len(opened) == 8
 
 
+@pytest.mark.parametrize("segment_bytes", [700, 1 << 20])
+def test_a_copy_that_begins_with_the_head_opens_whatever_is_written_meanwhile(tmp_path, segment_bytes):
+    """Also where segments begin between two files of the copy. The README says so to whoever makes backups."""
+    one, copy = tmp_path / "one", tmp_path / "copy"
+
+    async def story(bus):
+        writer = bus.writer()
+        for number in range(10):
+            await writer.send([out(f"{number}"), out("s", "snapshots", key="k")])
+        shutil.copytree(one, copy, ignore=lambda _, names: {*names} - {"head.json"})
+        for path in sorted(one.rglob("*.json*")):
+            await writer.send([out("meanwhile"), out("t", "snapshots", key="k")], durable=False)
+            await writer.send([out("meanwhile, durable")])
+            (copy / path.relative_to(one)).parent.mkdir(parents=True, exist_ok=True)
+            if path.name != "head.json":
+                with suppress(FileNotFoundError):
+                    shutil.copy(path, copy / path.relative_to(one))
+
+    with_bus(one, story, segment_bytes=segment_bytes)
+
+    found = with_bus(copy, lambda bus: bus.fetch("jobs", 0, 0, most=10))
+    assert [message.value for message in found] == [b"%d" % number for number in range(10)]
+
+
 def test_a_full_disk_while_a_tail_is_kept_aside_is_said_and_cuts_nothing(folder, monkeypatch):
     path = segments(folder)[-1]
     holed(path, 3)
