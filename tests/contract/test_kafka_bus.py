@@ -21,6 +21,7 @@ from schemas.edge_config import SHARDS_MAX
 from schemas.topics import LOG, SNAPSHOTS, Topic
 from tests.conftest import ROOT
 from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name
+from tests.unit.test_assignment import caught_up
 
 LONG_MS = 60_000
 GUARD_SECONDS = 120
@@ -248,11 +249,11 @@ def test_a_send_larger_than_any_batch_keeps_its_order(address):
 @needs_kafka
 def test_a_writer_that_was_refused_once_sends_nothing_more(address):
     async def story():
-        topic = await make_topic(address, new_name(), 1)
+        topic = await make_topic(address, new_name(), 1, max_message_bytes="1000")
         async with open_bus(address) as bus:
             writer = bus.writer()
             await writer.send([out(topic, "before")])
-            sends = [writer.send([out(topic, value)]) for value in (b"x" * 1_200_000, b"behind", b"also behind")]
+            sends = [writer.send([out(topic, value)]) for value in (b"x" * 5_000, b"behind", b"also behind")]
             outcomes = await asyncio.gather(*sends, return_exceptions=True)
             with pytest.raises(BusError):
                 await writer.send([out(topic, "later")])
@@ -625,8 +626,8 @@ def test_a_group_deals_every_shard_to_one_instance_and_again_when_one_leaves(add
             return sorted(first.shards() + second.shards())
 
         async with open_bus(address) as here, open_bus(address) as there:
-            first = assignment_of(here, settings, "altruism")
-            second = assignment_of(there, settings, "altruism")
+            first = assignment_of(here, settings, "altruism", caught_up)
+            second = assignment_of(there, settings, "altruism", caught_up)
             await until(lambda: shares() == list(range(SHARDS_MAX)) and first.shards() and second.shards())
             # The shards that are in use are the first few: each instance has its part of them.
             assert first.is_mine(0) == second.is_mine(1) != first.is_mine(1)
