@@ -11,6 +11,9 @@ from schemas.edge import Malformed, read_input
 from schemas.edge_base import author_of
 from schemas.topics import INPUTS
 
+READ_BYTES_MAX = 1 << 20
+"""Bytes of one topic's messages that are read at once. Parsed, a message takes some twenty times its bytes."""
+
 
 class InputStopped(Exception):
     """Reading or judging an input raised: names its place. It is not left out: that is for an operator to decide."""
@@ -46,14 +49,19 @@ class InputReader:
         self._next = {topic: taken.get(f"{topic}/{partition}", -1) + 1 for topic in INPUTS}
 
     async def read(self, most: int, is_skipped: Callable[[str, int], bool]) -> list[Input]:
-        """Up to `most` messages of each topic, the topics in the order of INPUTS. `is_skipped`: whether the message of
-        a topic at an offset is not to be parsed. Raises PositionGap, BusError, InputStopped.
+        """Up to `most` messages of each topic, of READ_BYTES_MAX together, but one at least; the topics in the order of
+        INPUTS. `is_skipped`: whether the message of a topic at an offset is not to be parsed. Raises PositionGap,
+        BusError, InputStopped.
         """
         found = []
         for topic in INPUTS:
             fetched = await self._bus.fetch(topic, self._partition, self._next[topic], most=most)
-            self._next[topic] = fetched.position
+            self._next[topic], left = fetched.position, READ_BYTES_MAX
             for message in fetched:
+                left -= len(message.value)
+                if left < 0 and message is not fetched[0]:
+                    self._next[topic] = message.offset
+                    break
                 found.append(unread(message) if is_skipped(topic, message.offset) else parse(message))
         return found
 
@@ -87,7 +95,8 @@ def parse(message: Message) -> Input:
     try:
         found.body = read_input(message.topic, loads(message.value), found.author)
     except Malformed as fault:
-        found.fault = fault
+        # As it is it would keep what it was raised over: a thousand times the message, while a batch is judged.
+        found.fault = Malformed(fault.field, fault.reason)
         return found
     except Exception as error:
         raise InputStopped("reading", message.topic, message.partition, message.offset) from error

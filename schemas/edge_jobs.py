@@ -63,7 +63,7 @@ TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARG
 Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
 EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
 EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
-Durations = Annotated[list[DurationMs], Field(min_length=1, max_length=TASKS_MAX)]
+Durations = Annotated[list[DurationMs], Field(min_length=1, max_length=TASKS_MAX, fail_fast=True)]
 
 
 class StageSubmission(Input):

@@ -46,7 +46,7 @@ KNOWN_PARTS_MAX = 1_000
 """Messages in which an agent may name the attempts that it still knows, before its registration."""
 PORT_MAX = 65_535
 
-RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX)]
+RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX, fail_fast=True)]
 Count = Tasks
 First = Annotated[int, Field(ge=0, lt=TASKS_MAX)]
 Attempt = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
@@ -104,7 +104,7 @@ class KnownMessage(Input):
     node: Name
     epoch: Epoch
     part: Annotated[int, Field(ge=0, lt=KNOWN_PARTS_MAX)]
-    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)]
+    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)]
 
 
 class NodeRegistration(NodeReport):
@@ -113,7 +113,7 @@ class NodeRegistration(NodeReport):
     Unless all of them have come in, the registration is refused, and the agent has to send everything again.
     """
 
-    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX)] = []
+    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)] = []
     address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
     parts: Annotated[int, Field(ge=0, le=KNOWN_PARTS_MAX)] = 0
 

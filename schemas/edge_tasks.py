@@ -61,19 +61,19 @@ class FailedItem(StartedItem):
 class StartedBatch(Input):
     """Attempts that began to run."""
 
-    items: Annotated[list[StartedItem], Field(min_length=1, max_length=BATCH_MAX)]
+    items: Annotated[list[StartedItem], Field(min_length=1, max_length=BATCH_MAX, fail_fast=True)]
 
 
 class FinishedBatch(Input):
     """Attempts that succeeded."""
 
-    items: Annotated[list[FinishedItem], Field(min_length=1, max_length=BATCH_MAX)]
+    items: Annotated[list[FinishedItem], Field(min_length=1, max_length=BATCH_MAX, fail_fast=True)]
 
 
 class FailedBatch(Input):
     """Attempts that ended without success."""
 
-    items: Annotated[list[FailedItem], Field(min_length=1, max_length=BATCH_MAX)]
+    items: Annotated[list[FailedItem], Field(min_length=1, max_length=BATCH_MAX, fail_fast=True)]
 
 
 class TaskInput(Input):

@@ -1,5 +1,7 @@
 """How many tasks a message, a job, a user and a cell may have, each at its edge; and what it costs to say many."""
 
+import asyncio
+import gc
 import re
 import tracemalloc
 from dataclasses import replace
@@ -8,6 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from largesse.bus import Message
+from largesse.inputs import READ_BYTES_MAX, InputReader, parse
+from largesse.log import publish_input
+from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
@@ -206,6 +212,49 @@ def test_a_spec_of_a_million_tasks_costs_what_its_bytes_are_and_not_its_tasks(co
     assert most < 2 * 8 * 32_768, f"{core.NAME} takes {most} bytes meanwhile"
     assert len(dump(story.state)) < 9 * 16_384
     load(type(story.state), dump(story.state))
+
+
+FAULTY = [
+    pytest.param("tasks", b'{"started":{"items":[%b]}}' % b",".join([b"{}"] * 10_000), id="fields missing"),
+    pytest.param("tasks", b'{"started":{"items":[%b]}}' % b",".join([b'{"a":1,"b":1}'] * 10_000), id="unknown fields"),
+    pytest.param("jobs", b"{%b}" % b",".join(b'"%x":1' % i for i in range(20_000)), id="unknown fields of a job"),
+    pytest.param("jobs", b'{"stages":[{"durations_ms":[%b]}]}' % b",".join([b'""'] * 50_000), id="wrong types"),
+]
+
+
+@pytest.mark.parametrize(("topic", "value"), FAULTY)
+def test_what_is_refused_is_kept_by_its_bytes_and_not_by_its_faults(topic, value):
+    """A batch of inputs is read before it is judged: what each leaves behind counts some hundred times."""
+    read = [parse(Message(topic, 0, 0, value, {}))]
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    read += [parse(Message(topic, 0, offset, value, {})) for offset in range(1, 4)]
+    gc.collect()
+    kept = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert all(each.fault is not None for each in read)
+    assert kept < 3 * 8_192
+
+
+def test_a_batch_of_inputs_is_limited_by_its_bytes_and_never_stands_still():
+    """Many large messages are read a few at a time, each once and in order."""
+    bus, sizes = MemoryBus(), [INPUT_BYTES_MAX - 100, READ_BYTES_MAX // 4, 1, 2, READ_BYTES_MAX // 2, 3]
+
+    async def run():
+        for size in sizes:
+            await publish_input(bus.writer(), "jobs", b"x" * size, "ann")
+        reader, found = InputReader(bus, 0, {}), []
+        while batch := await reader.read(256, lambda topic, offset: False):
+            found.append([len(each.value) for each in batch])
+        return found, reader.positions()
+
+    found, positions = asyncio.run(run())
+
+    assert [size for batch in found for size in batch] == sizes
+    assert [sum(batch) <= READ_BYTES_MAX for batch in found] == [True] * len(found)
+    assert len(found) == 2
+    assert [(each.topic, each.offset) for each in positions] == [("jobs", 5)]
 
 
 class Counting(dict):
