@@ -1,6 +1,9 @@
 """How many files and sockets this process may have open, and how many of them connections from outside may take."""
 
+import errno
 import resource
+import threading
+from collections.abc import Callable
 
 DESCRIPTORS_MAX = 65_536
 """The soft limit is raised to the hard one, but not beyond this: no service needs more."""
@@ -13,6 +16,10 @@ CONNECTIONS_MIN = 16
 ACCEPTED_AT_ONCE = 8
 """Connections that asyncio accepts before it looks at any of them. Its own 100 and more would overrun a limit, and each
 of them fails where no descriptor is left, with a traceback in the log."""
+
+WAIT_SECONDS = 60
+"""So long a file that has to be opened waits for a descriptor: connections and tasks give them back."""
+AGAIN_SECONDS = 0.1
 
 _inherited: int | None = None
 
@@ -49,3 +56,21 @@ def _limits() -> tuple[int, int]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     endless = resource.RLIM_INFINITY
     return DESCRIPTORS_MAX if soft == endless else soft, DESCRIPTORS_MAX if hard == endless else hard
+
+
+def is_exhausted(error: OSError) -> bool:
+    """Whether a file could not be opened because this process, or the machine, has too many open: a matter of time."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def when_there_are(opens: Callable[[], None]) -> None:
+    """Calls `opens` until there is a descriptor for it. Blocks, WAIT_SECONDS at most: for threads. Raises what `opens`
+    raises; it has to be such that it can be called again."""
+    for _ in range(int(WAIT_SECONDS / AGAIN_SECONDS)):
+        try:
+            return opens()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+        threading.Event().wait(AGAIN_SECONDS)
+    return opens()

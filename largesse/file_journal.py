@@ -18,11 +18,13 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from largesse import failpoints
 from largesse.bus import BusFull
+from largesse.descriptors import when_there_are
 from largesse.file_head import (
     HEAD_NAME,
     MARK_NAME,
@@ -239,14 +241,14 @@ class Appender:
         try:
             for run in runs:
                 path = segment_path(self._directory, run.first_line)
-                self._turn_to(run)
+                when_there_are(partial(self._turn_to, run))  # Of this run nothing is written yet.
                 self._write(memoryview(run.data))
             if sync or files:
                 self._sync_to(head)
             for file in files:
                 path = file.path
                 make_directory(path.parent)
-                replace_file(path, file.data)
+                when_there_are(partial(replace_file, path, file.data))
         except OSError as error:
             raise _full(path, error) from error
 
@@ -280,8 +282,12 @@ class Appender:
         path = segment_path(self._directory, run.first_line)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if self._written == 0:
-            sync_directory(self._directory)
-            write_head(self._directory, Head(run.first_line - 1, run.sum_before, run.first_line))
+            try:
+                sync_directory(self._directory)
+                write_head(self._directory, Head(run.first_line - 1, run.sum_before, run.first_line))
+            except OSError:
+                self.abandon()  # So that all of it is done again, where it can be.
+                raise
 
     def _write(self, data: memoryview) -> None:
         done = 0

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from largesse.bus import BusError, Message
+from largesse.descriptors import is_exhausted
 from largesse.file_head import JournalDamaged
 from largesse.file_journal import segment_path
 from largesse.file_lines import LineWrong, cut, message_of, self_checked
+from largesse.local_bus import NoDescriptor
 
 STRETCH_BYTES = 1 << 16
 
@@ -78,6 +80,8 @@ def _lines(path: Path, position: int) -> Iterator[tuple[int, bytes]]:
                 yield position, raw
                 position += len(raw)
     except OSError as error:
+        if is_exhausted(error):
+            raise NoDescriptor(f"{path}: {error.strerror}") from error
         raise BusError(f"{path}: {error.strerror}: it could be read when this process opened or wrote it") from error
 
 

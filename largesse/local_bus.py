@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from largesse.bus import BusError, Fetched, Message, PositionGap
+from largesse.descriptors import AGAIN_SECONDS
 
 _Key = tuple[str, int]
 
@@ -17,6 +18,10 @@ def position_gap(topic: str, partition: int, offset: int, first: int, end: int) 
     side = "before the start" if offset < first else "beyond the end"
     exists = f"offsets {first} to {end - 1} exist" if first < end else f"nothing exists and {end} comes next"
     return PositionGap(f"{topic} partition {partition}: position {offset} is {side}; {exists}")
+
+
+class NoDescriptor(BusError):
+    """What lies there cannot be read at the moment: no more files can be opened."""
 
 
 class Wakeups:
@@ -82,7 +87,12 @@ class LocalBus(ABC):
             if not first <= offset <= end:
                 raise position_gap(topic, partition, offset, first, end)
             if offset < end and most > 0:
-                messages = self._read(topic, partition, offset, most)
+                try:
+                    messages = self._read(topic, partition, offset, most)
+                except NoDescriptor:
+                    # Connections and tasks give theirs back; nothing is lost by reading later.
+                    await asyncio.sleep(AGAIN_SECONDS)
+                    continue
                 return Fetched(messages, messages[-1].offset + 1 if messages else end)
             left = deadline - loop.time()
             if left <= 0 or most <= 0:
