@@ -190,8 +190,10 @@ class HostileBus(MemoryBus):
             return
         value = spoiled(real.value, self.random)
         if topic == LOG:
-            # With the valid token and the next seq it would be the sequencer's own.
+            # With the valid token and the next seq it would be the sequencer's own: one of them is another.
             value = value.replace(b"the-only-token", b"a-strangers-token")
+            if self.random.random() < 0.3:
+                value = real.value.replace(b'"seq":', b'"seq":9', 1)
         elif topic in DECISIONS and value != real.value and _counts(topic, partition, value):
             return  # A forged answer in the right words counts: who may write there is for the broker to say.
         self._append([Outgoing(topic, partition, value, real.key if self.random.random() < 0.5 else "")])
