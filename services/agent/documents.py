@@ -50,13 +50,16 @@ def read_document(path: AnyPath, *, dir_fd: int | None = None, most: int = DOCUM
         if error.errno in _NO_FILE:
             raise BadDocument(f"cannot be read as a file: {error.strerror}") from None
         raise
-    with open(file, "rb") as reader:
+    try:
         about = os.fstat(file)
         if about.st_mode & 0o170000 != 0o100000:
             raise BadDocument("is not a regular file")
         if about.st_size > most:
             raise BadDocument(f"has {about.st_size} bytes, more than {most}")
-        text = reader.read(most + 1)  # It may have grown meanwhile.
+        with open(file, "rb", closefd=False) as reader:
+            text = reader.read(most + 1)  # It may have grown meanwhile.
+    finally:
+        os.close(file)
     try:
         document = json.loads(text) if len(text) <= most else None
     except (ValueError, RecursionError):

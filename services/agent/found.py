@@ -70,7 +70,7 @@ class Place:
     def name(self) -> Name | None:
         """Which attempt lives here as far as the folders' names say; None where a long name ended in a hash."""
         job, stage = unquote(self.job), unquote(self.stage)
-        if (encoded(job), encoded(stage)) != (self.job, self.stage) or not (_is_name(job) and _is_name(stage)):
+        if not (_is_name(job) and _is_name(stage)) or (encoded(job), encoded(stage)) != (self.job, self.stage):
             return None
         return Name(job, stage, self.index, self.attempt)
 
