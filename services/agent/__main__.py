@@ -2,6 +2,7 @@
 
 import sys
 
+import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.health import Pages
 from largesse.process import serve
 from largesse.settings import Settings

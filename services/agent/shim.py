@@ -205,6 +205,8 @@ class Guardian:
         os.mkdir(WORK, 0o700)
         if self.task["user"] is not None:
             uid, gid = self.task["user"]["uid"], self.task["user"]["gid"]
+            import warnings  # noqa: F401 - execvpe() does, and that user need not be able to read our Python
+
             os.chown(WORK, uid, gid)
             for pipe in pipes:
                 os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from schemas import JobRejected
 from schemas.spelling import counted
 from services.cli import live

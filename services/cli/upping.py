@@ -17,11 +17,11 @@ from schemas.edge import Cluster
 from schemas.quantities import vector_text
 from schemas.spelling import counted
 from services.agent.capacity import measured
-from services.agent.settings import NodeSettings
+from services.agent.settings import NodeSettings, TaskUser, read_task_user
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Broken, Wrong, out
-from services.cli.hosting import Given, Host, Plan, opened
+from services.cli.hosting import BUS, Given, Host, Plan, opened
 from services.cli.show import span
 from services.gateway.serve import PortTaken
 
@@ -63,14 +63,17 @@ def plan_of(asked: Asked) -> Plan:
         data.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
-    keep = asked.keep_running
+    keep, user = asked.keep_running, _task_user(data)
     if asked.cluster is None:
         count = 1 if asked.nodes is None else asked.nodes
         _check_agents("--nodes", count)
         capacity = measured(data, count)
         if "cpu" not in capacity or "memory" not in capacity:
             raise Wrong(f"--nodes: nothing of this machine is left for each of {count}")
-        nodes = [NodeSettings(f"node-{i}", Path(), capacity=capacity, keep_running=keep) for i in range(count)]
+        nodes = [
+            NodeSettings(f"node-{i}", Path(), capacity=capacity, keep_running=keep, task_user=user)
+            for i in range(count)
+        ]
         return Plan(data, nodes, asked.port, author=asked.author)
     if asked.nodes is not None:
         raise Wrong("--nodes: the cluster file says which nodes there are: leave one of them out")
@@ -78,11 +81,32 @@ def plan_of(asked: Asked) -> Plan:
     _check_agents("--cluster", len(cluster.nodes))
     nodes = [
         NodeSettings(
-            node.name, Path(), capacity=node.capacity, labels=node.labels, devices=node.devices, keep_running=keep
+            node.name,
+            Path(),
+            capacity=node.capacity,
+            labels=node.labels,
+            devices=node.devices,
+            keep_running=keep,
+            task_user=user,
         )
         for node in cluster.nodes
     ]
     return Plan(data, nodes, asked.port, author=asked.author, given=given)
+
+
+def _task_user(data: Path) -> TaskUser | None:
+    """As whom tasks run, if not as we do. The log is then closed to them. Raises Wrong."""
+    try:
+        user = read_task_user()
+    except SettingWrong as fault:
+        raise Wrong(str(fault)) from None
+    if user is not None:
+        try:
+            (data / BUS).mkdir(mode=0o700, exist_ok=True)
+            (data / BUS).chmod(0o700)
+        except OSError as error:
+            raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
+    return user
 
 
 def _check_agents(option: str, count: int) -> None:

@@ -4,6 +4,7 @@
 
 import sys
 
+import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process import serve_core
 from largesse.usage import Usage, answered
 from services.fairness import core

@@ -5,7 +5,7 @@ import resource
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -67,10 +67,15 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
 
 @contextmanager
 def up(
-    data: Path, *words: object, file_bytes_max: int | None = None, files_max: tuple[int, int] | None = None, **env: str
+    data: Path,
+    *words: object,
+    file_bytes_max: int | None = None,
+    files_max: tuple[int, int] | None = None,
+    under: Sequence[str] = (),
+    **env: str,
 ) -> Iterator[Up]:
     """A cell on `data`; it has ended, with all tasks, when this is left. `file_bytes_max`: no file gets larger.
-    `files_max`: so many files it may have open, soft and hard limit."""
+    `files_max`: so many files it may have open, soft and hard limit. `under`: a command that starts it."""
 
     def limit() -> None:
         if file_bytes_max is not None:
@@ -79,7 +84,7 @@ def up(
             resource.setrlimit(resource.RLIMIT_NOFILE, files_max)
 
     process = subprocess.Popen(
-        [*COMMAND, "up", "--data", str(data), "--http", "0", *map(str, words)],
+        [*under, *COMMAND, "up", "--data", str(data), "--http", "0", *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
