@@ -3,6 +3,7 @@ while.
 
     DATA/identity.json                     whose epochs these are, how many there were, and the last of them
     DATA/jobs/JOB/RUN/STAGE/INDEX.ATTEMPT  task.json, claim.json, result.json, stdout, stderr, work/ (shim.py)
+    DATA/ended/N/JOB/RUN                   the same of jobs that have ended, on shelves in order of time (clearing.py)
 
 JOB and STAGE are encoded names. RUN is the seq of the job's admission and the epoch that the attempt was granted under:
 a name may be used again after years, on another log too, and an attempt of it must not meet an older one's folder.
@@ -11,8 +12,6 @@ a name may be used again after years, on another log too, and an attempt of it m
 import os
 import re
 import secrets
-import shutil
-import time
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -25,18 +24,22 @@ OLD_EVENTS = "events"  # A pipe that earlier versions kept in the data folder.
 ISSUED_MAX = 64
 """Epochs of its own that an agent remembers; a message of an older one comes no more."""
 COUNT_MAX = 10**15
-OVER = "#over.json"  # No encoded name has a #.
+OVER = "#over.json"  # What earlier versions left in runs of ended jobs. No encoded name has a #.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 ENCODED_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How long the folders of ended jobs stay: until one limit is passed, oldest first."""
+    """How long the folders of ended jobs stay: until one limit is passed, oldest first. `behind_max`: with more that
+    have ended and are not put away yet, the node takes no new tasks.
+    """
 
     age_ms: int = 24 * 3_600 * 1_000
     bytes: int = 4 << 30
     runs: int = 10_000
+    inodes: int = 500_000
+    behind_max: int = 5_000
 
 
 def encoded(name: str) -> str:
@@ -61,7 +64,7 @@ def run_name(admitted: int, epoch: str) -> str:
 
 
 def live_name(job: str, admitted: int) -> str:
-    """Names all folders of one admission of a job, for `clear_away`."""
+    """Names all folders of one admission of a job, for runs.py."""
     return f"{encoded(job)}/{admitted}"
 
 
@@ -120,55 +123,3 @@ def _make(name: str, folder: int, *, new: bool) -> None:
     except FileExistsError:
         if new:
             raise
-
-
-# ---------------------------------------------------------------- clearing away
-def runs_of_jobs(data: Path) -> list[Path]:
-    """Folders JOB/RUN that there are now."""
-    return list((data / JOBS).glob("*/*"))
-
-
-def clear_away(runs: list[Path], live: frozenset[str], kept: Kept) -> int:
-    """Removes what ended jobs left, beyond the limits; returns how many runs of jobs went.
-
-    `runs`: runs_of_jobs as it was before `live` was asked for, so that what has just begun is not taken for over.
-    `live`: live_name of the runs that must stay. What resists is tried again the next time.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    over: list[tuple[int, int, Path]] = []
-    for run in runs:
-        if f"{run.parent.name}/{run.name.partition('-')[0]}" in live:
-            continue
-        try:
-            end = read_json(run / OVER)
-            if end is None:
-                end = {"at_ms": now_ms, "bytes": _size(run)}
-                write_json(run / OVER, end)
-        except OSError:
-            continue
-        over.append((end["at_ms"], end["bytes"], run))
-    over.sort(key=lambda entry: (-entry[0], entry[2]))
-    count = total = gone = 0
-    for at_ms, size, run in over:
-        count, total = count + 1, total + size
-        if now_ms - at_ms > kept.age_ms or total > kept.bytes or count > kept.runs:
-            gone += _remove(run)
-    return gone
-
-
-def _remove(run: Path) -> bool:
-    try:
-        for folder, names, _ in os.walk(run):
-            for name in names:
-                if not (path := Path(folder, name)).is_symlink():
-                    path.chmod(0o700)  # A task may have locked what it made.
-        shutil.rmtree(run)
-        if not any(run.parent.iterdir()):
-            run.parent.rmdir()
-    except OSError:
-        return False
-    return True
-
-
-def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

@@ -17,6 +17,7 @@ from schemas.edge_base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
 from schemas.edge_nodes import DETAIL_MAX, EXIT_CODE_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.tasks import Failure
+from services.agent.clearing import ENDED
 from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, read_document
 from services.agent.folders import JOBS, attempt_folder, encoded, open_folder
 from services.agent.reports import Name, Result
@@ -38,7 +39,9 @@ class Unsound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An attempt's folder, by the encoded names on the way to it."""
+    """An attempt's folder, by the encoded names on the way to it. `root`: below which it lies: JOBS, or a shelf of what
+    was put away (clearing.py).
+    """
 
     data: Path
     job: str
@@ -46,6 +49,7 @@ class Place:
     stage: str
     index: int
     attempt: int
+    root: tuple[str, ...] = (JOBS,)
 
     @property
     def folder(self) -> Path:
@@ -58,7 +62,7 @@ class Place:
         return int(self.run.partition("-")[0])
 
     def _parts(self) -> tuple[str, ...]:
-        return JOBS, self.job, self.run, self.stage, f"{self.index}.{self.attempt}"
+        return *self.root, self.job, self.run, self.stage, f"{self.index}.{self.attempt}"
 
     def open(self) -> int:
         """A descriptor of the folder; no part of the way is a link. Raises Unsound, OSError."""
@@ -101,31 +105,46 @@ class Timed:
     wall_ms: int
 
 
-def places(data: Path, job: str | None = None, stage: str | None = None, index: int | None = None) -> Iterator[Place]:
-    """Every folder that is named like an attempt's, of all or of one job, stage and task, and is no link."""
-    jobs = [encoded(job)] if job is not None else folders_in(data / JOBS)
+def places(
+    data: Path, job: str | None = None, stage: str | None = None, index: int | None = None, *, ended: bool = False
+) -> Iterator[Place]:
+    """Every folder that is named like an attempt's, of all or of one job, stage and task, and is no link. `ended`: also
+    of what was put away.
+    """
+    roots: list[tuple[str, ...]] = [(JOBS,)]
+    if ended:
+        roots += [(ENDED, shelf) for shelf in folders_in(data / ENDED) if _is_number(shelf)]
+    for root in roots:
+        yield from _places(data, root, job, stage, index)
+
+
+def _places(
+    data: Path, root: tuple[str, ...], job: str | None, stage: str | None, index: int | None
+) -> Iterator[Place]:
+    top = data.joinpath(*root)
+    jobs = [encoded(job)] if job is not None else folders_in(top)
     for job_name in jobs:
-        for run in folders_in(data / JOBS / job_name):
+        for run in folders_in(top / job_name):
             if not _is_number(run.partition("-")[0]):
                 continue
-            stages = [encoded(stage)] if stage is not None else folders_in(data / JOBS / job_name / run)
+            stages = [encoded(stage)] if stage is not None else folders_in(top / job_name / run)
             for stage_name in stages:
-                for attempt in folders_in(data / JOBS / job_name / run / stage_name):
-                    place = _place(data, job_name, run, stage_name, attempt)
-                    if place is not None and index in (None, place.index):
-                        yield place
+                for attempt in folders_in(top / job_name / run / stage_name):
+                    name = _index_and_number(attempt)
+                    if name is not None and index in (None, name[0]):
+                        yield Place(data, job_name, run, stage_name, *name, root)
 
 
-def _place(data: Path, job: str, run: str, stage: str, attempt: str) -> Place | None:
+def _index_and_number(attempt: str) -> tuple[int, int] | None:
     index, _, number = attempt.partition(".")
     if not (_is_number(index) and _is_number(number)) or int(index) >= TASKS_MAX or int(number) < 1:
         return None
-    return Place(data, job, run, stage, int(index), int(number))
+    return int(index), int(number)
 
 
 def attempt_folders(data: Path) -> Iterator[Path]:
     """The folders of `places`."""
-    return (place.folder for place in places(data))
+    return (place.folder for place in places(data, ended=True))
 
 
 def task_in(place: Place, folder: int) -> Task | None:

@@ -68,7 +68,7 @@ def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
     """Where the attempt lives; of two jobs that had the same name, of the later, unless `admitted` says which."""
     found = [
         place
-        for place in places(data, wanted.job, wanted.stage, wanted.index)
+        for place in places(data, wanted.job, wanted.stage, wanted.index, ended=True)
         if wanted.admitted in (None, place.admitted) and wanted.attempt in (None, place.attempt)
     ]
 

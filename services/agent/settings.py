@@ -33,6 +33,11 @@ VARIABLES = {
     "NODE_CUT_OFF_SECONDS": ("600", "tasks are ended once the bus has taken no message for so long; 0: never"),
     "NODE_ROOM_MIB": ("64", "with less free room on its disk the node takes no new tasks; 0: no limit"),
     "NODE_ROOM_INODES": ("1000", "with fewer free inodes on its disk the node takes no new tasks; 0: no limit"),
+    "NODE_KEPT_RUNS": ("10000", "what ended jobs left is kept, the last so many runs of jobs"),
+    "NODE_KEPT_MIB": ("4096", "and so much of it"),
+    "NODE_KEPT_INODES": ("500000", "and so many files and folders of it"),
+    "NODE_KEPT_HOURS": ("24", "and for so long"),
+    "NODE_BEHIND_RUNS": ("5000", "with more runs that wait to be cleared away the node takes no new tasks"),
     "TASK_USER": ("the agent's user", "the user as whom tasks run, where the agent runs as root"),
     "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
 }
@@ -59,12 +64,12 @@ class NodeSettings:
     `memory_limit`, for tasks that ask for memory: `resident` looks every second at what their processes hold and kills,
     `address_space` is the kernel's RLIMIT_AS on each process, exact, but it counts what is only reserved.
     `room`: free room on its disk below which the node takes no new tasks. `cut_off_ms`: an agent whose messages the bus
-    has not taken for so long ends what runs here, since the cell has long run it elsewhere; 0: never.
-    `output_bytes`: kept of each stream of a task. `pass_env`: variables of the agent that tasks get too.
-    `keep_running`: whether tasks run on when the agent is asked to end, for the next one to take them over. `leaves`:
-    the agent then says that the node goes, and what it holds is run elsewhere at once. `address`: where the agent shows
-    what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom tasks run; None: as the agent's own user, who
-    can write wherever the agent can.
+    has not taken for so long ends what runs here, since the cell has long run it elsewhere; 0: never. `kept`: limits of
+    what ended jobs left, which is put away every `clear_ms`. `output_bytes`: kept of each stream of a task. `pass_env`:
+    variables of the agent that tasks get too. `keep_running`: whether tasks run on when the agent is asked to end, for
+    the next one to take them over. `leaves`: the agent then says that the node goes, and what it holds is run elsewhere
+    at once. `address`: where the agent shows what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom
+    tasks run; None: as the agent's own user, who can write wherever the agent can.
     """
 
     name: str
@@ -83,6 +88,7 @@ class NodeSettings:
     kept: Kept = field(default_factory=Kept)
     room: Room = field(default_factory=Room)
     cut_off_ms: int = 600_000
+    clear_ms: int = 1_000
     pass_env: tuple[str, ...] = ()
     keep_running: bool = True
     leaves: bool = False
@@ -95,7 +101,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
-    LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_ROOM_MIB and LARGESSE_NODE_ROOM_INODES (whole numbers from 0),
+    LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_ROOM_ and MIB or INODES, LARGESSE_NODE_KEPT_ and RUNS, MIB, INODES or
+    HOURS, LARGESSE_NODE_BEHIND_RUNS (whole numbers from 0),
     LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT, LARGESSE_NODE_AT_END (`keep`: tasks run
     on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE (`HOST:PORT` at which others reach what
     LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served),
@@ -115,6 +122,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         devices=devices,
         memory_limit=limit,  # type: ignore[arg-type]
         pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
+        kept=_kept(environment),
         room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
         cut_off_ms=_number(environment, "NODE_CUT_OFF_SECONDS") * 1_000,
         keep_running=not leaves,
@@ -146,6 +154,16 @@ def _one_of(options: Any, name: str, text: str) -> str:
     if text not in get_args(options):
         raise SettingWrong(f"{PREFIX}{name}={text}: has to be one of {', '.join(get_args(options))}")
     return text
+
+
+def _kept(environment: Mapping[str, str]) -> Kept:
+    return Kept(
+        age_ms=_number(environment, "NODE_KEPT_HOURS") * 3_600_000,
+        bytes=_number(environment, "NODE_KEPT_MIB") << 20,
+        runs=_number(environment, "NODE_KEPT_RUNS"),
+        inodes=_number(environment, "NODE_KEPT_INODES"),
+        behind_max=_number(environment, "NODE_BEHIND_RUNS"),
+    )
 
 
 def _number(environment: Mapping[str, str], name: str) -> int:

@@ -16,13 +16,15 @@ from largesse.file_lock import DirectoryLock
 from largesse.log import LogReader
 from largesse.order import Accepted
 from largesse.telemetry import CAUGHT_UP, logger
+from schemas import JobEnded
 from schemas.topics import LOG
 from services.agent import checkpoint, core
 from services.agent.attempts import LOOK_MS, Attempts, Local, mono_ms
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
-from services.agent.folders import clear_away, live_name, runs_of_jobs, take_identity
+from services.agent.folders import live_name, take_identity
 from services.agent.reports import Name, Result
+from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 from services.agent.voice import RETRY_MS, Voice
@@ -30,7 +32,8 @@ from services.agent.voice import RETRY_MS, Voice
 READ_WAIT_MS = 1_000
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
-CLEAR_SECONDS = 60
+CLEAR_MS = 60_000
+"""So often limits of age are looked at where nothing ends, and what could not be put away is tried again."""
 START_WAIT_MS = 1_000
 END_WAIT_MS = 20_000  # Beyond the grace, for everything to have ended.
 
@@ -78,6 +81,7 @@ class _Agent:
         self._attempts = Attempts(node)
         self._voice = Voice(bus, node)
         self._events = self._attempts.open_events()
+        self._runs = Runs()
         self._troubles = Troubles()
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
         self._look = asyncio.Event()
@@ -91,6 +95,8 @@ class _Agent:
         CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
+            for local in self._attempts.by_key.values():
+                self._runs.began(live_name(local.name.job, local.admitted), _run_of(local))
             loop.add_reader(self._events, self._hear)
             try:
                 await self._serve(stop)
@@ -168,6 +174,11 @@ class _Agent:
 
     def _fold(self, batch: list[Accepted]) -> None:
         for one in batch:
+            body = one.record.body
+            if type(body) is JobEnded:
+                for end in body.jobs:
+                    if (job := self._state.jobs.get(end.job)) is not None:
+                        self._runs.ended(live_name(end.job, job.run))
             core.fold(self._state, one.record)
         self._folded += len(batch)
 
@@ -241,6 +252,8 @@ class _Agent:
             else:
                 free.append(start)
         prepared = self._attempts.prepare(free)
+        for local, _ in prepared:
+            self._runs.began(live_name(local.name.job, local.admitted), _run_of(local))
         launching = asyncio.ensure_future(asyncio.to_thread(self._attempts.launch, prepared))
         try:
             await asyncio.shield(launching)
@@ -270,7 +283,13 @@ class _Agent:
         if local.phase != "ended":
             self._attempts.stop(local, "killed", self._node.stop_grace_ms)
         if local.phase == "ended":
+            self._forget(local)
+
+    def _forget(self, local: Local) -> None:
+        """It has ended, here and in the log."""
+        if self._attempts.by_key.get(local.key) is local:
             self._attempts.forget(local.key)
+            self._runs.forgotten(live_name(local.name.job, local.admitted))
 
     # ---------------------------------------------------------------- what happens here
     def _hear(self) -> None:
@@ -282,7 +301,7 @@ class _Agent:
         for local in changed:
             if local.quiet:
                 if local.phase == "ended":
-                    self._attempts.forget(local.key)
+                    self._forget(local)
             elif local.result is None:
                 self._voice.outbox.started(local.key, local.name, now_ms)
             elif local.result.reason == "lost" and not local.stopping:
@@ -365,7 +384,7 @@ class _Agent:
         data, room, troubles = self._node.data, self._node.room, self._troubles
         while True:
             self._look.clear()
-            if fault := await asyncio.to_thread(short_of, data, room):
+            if fault := await asyncio.to_thread(short_of, data, room) or self._behind():
                 self._fall(fault)
             if troubles.is_due(mono_ms()):
                 fault = await asyncio.to_thread(probe, data, room)
@@ -376,14 +395,39 @@ class _Agent:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)
 
+    def _behind(self) -> str:
+        """Why no more may be started for now: what has ended is put away more slowly than it comes."""
+        most = self._node.kept.behind_max
+        if self._runs.behind > (most // 2 if self._troubles.reason else most):
+            return f"more than {most} runs of ended jobs wait to be cleared away"
+        return ""
+
     async def _clear(self) -> None:
+        """Puts away what ended jobs left, in the order of their ends."""
         await self._caught_up.wait()
+        folders = await asyncio.to_thread(runs_of_jobs, self._node.data)
+        # After the look: what has begun meanwhile is live.
+        live = [live_name(name, job.run) for name, job in self._state.jobs.items()]
+        self._runs.found(folders, dict.fromkeys(live, True))
+        due_ms = mono_ms()
         while True:
-            runs = await asyncio.to_thread(runs_of_jobs, self._node.data)
-            names = [live_name(name, job.run) for name, job in self._state.jobs.items()]
-            names += [live_name(local.name.job, local.admitted) for local in self._attempts.by_key.values()]
-            await asyncio.to_thread(clear_away, runs, frozenset(names), self._node.kept)
-            await asyncio.sleep(CLEAR_SECONDS)
+            if mono_ms() >= due_ms:
+                due_ms = mono_ms() + CLEAR_MS
+                self._runs.try_again()
+                await self._put_away()
+            while self._runs.waiting:
+                await self._put_away()
+                self._look.set()
+            await asyncio.sleep(self._node.clear_ms / 1_000)
+
+    async def _put_away(self) -> None:
+        """Puts away what is next, and removes what is beyond the limits."""
+        names = self._runs.take()
+        try:
+            self._runs.put_away((await put_away(self._node.data, names, self._node.kept))["failed"])
+        except ClearingFailed as error:
+            self._runs.put_away(names)
+            self._log.warning("cannot clear away what ended jobs left", error=str(error))
 
     async def _end_all(self, reason: Literal["killed", "lost"]) -> None:
         """Stops everything and sees it end, or gives up on what the kernel does not let go."""
@@ -395,3 +439,9 @@ class _Agent:
             self._attempts.look(mono_ms())
             if self._attempts.alive:
                 await self._sleep_until(mono_ms() + 100)
+
+
+def _run_of(local: Local) -> str:
+    """JOB/RUN, where the attempt's folder lies."""
+    run = local.folder.parents[1]
+    return f"{run.parent.name}/{run.name}"

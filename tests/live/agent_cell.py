@@ -162,10 +162,10 @@ async def scripted_cell() -> AsyncIterator[ScriptedCell]:
 
 
 def settings(data: Path, **changes: Any) -> NodeSettings:
-    """A node `n` of four cores, quick to stop and to speak."""
+    """A node `n` of four cores, quick to stop and to speak, on which nothing is put away while a story looks on."""
     return replace(
         NodeSettings("n", data, capacity={"cpu": 4_000, "memory": 8_192}, stop_grace_ms=500, heartbeat_ms=500),
-        **changes,
+        **{"clear_ms": 3_600_000, **changes},
     )
 
 

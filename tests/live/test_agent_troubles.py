@@ -132,7 +132,7 @@ def test_no_job_fails_for_one_node_whose_disk_is_full_and_the_node_comes_back(
             await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 3)
             _fill(disk, ballast)
             for number in range(40):
-                await cell.submit(f"j{number}", {"command": ["true"], "demand": {"cpu": 1_000}})
+                await cell.submit(f"j{number}", {"command": ["true"], "demand": {"cpu": "1"}})
             await cell.until(lambda: len(outcomes(cell)) == 40)
             assert set(outcomes(cell).values()) == {"succeeded"}
             assert {failed.reason for failed in cell.items(TaskFailed)} <= {"lost"}
@@ -143,7 +143,7 @@ def test_no_job_fails_for_one_node_whose_disk_is_full_and_the_node_comes_back(
             _empty(disk, ballast)
             await cell.until(lambda: reasons(cell, "n0")[-1] == "")
             had = granted_to(cell, "n0")
-            await cell.submit("late", {"command": ["true"], "tasks": 12, "demand": {"cpu": 1_000}})
+            await cell.submit("late", {"command": ["true"], "tasks": 12, "demand": {"cpu": "1"}})
             await cell.until(lambda: "late" in outcomes(cell))
             assert outcomes(cell)["late"] == "succeeded"
             assert granted_to(cell, "n0") > had

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from hypothesis import given as for_all
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.agent import folders
 from services.agent.documents import TASK, claim, read_json, write_json
-from services.agent.folders import Kept, attempt_folder, clear_away, encoded, live_name
+from services.agent.folders import attempt_folder, encoded
 from services.agent.found import attempt_folders
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=253)
@@ -120,45 +119,3 @@ def test_an_identity_that_somebody_wrote_over_is_made_good(tmp_path, text):
 
     assert re.fullmatch(r"[0-9a-f]{12}\.[0-9]+\.[0-9a-f]{12}", identity.epoch)
     assert folders.take_identity(tmp_path).issued[-2] == identity.epoch
-
-
-def runs(data: Path):
-    return sorted(f"{run.parent.name}/{run.name}" for run in folders.runs_of_jobs(data))
-
-
-def clear(data, *live, **limits):
-    return clear_away(folders.runs_of_jobs(data), frozenset(live), Kept(**limits))
-
-
-def test_folders_of_ended_jobs_stay_within_their_limits(tmp_path):
-    for admitted in range(1, 6):
-        attempt(tmp_path, run=f"{admitted}-e", stdout=b"x" * 1_000)
-        clear(tmp_path)  # Each has its own end.
-
-    assert clear(tmp_path, runs=3) == 2
-    assert len(runs(tmp_path)) == 3
-    assert clear(tmp_path, bytes=2_100) == 1
-    assert clear(tmp_path, age_ms=-1) == 2
-    assert runs(tmp_path) == []
-    assert list((tmp_path / "jobs").iterdir()) == []
-
-
-def test_what_lives_is_never_cleared_away(tmp_path):
-    attempt(tmp_path, job="a/b".replace("/", " "), run="7-e.1")
-    attempt(tmp_path, job="a/b".replace("/", " "), run="7-e.2")
-    attempt(tmp_path, job="a b", run="77-e.2")
-
-    assert clear(tmp_path, live_name("a b", 7), runs=0) == 1
-    assert runs(tmp_path) == ["a b/7-e.1", "a b/7-e.2"]
-
-
-def test_what_a_task_has_locked_is_cleared_away_too(tmp_path):
-    folder = attempt(tmp_path)
-    (folder / "work" / "deep").mkdir(parents=True)
-    (folder / "work" / "deep" / "file").write_bytes(b"")
-    (folder / "work" / "link").symlink_to("/")
-    (folder / "work" / "deep").chmod(0o500)
-    (folder / "work").chmod(0)
-
-    assert clear(tmp_path, runs=0) == 1
-    assert runs(tmp_path) == []
