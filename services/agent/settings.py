@@ -68,7 +68,8 @@ class NodeSettings:
     what ended jobs left, which is put away every `clear_ms`. `output_bytes`: kept of each stream of a task. `pass_env`:
     variables of the agent that tasks get too. `keep_running`: whether tasks run on when the agent is asked to end, for
     the next one to take them over. `leaves`: the agent then says that the node goes, and what it holds is run elsewhere
-    at once. `address`: where the agent shows what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom
+    at once. `departing`: the node is not run any more: its agent reports what has ended, ends the rest, and leaves.
+    `address`: where the agent shows what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom
     tasks run; None: as the agent's own user, who can write wherever the agent can.
     """
 
@@ -92,6 +93,7 @@ class NodeSettings:
     pass_env: tuple[str, ...] = ()
     keep_running: bool = True
     leaves: bool = False
+    departing: bool = False
     address: str = ""
     task_user: TaskUser | None = None
 

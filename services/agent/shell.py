@@ -6,6 +6,7 @@ registers the node under a new epoch, names the attempts it still knows, and kil
 """
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
@@ -34,6 +35,7 @@ PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 CLEAR_MS = 60_000
 """So often limits of age are looked at where nothing ends, and what could not be put away is tried again."""
+DEPARTING = "its node is not run any more"
 START_WAIT_MS = 1_000
 END_WAIT_MS = 20_000  # Beyond the grace, for everything to have ended.
 
@@ -82,7 +84,8 @@ class _Agent:
         self._voice = Voice(bus, node)
         self._events = self._attempts.open_events()
         self._runs = Runs()
-        self._troubles = Troubles()
+        self._troubles = Troubles(DEPARTING if node.departing else "")
+        self._registered = asyncio.Event()
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
         self._look = asyncio.Event()
         self._wake = asyncio.Event()
@@ -107,6 +110,8 @@ class _Agent:
                 await self._end_all("lost" if self._node.leaves else "killed")
             if self._node.leaves:
                 await self._voice.leave(self._state)
+            if self._node.departing and self._registered.is_set() and not self._attempts.alive:
+                await self._put_all_away()
         finally:
             loop.remove_reader(self._events)
             self._attempts.close_events()
@@ -115,7 +120,11 @@ class _Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
-        lives = (self._follow(), self._keep_time(), self._watch_node(), self._watch_bus(), self._clear(), stop.wait())
+        lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), stop.wait()]
+        if self._node.departing:
+            lives.append(self._registered.wait())
+        else:
+            lives += [self._watch_node(), self._watch_bus(), self._clear()]
         parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -213,6 +222,8 @@ class _Agent:
                 f"node {state.node} was registered by another agent, under epoch {state.rival}: end one of the two, or "
                 "give this one another name (LARGESSE_NODE)"
             )
+        if state.standing == "registered":
+            self._registered.set()
         if state.standing == "taken":
             self._renew()
         self._wake.set()
@@ -394,6 +405,13 @@ class _Agent:
             self._say_troubles()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)
+
+    async def _put_all_away(self) -> None:
+        """Nothing of this node runs any more, and the log knows how everything ended."""
+        self._runs.found(await asyncio.to_thread(runs_of_jobs, self._node.data), {})
+        self._runs.waiting.extend(folder for folders in self._runs.folders.values() for folder in folders)
+        while self._runs.waiting:
+            await self._put_away()
 
     def _behind(self) -> str:
         """Why no more may be started for now: what has ended is put away more slowly than it comes."""

@@ -15,9 +15,11 @@ from typing import Any
 from largesse import shell
 from largesse.bus import BusError
 from largesse.file_bus import FileBus
+from largesse.file_lock import DirectoryHeld
 from largesse.output import Piece, Wanted
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
+from largesse.telemetry import logger
 from largesse.ways_out import with_way_out
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
@@ -28,6 +30,7 @@ from services.agent.outputs import attempt_with_output, made_ns, read_piece
 from services.agent.settings import NodeSettings
 from services.altruism import core as altruism
 from services.cli.ending import Broken, Ending, Wrong
+from services.cli.leaving import departing_nodes
 from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.gateway.app import make_app
@@ -96,12 +99,13 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
 
 
 class Host:
-    """Runs a plan. `url`: where it listens."""
+    """Runs a plan. `url`: where it listens. `departing`: nodes of earlier starts that leave the cell."""
 
     def __init__(self, plan: Plan, bus: FileBus, listening: socket, stop: asyncio.Event) -> None:
         self.stop = stop
         self.url = f"http://{plan.host}:{listening.getsockname()[1]}"
         self._plan = plan
+        self.departing = departing_nodes(plan.data / NODES, [node.name for node in plan.nodes], plan.nodes[0])
         # Paces may come from the environment; where and which the cell is, this process says.
         self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
         self._hosts = served_hosts(self._settings, plan.host)
@@ -128,6 +132,8 @@ class Host:
         for node in plan.nodes:
             placed = replace(node, data=self._folder_of(node))
             self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop))
+        for node in self.departing:
+            self._begin(f"agent {node.name}, which leaves", self._depart(node))
         self._begin("altruism", self._keep_shards())
         self._begin("start", self._start(on_ready))
         self._begin("stop", self._hear_stop())
@@ -209,14 +215,22 @@ class Host:
                 self._shards += 1
             await self.follower.changed(1)
 
+    async def _depart(self, node: NodeSettings) -> None:
+        """Ends what lives on a node of an earlier start. What goes wrong with it ends nothing else."""
+        try:
+            await agent.run(self._bus, node, self.stop)
+        except (OSError, DirectoryHeld, agent.TakenOver) as error:
+            logger(service="agent", node=node.name).warning("cannot leave the cell", error=str(error))
+
     def _folder_of(self, node: NodeSettings) -> Path:
         return self._plan.data / NODES / encoded(node.name)
 
     async def _read_output(self, wanted: Wanted) -> Piece | None:
         """What a task printed, on whichever of the nodes it ran last."""
-        folders = [self._folder_of(node) for node in self._plan.nodes]
 
         def read() -> Piece | None:
+            # Also of nodes that are not started any more.
+            folders = [folder for folder in (self._plan.data / NODES).iterdir() if folder.is_dir()]
             attempts = [(attempt_with_output(folder, wanted), folder) for folder in folders]
             found = [(made_ns(attempt), folder) for attempt, folder in attempts if attempt is not None]
             return read_piece(max(found)[1], wanted) if found else None

@@ -190,10 +190,11 @@ def _other_nodes(plan: Plan, host: Host) -> str:
     """Says which nodes of earlier starts are not started, and what becomes of the tasks there; else empty."""
     state = host.follower.state
     started = {node.name: True for node in plan.nodes}
-    missing = [name for name in state.nodes if name not in started]
+    departing = {node.name: True for node in host.departing}
+    missing = [name for name in {**state.nodes, **departing} if name not in started]
     if not missing:
         return ""
-    held = sum(state.nodes[name].holds for name in missing)
+    held = sum(state.nodes[name].holds for name in missing if name in state.nodes and name not in departing)
     names = ", ".join(missing[:NODES_TOLD_MAX])
     if len(missing) > NODES_TOLD_MAX:
         names += f" and {len(missing) - NODES_TOLD_MAX} more"
@@ -201,4 +202,5 @@ def _other_nodes(plan: Plan, host: Host) -> str:
     lost = f"; the {held} tasks there count as lost after {after}, and are tried again" if held else ""
     if held == 1:
         lost = f"; the task there counts as lost after {after}, and is tried again"
-    return f"not started: {names}, of an earlier start{lost}"
+    ended = "; what still runs there is ended, and tried again" if departing else ""
+    return f"not started: {names}, of an earlier start{ended}{lost}"

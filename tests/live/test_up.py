@@ -355,7 +355,7 @@ def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
         first.end()
 
     with up(tmp_path / "data", "--nodes", 1) as second:
-        told = "; the 2 tasks there count as lost after 10.0 s, and are tried again"
+        told = "; what still runs there is ended, and tried again"
         assert "not started: node-1, of an earlier start" + told in second.greets()
 
 
