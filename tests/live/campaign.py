@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -173,11 +174,11 @@ class Cell:
         """The shims of running attempts: their arguments name the attempt's folder, as do those of a child that has not
         become its command yet.
         """
-        place = f"{self.data}/".encode()
+        attempt = re.compile(re.escape(f"{self.data}/".encode()) + rb"[^\0]*/\d+\.\d+\0")
         found: dict[int, int] = {}
         for pid in self.processes():
             with suppress(OSError):
-                if place in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if attempt.search(Path(f"/proc/{pid}/cmdline").read_bytes()):
                     found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         return [pid for pid, parent in found.items() if parent not in found]
 
