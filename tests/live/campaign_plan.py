@@ -4,14 +4,14 @@ import random
 
 ROUND = ("decide", "publish", "snapshot")
 PLACES: dict[str, tuple[str, ...]] = {
-    "admission": ("consume", "append", "read_back", "close", "snapshot"),
+    "admission": ("consume", "judge", "append", "read_back", "close", "snapshot"),
     **dict.fromkeys(("fairness", "altruism-0", "leftover", "estimator", "planner"), ("consume", *ROUND)),
     "gateway": ("consume", "snapshot"),
     "agent": ("consume", "publish", "task_start"),
     "bus": ("mark",),
 }
 FAILPOINTS = [f"{name}:{when}_{place}" for name in PLACES for place in PLACES[name] for when in ("before", "after")]
-HITS_MAX = {"consume": 60, "append": 15, "read_back": 15, "snapshot": 3, "task_start": 3, "mark": 60}
+HITS_MAX = {"consume": 60, "judge": 15, "append": 15, "read_back": 15, "snapshot": 3, "task_start": 3, "mark": 60}
 """A life comes to these points about as often; to all others as often as to HITS_MAX_ELSE."""
 HITS_MAX_ELSE = 6
 MOMENT = "moment"

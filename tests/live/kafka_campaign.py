@@ -33,7 +33,7 @@ from tests.unit.cli_process import largesse
 
 CORE_PLACES = ("consume", "decide", "publish", "snapshot")
 PLACES = {
-    "admission": ("consume", "append", "read_back", "close", "snapshot"),
+    "admission": ("consume", "judge", "append", "read_back", "close", "snapshot"),
     "fairness": CORE_PLACES,
     "altruism-0": CORE_PLACES,
     "altruism-1": CORE_PLACES,
@@ -69,7 +69,14 @@ def service_of(name: str) -> str:
 
 TURNS = _turns()
 POINTS = [point for turn in TURNS for point in turn]
-HITS = {"consume": (10, 60), "append": (4, 40), "read_back": (4, 40), "publish": (2, 10), "task_start": (1, 4)}
+HITS = {
+    "consume": (10, 60),
+    "judge": (4, 40),
+    "append": (4, 40),
+    "read_back": (4, 40),
+    "publish": (2, 10),
+    "task_start": (1, 4),
+}
 """At which hit a point strikes; the others within the first few."""
 
 JOBS = 40

@@ -93,7 +93,7 @@ def test_a_power_cut_takes_only_what_was_not_on_disk(tmp_path, gently):
 @pytest.mark.parametrize(
     ("second", "code", "told"),
     [
-        pytest.param({"hit": ["agent:before_publish"]}, 0, "2 of 62 failpoints hit", id="hit in a later seed"),
+        pytest.param({"hit": ["agent:before_publish"]}, 0, "2 of 64 failpoints hit", id="hit in a later seed"),
         pytest.param({"missed": ["agent:before_publish"]}, 1, "NEVER HIT: agent:before_publish", id="missed again"),
         pytest.param({"hit": ["agent:before_publish"], "wrong": ["lost"]}, 1, "failed: [2]", id="a wrong end"),
     ],
