@@ -60,6 +60,7 @@ async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, tim
         raise
     except Exception as error:
         raise InputStopped("judging", item.topic, item.partition, item.offset) from error
+    failpoints.hit(NAME, "after_judge")
     if isinstance(body, InputRefused):
         return replace(body, size=size, hash=content_hash(item.value))
     return body
