@@ -46,6 +46,7 @@ class Policy:
     `node_kept_ms`: for so long a lost node counts as one that may come back. `slots_per_node`: under the preset `slots`
     so many tasks run on a node, whatever they ask for. `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks
     of one job, of one user's live jobs and of all live jobs together; a job that would go beyond is refused.
+    `names_kept_max`: names of so many ended jobs stay taken, the oldest are free before `name_kept_ms` are over.
     """
 
     preset: Preset = "largesse"
@@ -68,6 +69,7 @@ class Policy:
     job_tasks_max: int = 1_000_000
     user_tasks_max: int = 5_000_000
     live_tasks_max: int = 10_000_000
+    names_kept_max: int = 500_000
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.track import COUNTED, is_broken, judge_failure
 from services.admission.core_granted import NOTHING, mark_of, put
-from services.admission.core_names import attempt_key, digest_of, is_free
+from services.admission.core_names import attempt_key, digest_of
 from services.admission.core_skips import fold_refused, fold_skipped
 from services.admission.core_state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
 
@@ -219,12 +219,15 @@ def _ended(state: State, record: Record) -> None:
 
 
 def _forget_names(state: State, time: int) -> None:
-    """Names are kept in order of their jobs' ends, so the oldest stand first."""
-    gone = []
+    """Names are kept in order of their jobs' ends, so the oldest stand first. Beyond `names_kept_max` they go early: a
+    busy cell ends more jobs in `name_kept_ms` than fit into memory.
+    """
+    gone: list[str] = []
+    too_many = len(state.ended) - state.policy.names_kept_max
     for job, ended in state.ended.items():
-        if time - ended.at_ms <= state.policy.name_kept_ms:
+        if len(gone) >= too_many and time - ended.at_ms <= state.policy.name_kept_ms:
             break
-        if is_free(state, ended, time):
+        if ended.job is None:
             gone.append(job)
     for job in gone:
         del state.ended[job]
