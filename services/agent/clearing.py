@@ -15,13 +15,14 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import signal
 import stat
 import sys
 import time
 from collections import deque
 from contextlib import suppress
+
+from services.agent.trees import FOLDER, measured, remove_tree, unlock_upper
 
 # As in shim.py: they would be much of what a start costs.
 TYPE_CHECKING = False
@@ -35,7 +36,8 @@ SHELF_RUNS = 1_000
 """Runs on one shelf. Only the oldest shelf has gaps, so only that one is compared with its index at a start."""
 SPENT = ("claim.json", "child.json", "result.json", "stop.json", "shim.err")
 """Files of an attempt that nobody needs once its job has ended. `shim.err` goes where it is empty."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+LEVELS_TIDIED = 3
+"""Folders below a run that have to be opened to put it away: stages, attempts, work."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -117,13 +119,13 @@ class Shelves:
         if not (_is_name(job) and _is_name(run)):
             return True
         try:
-            jobs = os.open(JOBS, _FOLDER, dir_fd=self._data)
+            jobs = os.open(JOBS, FOLDER, dir_fd=self._data)
         except FileNotFoundError:
             return True
         except OSError:
             return False
         try:
-            source = os.open(job, _FOLDER, dir_fd=jobs)
+            source = os.open(job, FOLDER, dir_fd=jobs)
             try:
                 size, entries = _size_of(run, source)
                 entry = Run(now_ms, size, entries, self._shelf(), job, run)
@@ -167,7 +169,7 @@ class Shelves:
             os.close(file)
 
     def _move(self, name: str, run: Run, source: int) -> None:
-        shelf = os.open(str(run.shelf), _FOLDER, dir_fd=self._ended)
+        shelf = os.open(str(run.shelf), FOLDER, dir_fd=self._ended)
         try:
             target = _made(shelf, run.job)
             try:
@@ -202,15 +204,15 @@ class Shelves:
 
     def _remove(self, run: Run) -> bool:
         try:
-            folder = os.open(f"{run.shelf}", _FOLDER, dir_fd=self._ended)
+            folder = os.open(f"{run.shelf}", FOLDER, dir_fd=self._ended)
         except FileNotFoundError:
             return True
         except OSError:
             return False
         try:
-            job = os.open(run.job, _FOLDER, dir_fd=folder)
+            job = os.open(run.job, FOLDER, dir_fd=folder)
             try:
-                _remove_tree(run.run, job)
+                remove_tree(run.run, job)
             finally:
                 os.close(job)
             with suppress(OSError):
@@ -241,7 +243,7 @@ def _made(parent: int, name: str) -> int:
     """A descriptor of a folder, which is made where it is missing. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=parent)
-    return os.open(name, _FOLDER, dir_fd=parent)
+    return os.open(name, FOLDER, dir_fd=parent)
 
 
 def _size_of(run: str, parent: int) -> tuple[int, int]:
@@ -249,22 +251,22 @@ def _size_of(run: str, parent: int) -> tuple[int, int]:
     try:
         return _tidied(run, parent)
     except PermissionError:
-        _unlock(run, parent)
+        unlock_upper(run, parent, LEVELS_TIDIED)
         return _tidied(run, parent)
 
 
 def _tidied(run: str, parent: int) -> tuple[int, int]:
     """Size in bytes and number of entries of a run, once what nobody needs of its attempts has gone. Raises OSError."""
-    folder = os.open(run, _FOLDER, dir_fd=parent)
+    folder = os.open(run, FOLDER, dir_fd=parent)
     try:
         size, entries = 0, 2  # The folders of the job and of the run.
         for stage in _folders_in(folder):
             entries += 1
-            inner = os.open(stage, _FOLDER, dir_fd=folder)
+            inner = os.open(stage, FOLDER, dir_fd=folder)
             try:
                 for attempt in _folders_in(inner):
                     _tidy(attempt, inner)
-                more, count = _measured(inner)
+                more, count = measured(inner)
                 size, entries = size + more, entries + count
             finally:
                 os.close(inner)
@@ -286,7 +288,7 @@ def _folders_in(folder: int) -> list[str]:
 def _tidy(attempt: str, parent: int) -> None:
     """Removes what nobody needs of an attempt whose job has ended. What resists stays."""
     with suppress(OSError):
-        folder = os.open(attempt, _FOLDER, dir_fd=parent)
+        folder = os.open(attempt, FOLDER, dir_fd=parent)
         try:
             for name in SPENT:
                 with suppress(OSError):
@@ -296,44 +298,6 @@ def _tidy(attempt: str, parent: int) -> None:
                 os.rmdir("work", dir_fd=folder)
         finally:
             os.close(folder)
-
-
-def _measured(folder: int) -> tuple[int, int]:
-    """Bytes and number of all entries below a folder; what cannot be looked into counts as one."""
-    size = count = 0
-    with os.scandir(folder) as found:
-        for entry in found:
-            count += 1
-            with suppress(OSError):
-                if entry.is_dir(follow_symlinks=False):
-                    inner = os.open(entry.name, _FOLDER, dir_fd=folder)
-                    try:
-                        more, entries = _measured(inner)
-                        size, count = size + more, count + entries
-                    finally:
-                        os.close(inner)
-                else:
-                    size += entry.stat(follow_symlinks=False).st_size
-    return size, count
-
-
-def _remove_tree(name: str, parent: int) -> None:
-    """Removes a folder with all below it, also where a task has locked what it made. Raises OSError."""
-    try:
-        shutil.rmtree(name, dir_fd=parent)
-    except PermissionError:
-        _unlock(name, parent)
-        shutil.rmtree(name, dir_fd=parent)
-
-
-def _unlock(name: str, parent: int) -> None:
-    os.chmod(name, 0o700, dir_fd=parent)
-    folder = os.open(name, _FOLDER, dir_fd=parent)
-    try:
-        for inner in _folders_in(folder):
-            _unlock(inner, folder)
-    finally:
-        os.close(folder)
 
 
 def clear(data: str | Path, names: list[str], kept: dict[str, int]) -> dict[str, Any]:

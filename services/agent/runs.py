@@ -18,7 +18,7 @@ BATCH_RUNS = 1_000
 """Runs that one process puts away."""
 PROCESSES_MAX = 2
 """Processes that clear away at once for all agents of this process."""
-_START = "import sys; sys.path.append(sys.argv[1]); import clearing; clearing.main(sys.argv[2])"
+_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import clearing; clearing.main(sys.argv[2])"
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
@@ -125,7 +125,7 @@ async def put_away(data: Path, names: list[str], kept: Kept) -> dict[str, Any]:
 
 def _started(data: Path) -> "subprocess.Popen[bytes]":
     """The process that puts away. It is killed when the thread that started it ends: never one of a pool."""
-    where = str(Path(clearing.__file__).parent)
+    where = str(Path(clearing.__file__).parents[2])
     command = [sys.executable, "-I", "-S", "-c", _START, where, str(data)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={}, close_fds=True
