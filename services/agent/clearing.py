@@ -18,7 +18,6 @@ import os
 import signal
 import stat
 import sys
-import time
 from collections import deque
 from contextlib import suppress
 
@@ -300,21 +299,21 @@ def _tidy(attempt: str, parent: int) -> None:
             os.close(folder)
 
 
-def clear(data: str | Path, names: list[str], kept: dict[str, int]) -> dict[str, Any]:
+def clear(data: str | Path, names: list[str], kept: dict[str, int], now_ms: int) -> dict[str, Any]:
     """Puts the runs `names` (JOB/RUN) away, then removes what is beyond the limits. Says what became of it; `failed`
-    are those that resisted. Raises OSError where the data folder cannot be used.
+    are those that resisted. `now_ms`: log time, for ages: a wall clock that jumps ahead must not remove what is kept.
+    Raises OSError where the data folder cannot be used.
     """
     shelves = Shelves(data, kept)
     try:
         failed = []
         for at, name in enumerate(names):
-            now_ms = time.time_ns() // 1_000_000
             job, _, run = name.partition("/")
             if not shelves.put_away(job, run, now_ms):
                 failed.append(name)
             if at % 100 == 0:
                 shelves.remove_beyond(now_ms)  # In between, so that a full disk has room again as soon as may be.
-        shelves.remove_beyond(time.time_ns() // 1_000_000)
+        shelves.remove_beyond(now_ms)
         return {
             "failed": failed,
             "removed": shelves.removed,
@@ -327,10 +326,10 @@ def clear(data: str | Path, names: list[str], kept: dict[str, int]) -> dict[str,
 
 
 def main(data: str) -> None:
-    """Reads what to do on stdin, `{"names": [...], "kept": {...}}`, and says on stdout what became of it."""
+    """Reads what to do on stdin, `{"names": [...], "kept": {...}, "now_ms": N}`; says on stdout what became of it."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     asked = json.loads(sys.stdin.buffer.read())
-    sys.stdout.write(json.dumps(clear(data, asked["names"], asked["kept"])))
+    sys.stdout.write(json.dumps(clear(data, asked["names"], asked["kept"], asked["now_ms"])))

@@ -99,12 +99,12 @@ def runs_of_jobs(data: Path) -> list[str]:
     return [f"{run.parent.name}/{run.name}" for run in (data / JOBS).glob("*/*")]
 
 
-async def put_away(data: Path, names: list[str], kept: Kept) -> dict[str, Any]:
+async def put_away(data: Path, names: list[str], kept: Kept, now_ms: int) -> dict[str, Any]:
     """Puts runs away and removes what is beyond the limits, in a process of its own. Says what became of it
-    (`clearing.clear`). Raises ClearingFailed.
+    (`clearing.clear`). `now_ms`: log time. Raises ClearingFailed.
     """
     limits = {"age_ms": kept.age_ms, "bytes": kept.bytes, "runs": kept.runs, "inodes": kept.inodes}
-    asked = json.dumps({"names": names, "kept": limits}).encode()
+    asked = json.dumps({"names": names, "kept": limits, "now_ms": now_ms}).encode()
     async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(PROCESSES_MAX)):
         try:
             process = _started(data)

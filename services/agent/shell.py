@@ -442,7 +442,8 @@ class _Agent:
         """Puts away what is next, and removes what is beyond the limits."""
         names = self._runs.take()
         try:
-            self._runs.put_away((await put_away(self._node.data, names, self._node.kept))["failed"])
+            now_ms = self._reader.order.time  # A wall clock may jump ahead; log time does not.
+            self._runs.put_away((await put_away(self._node.data, names, self._node.kept, now_ms))["failed"])
         except ClearingFailed as error:
             self._runs.put_away(names)
             self._log.warning("cannot clear away what ended jobs left", error=str(error))

@@ -15,6 +15,8 @@ from services.agent.found import places
 from services.agent.outputs import read_piece
 from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
 
+NOW_MS = 1_800_000_000_000
+DAY_MS = 86_400_000
 ALL = {"age_ms": 10**12, "bytes": 1 << 60, "runs": 10**9, "inodes": 10**9}
 
 
@@ -47,7 +49,7 @@ def names_in(folder):
 
 def test_runs_that_are_put_away_leave_the_folder_of_those_that_live(tmp_path):
     names = some(tmp_path, 3)
-    done = clear(tmp_path, names[:2], ALL)
+    done = clear(tmp_path, names[:2], ALL, NOW_MS)
 
     assert (done["failed"], done["runs"], done["removed"]) == ([], 2, 0)
     assert runs_of_jobs(tmp_path) == names[2:]
@@ -56,7 +58,7 @@ def test_runs_that_are_put_away_leave_the_folder_of_those_that_live(tmp_path):
 
 def test_the_output_of_what_was_put_away_can_still_be_read(tmp_path):
     attempt(tmp_path, "a b", "7-e.1", stdout=b"told")
-    clear(tmp_path, ["a b/7-e.1"], ALL)
+    clear(tmp_path, ["a b/7-e.1"], ALL, NOW_MS)
 
     piece = read_piece(tmp_path, Wanted("a b", "s", 0))
     assert piece is not None
@@ -67,13 +69,20 @@ def test_only_what_somebody_may_want_to_see_is_kept_of_an_attempt(tmp_path):
     attempt(tmp_path, "empty", "1-e")
     left = attempt(tmp_path, "left", "2-e", **{"shim.err": b"oops"})
     (left / "work" / "found").write_bytes(b"x")
-    clear(tmp_path, ["empty/1-e", "left/2-e"], ALL)
+    clear(tmp_path, ["empty/1-e", "left/2-e"], ALL, NOW_MS)
 
     found = {place.job: names_in(place.folder) for place in places(tmp_path, ended=True)}
     assert found == {
         "empty": ["stderr", "stdout", "task.json"],
         "left": ["shim.err", "stderr", "stdout", "task.json", "work"],
     }
+
+
+def test_ages_go_by_the_log_time_that_is_given(tmp_path):
+    clear(tmp_path, some(tmp_path, 1), ALL, NOW_MS)
+
+    assert clear(tmp_path, [], {**ALL, "age_ms": DAY_MS}, NOW_MS + DAY_MS)["removed"] == 0
+    assert clear(tmp_path, [], {**ALL, "age_ms": DAY_MS}, NOW_MS + DAY_MS + 1)["removed"] == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +102,7 @@ def test_the_oldest_go_first_when_a_limit_is_passed(tmp_path, limit, left):
     for number in range(5):
         attempt(tmp_path, f"j{number}", "7-e", stdout=b"x" * 998)
         names.append(f"j{number}/7-e")
-    done = clear(tmp_path, names, {**ALL, **limit})
+    done = clear(tmp_path, names, {**ALL, **limit}, NOW_MS)
 
     assert kept(tmp_path) == names[5 - left :]
     assert (done["removed"], done["runs"]) == (5 - left, left)
@@ -102,22 +111,22 @@ def test_the_oldest_go_first_when_a_limit_is_passed(tmp_path, limit, left):
 def test_shelves_fill_one_after_the_other_and_empty_ones_go(tmp_path, monkeypatch):
     monkeypatch.setattr(clearing, "SHELF_RUNS", 2)
     names = some(tmp_path, 5)
-    clear(tmp_path, names, ALL)
+    clear(tmp_path, names, ALL, NOW_MS)
     assert names_in(tmp_path / ENDED) == ["1", "2", "3", LOCK]
 
-    clear(tmp_path, [], {**ALL, "runs": 2})
+    clear(tmp_path, [], {**ALL, "runs": 2}, NOW_MS)
     assert names_in(tmp_path / ENDED) == ["2", "3", LOCK]
     assert kept(tmp_path) == names[3:]
-    clear(tmp_path, some(tmp_path, 1, first=5), {**ALL, "runs": 1})
+    clear(tmp_path, some(tmp_path, 1, first=5), {**ALL, "runs": 1}, NOW_MS)
     assert kept(tmp_path) == ["j5/5-e.1"]
 
 
 def test_what_is_kept_is_known_again_without_a_look_into_its_folders(tmp_path):
-    clear(tmp_path, some(tmp_path, 4), ALL)
-    first = clear(tmp_path, [], ALL)
+    clear(tmp_path, some(tmp_path, 4), ALL, NOW_MS)
+    first = clear(tmp_path, [], ALL, NOW_MS)
     for shelf in (tmp_path / ENDED).glob("[0-9]*/j[1-9]"):
         shelf.chmod(0)
-    again = clear(tmp_path, [], ALL)
+    again = clear(tmp_path, [], ALL, NOW_MS)
     for shelf in (tmp_path / ENDED).glob("[0-9]*/j[1-9]"):
         shelf.chmod(0o700)
     assert {**again, "removed": 0} == first
@@ -125,16 +134,16 @@ def test_what_is_kept_is_known_again_without_a_look_into_its_folders(tmp_path):
 
 
 def test_a_run_that_is_not_there_any_more_is_no_failure(tmp_path):
-    assert clear(tmp_path, ["never/1-e"], ALL)["failed"] == []
-    clear(tmp_path, some(tmp_path, 1), ALL)
-    assert clear(tmp_path, ["j0/0-e.1", "j0/9-e"], ALL)["failed"] == []
+    assert clear(tmp_path, ["never/1-e"], ALL, NOW_MS)["failed"] == []
+    clear(tmp_path, some(tmp_path, 1), ALL, NOW_MS)
+    assert clear(tmp_path, ["j0/0-e.1", "j0/9-e"], ALL, NOW_MS)["failed"] == []
 
 
 def test_a_run_of_the_same_name_is_put_beside_the_first(tmp_path):
-    clear(tmp_path, some(tmp_path, 1), ALL)
-    assert clear(tmp_path, some(tmp_path, 1), ALL)["failed"] == []
+    clear(tmp_path, some(tmp_path, 1), ALL, NOW_MS)
+    assert clear(tmp_path, some(tmp_path, 1), ALL, NOW_MS)["failed"] == []
     assert len(list(places(tmp_path, ended=True))) == 2
-    clear(tmp_path, [], {**ALL, "runs": 0})
+    clear(tmp_path, [], {**ALL, "runs": 0}, NOW_MS)
     assert kept(tmp_path) == []
 
 
@@ -150,12 +159,12 @@ def test_a_process_that_dies_anywhere_leaves_nothing_that_would_never_go(tmp_pat
 
     monkeypatch.setattr(clearing.Shelves, "_move", dying)
     with pytest.raises(KeyboardInterrupt):
-        clear(tmp_path, names[:1], ALL)
+        clear(tmp_path, names[:1], ALL, NOW_MS)
     monkeypatch.setattr(clearing.Shelves, "_move", whole)
 
-    clear(tmp_path, runs_of_jobs(tmp_path), ALL)
+    clear(tmp_path, runs_of_jobs(tmp_path), ALL, NOW_MS)
     assert sorted(kept(tmp_path)) == names
-    clear(tmp_path, [], {**ALL, "runs": 0})
+    clear(tmp_path, [], {**ALL, "runs": 0}, NOW_MS)
     assert kept(tmp_path) == []
     assert runs_of_jobs(tmp_path) == []
 
@@ -169,7 +178,7 @@ def test_what_a_task_has_locked_is_put_away_and_removed_too(tmp_path):
     (folder / "work").chmod(0)
     folder.parent.chmod(0)
 
-    assert clear(tmp_path, ["j/7-e.1"], {**ALL, "runs": 0})["removed"] == 1
+    assert clear(tmp_path, ["j/7-e.1"], {**ALL, "runs": 0}, NOW_MS)["removed"] == 1
     assert kept(tmp_path) == []
 
 
@@ -183,7 +192,7 @@ def test_no_link_leads_out_of_the_data_folder(tmp_path):
     (data / JOBS / "k").mkdir()
     (data / JOBS / "k" / "7-e").symlink_to(outside / "7-e")
 
-    assert clear(data, ["j/7-e", "k/7-e", "../outside", "x/../../outside"], {**ALL, "runs": 0})["removed"] == 0
+    assert clear(data, ["j/7-e", "k/7-e", "../outside", "x/../../outside"], {**ALL, "runs": 0}, NOW_MS)["removed"] == 0
     assert (outside / "7-e" / "s" / "0.1" / "result.json").exists()
 
 
@@ -192,10 +201,10 @@ def test_no_link_leads_out_of_the_data_folder(tmp_path):
     [b"torn", b"[1,2,3]\n", b'[0,0,0,"..",".."]\n', b"{}\n", b'[0,-1,0,"a","b"]\n', b"\xff\n"],
 )
 def test_an_index_may_hold_anything(tmp_path, line):
-    clear(tmp_path, some(tmp_path, 1), ALL)
+    clear(tmp_path, some(tmp_path, 1), ALL, NOW_MS)
     with (tmp_path / ENDED / "1" / INDEX).open("ab") as index:
         index.write(line)
-    assert clear(tmp_path, [], ALL)["runs"] == 1
+    assert clear(tmp_path, [], ALL, NOW_MS)["runs"] == 1
 
 
 # ---------------------------------------------------------------- which runs are over
@@ -251,14 +260,14 @@ def test_a_batch_has_a_limit_and_what_failed_is_tried_again():
 # ---------------------------------------------------------------- the process
 def test_a_process_of_its_own_puts_runs_away(tmp_path):
     names = some(tmp_path, 3)
-    done = asyncio.run(put_away(tmp_path, names, replace(Kept(), runs=1)))
+    done = asyncio.run(put_away(tmp_path, names, replace(Kept(), runs=1), NOW_MS))
     assert done == {"failed": [], "removed": 2, "runs": 1, "bytes": 2, "inodes": 7}
     assert kept(tmp_path) == names[2:]
 
 
 def test_a_process_that_cannot_do_it_says_why(tmp_path):
     with pytest.raises(ClearingFailed, match="No such file"):
-        asyncio.run(put_away(tmp_path / "none", [], Kept()))
+        asyncio.run(put_away(tmp_path / "none", [], Kept(), NOW_MS))
 
 
 def test_names_of_jobs_are_taken_as_they_lie_in_folders(tmp_path):
@@ -266,4 +275,4 @@ def test_names_of_jobs_are_taken_as_they_lie_in_folders(tmp_path):
     (name,) = runs_of_jobs(tmp_path)
     assert name == f"{encoded('ä ö')}/7-e"
     assert json.loads(json.dumps(name)) == name
-    assert clear(tmp_path, [name], ALL)["runs"] == 1
+    assert clear(tmp_path, [name], ALL, NOW_MS)["runs"] == 1

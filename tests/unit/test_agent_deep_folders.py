@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.agent.clearing import clear
-from tests.unit.test_agent_clearing import ALL, attempt, kept
+from tests.unit.test_agent_clearing import ALL, NOW_MS, attempt, kept
 
 DEPTH = 3_000
 """Deeper than Python recurses, and than a path can say."""
@@ -32,10 +32,10 @@ def test_a_deep_folder_is_put_away_and_removed_with_all_others(tmp_path, mode):
     make_deep(attempt(tmp_path, "deep", "7-e.1") / "work", mode)
     attempt(tmp_path, "flat", "8-e.1")
 
-    done = clear(tmp_path, ["deep/7-e.1", "flat/8-e.1"], ALL)
+    done = clear(tmp_path, ["deep/7-e.1", "flat/8-e.1"], ALL, NOW_MS)
     assert (done["failed"], done["runs"]) == ([], 2)
 
-    done = clear(tmp_path, [], {**ALL, "runs": 0})
+    done = clear(tmp_path, [], {**ALL, "runs": 0}, NOW_MS)
     assert (done["removed"], done["runs"], kept(tmp_path)) == (2, 0, [])
 
 
@@ -44,8 +44,8 @@ def test_few_descriptors_are_enough_for_any_depth(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 120, limits[1]))
     try:
-        clear(tmp_path, ["deep/7-e.1"], ALL)
-        done = clear(tmp_path, [], {**ALL, "runs": 0})
+        clear(tmp_path, ["deep/7-e.1"], ALL, NOW_MS)
+        done = clear(tmp_path, [], {**ALL, "runs": 0}, NOW_MS)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
@@ -59,7 +59,7 @@ def test_many_folders_side_by_side_and_below_each_other_are_removed(tmp_path):
         (work / "d" / "d" / f"e{number}" / "d" / "d").mkdir(parents=True)
         (work / "d" / "d" / f"e{number}" / "link").symlink_to("/")
 
-    clear(tmp_path, ["j/7-e.1"], ALL)
+    clear(tmp_path, ["j/7-e.1"], ALL, NOW_MS)
 
-    assert clear(tmp_path, [], {**ALL, "runs": 0})["removed"] == 1
+    assert clear(tmp_path, [], {**ALL, "runs": 0}, NOW_MS)["removed"] == 1
     assert Path("/etc").is_dir()
