@@ -44,10 +44,10 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m pytest -q tests/house
 	$(RUN) -m schemas.export --check
 
-quick: setup ## Unit and house tests: under a minute
+quick: setup ## Unit and house tests: a few minutes
 	$(RUN) -m pytest -q tests/unit tests/house
 
-test: setup ## The whole suite, no Docker needed: under ten minutes
+test: setup ## The whole suite, no Docker needed: about twenty minutes on two cores
 	$(RUN) -m pytest -m "not live"
 
 live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka
@@ -67,7 +67,7 @@ topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:po
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
 	$(RUN) -m largesse.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
 
-sim: setup ## One simulated history with fresh faults (SEED=7 repeats one)
+sim: setup ## One drawn history in virtual time, under two hash seeds (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))
 
 replay: setup ## Decide a recorded log again and compare (LOG=path)
