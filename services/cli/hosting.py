@@ -105,7 +105,8 @@ class Host:
         self.stop = stop
         self.url = f"http://{plan.host}:{listening.getsockname()[1]}"
         self._plan = plan
-        self.departing = departing_nodes(plan.data / NODES, [node.name for node in plan.nodes], plan.nodes[0])
+        started = [node.name for node in plan.nodes]
+        self.departing = departing_nodes(plan.data / NODES, started, plan.nodes[0]) if plan.nodes else []
         # Paces may come from the environment; where and which the cell is, this process says.
         self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
         self._hosts = served_hosts(self._settings, plan.host)
