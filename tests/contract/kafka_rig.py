@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from largesse.kafka_bus import KafkaBus
@@ -24,6 +24,7 @@ from largesse.topics_admin import TopicsAdmin
 from tests.contract.rig import Rig
 
 TRANSACTION_MS = 60_000
+MARKER_SECONDS = 30
 IMAGE = "apache/kafka:4.1.0"
 
 _run = uuid.uuid4().hex[:8]
@@ -109,12 +110,29 @@ async def delete_before(address: str, topic: str, partition: int, offset: int) -
 
 
 async def transact(address: str, topic: str, values: list[bytes], *, partition: int = 0, commit: bool = True) -> None:
-    """Appends messages in one transaction, as another client may, and commits or aborts it."""
+    """Appends messages in one transaction, as another client may, and commits or aborts it. Returns once the marker
+    stands in the partition: the coordinator answers before it writes it.
+    """
     async with transactional(address) as producer:
         await producer.begin_transaction()
         for value in values:
-            await producer.send_and_wait(topic, value, partition=partition)
+            last = await producer.send_and_wait(topic, value, partition=partition)
         await (producer.commit_transaction() if commit else producer.abort_transaction())
+    await until_it_ends(address, topic, partition, last.offset + 2)
+
+
+async def until_it_ends(address: str, topic: str, partition: int, offset: int) -> None:
+    """Waits until the last stable offset of a partition has come to `offset`."""
+    place = TopicPartition(topic, partition)
+    consumer = AIOKafkaConsumer(bootstrap_servers=address, isolation_level="read_committed")
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        async with asyncio.timeout(MARKER_SECONDS):
+            while (await consumer.end_offsets([place]))[place] < offset:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        await consumer.stop()
 
 
 @asynccontextmanager

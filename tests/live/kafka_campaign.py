@@ -129,8 +129,9 @@ class Seed:
                 await self._see_it_end()
             except TimeoutError:
                 outcome.wrong.append("it took too long")
+            drained = await cell.drain()
             self._count_deaths()
-            for name, code in (await cell.drain()).items():
+            for name, code in drained.items():
                 if code != 0:
                     outcome.wrong.append(f"{name} ended with {code} when asked to (None: not within 10 s)")
             await self._judge()

@@ -114,6 +114,14 @@ class Member:
         if self.process is not None and self.process.returncode is None:
             self.process.send_signal(number)
 
+    def count_strike(self, code: int | None) -> bool:
+        """Whether it died with `code` because its failpoint struck; then that is disarmed and counted."""
+        if code != -signal.SIGKILL or not self.failpoint or self.killed:
+            return False
+        self.struck.append(":".join(self.failpoint.split(":")[:2]))
+        self.failpoint = ""
+        return True
+
     def kill(self) -> None:
         """SIGKILL: its supervisor starts it again."""
         self.killed = True
@@ -215,15 +223,15 @@ class KafkaCell:
             code = await member.process.wait()
             if self.closing.is_set():
                 return
-            if code == -signal.SIGKILL and member.failpoint and not member.killed:
-                member.struck.append(":".join(member.failpoint.split(":")[:2]))
-                member.failpoint = ""
-            elif not member.killed:
+            if not member.count_strike(code) and not member.killed:
                 member.own_accord.append(code)
             await asyncio.sleep(RESTART_SECONDS)
 
     async def drain(self) -> dict[str, int | None]:
-        """SIGTERM to everybody; exit codes, None for who took longer than DRAIN_SECONDS."""
+        """SIGTERM to everybody; exit codes, None for who took longer than DRAIN_SECONDS.
+
+        Without those whose failpoint struck only now: a standby may come to its point when the others leave.
+        """
         self.closing.set()
         living = [member for member in self.members.values() if member.is_alive]
         for member in living:
@@ -237,7 +245,7 @@ class KafkaCell:
                 return None
 
         codes = await asyncio.gather(*(end(member) for member in living))
-        return {member.name: code for member, code in zip(living, codes, strict=True)}
+        return {m.name: code for m, code in zip(living, codes, strict=True) if not m.count_strike(code)}
 
     def said(self, member: Member, *events: str) -> dict[str, Any] | None:
         """The last line of one of these kinds that a member has logged in its present life."""

@@ -23,7 +23,8 @@ def value_for(topic, random, seen):
     if topic in INPUTS:
         return hostile_input(topic, random).value
     value = spoiled(random.choice(seen) if seen else b"{}", random)
-    return value.replace(b'"token":"', b'"token":"z') if topic == LOG else value
+    # A token of each one's own: behind a forged claim, garbage with that claim's token would be the valid writer's.
+    return value.replace(b'"token":"', b'"token":"z%d-' % random.getrandbits(64)) if topic == LOG else value
 
 
 async def intrude(bus, producer, prefix, random):
