@@ -132,10 +132,12 @@ class RoundAbandoned:
 @dataclass
 class Level:
     """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
-    leftover divides by; inner nodes what their children come to."""
+    leftover divides by; inner nodes what their children come to. `due`: what it would be entitled to if all that it
+    asks for could be placed, where that is not the target."""
 
     queue: str
     target: int
+    due: int | None = None
 
 
 @dataclass(slots=True)
