@@ -5,6 +5,21 @@ RUN python -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes \
       -r /tmp/requirements.lock
 
+# The cores, and what they call, compiled (infra/DECISIONS.md 18). Nothing of the compiler reaches the image.
+FROM packages AS compiled
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
+COPY infra/compile.lock /tmp/compile.lock
+RUN /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes \
+      -r /tmp/compile.lock
+COPY pyproject.toml setup.py LICENSE NOTICE /src/
+COPY schemas /src/schemas
+COPY largesse /src/largesse
+COPY services /src/services
+COPY examples /src/examples
+WORKDIR /src
+RUN LARGESSE_COMPILE=1 /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation \
+      --target /app .
+
 FROM python:3.12-slim
 # /data: what an agent keeps of its tasks, in the container itself. /shared: a volume of all nodes, of the same user.
 RUN useradd --uid 10001 --create-home --home-dir /home/largesse largesse \
@@ -12,10 +27,7 @@ RUN useradd --uid 10001 --create-home --home-dir /home/largesse largesse \
  && printf '#!/bin/sh\nexec python -m services.cli.main "$@"\n' >/usr/local/bin/largesse \
  && chmod 755 /usr/local/bin/largesse
 COPY --from=packages /opt/venv /opt/venv
-COPY schemas /app/schemas
-COPY largesse /app/largesse
-COPY services /app/services
-COPY examples /app/services/cli/shipped
+COPY --from=compiled /app /app
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/app \
     PYTHONDONTWRITEBYTECODE=1 \

@@ -31,6 +31,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements.lock
 	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "ready: $(VENV)/bin/largesse (its cores are interpreted; make compile gives a wheel that needs about half the time)"
 	@touch $@
 
 fmt: setup ## Format the code and mend what ruff can mend
@@ -94,13 +95,15 @@ bench: setup ## Time the hot paths, with compiled cores where there is a C compi
 sustained: setup ## Full load for a long time, and what grows (MINUTES=60, KAFKA=host:port for a cell on Kafka)
 	$(RUN) -m benchmarks.sustained --minutes $(or $(MINUTES),60) $(if $(KAFKA),--kafka "$(KAFKA)")
 
-lock: ## Resolve requirements.lock, and the image's part of it, anew from pyproject.toml
+lock: ## Resolve requirements.lock, and the image's parts of it, anew from pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check $(UV)
 	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --all-extras --universal --python-version 3.11 --upgrade --no-build \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
 	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --no-build \
 	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraints requirements.lock --output-file infra/requirements.lock
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --quiet --extra compile --universal --python-version 3.11 --no-build \
+	  --generate-hashes --no-emit-index-url --custom-compile-command "make lock" --constraints requirements.lock --output-file infra/compile.lock
 	rm -rf $(VENV)-lock
 
 clean: ## Remove .venv, caches and builds
