@@ -1,53 +1,117 @@
 """The gateway as the command line asks it. Problems become endings: 1 the cell says no, 2 malformed, 3 all else."""
 
-import getpass
-import json
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-import httpx
-
+from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong
+
+if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
+    import httpx
 
 URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
 """Longer than the gateway waits for the log's answer."""
 
+USER_MAX = 253
 USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
+ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
 EVENTS = "text/event-stream"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"
 
 
 def user() -> str:
-    """Who asks: LARGESSE_USER, or the account, as far as a header can say it."""
-    name = os.environ.get("LARGESSE_USER", "")
+    """Who asks, as far as a header can say it. Raises Wrong as `current_context` does."""
+    return _user()[0]
+
+
+def _user() -> tuple[str, str]:
+    name, source = _said("LARGESSE_USER", "user")
     if not name:
+        import getpass
+
+        source = "the account"
         try:
             name = getpass.getuser()
         except (KeyError, OSError):
             name = "unknown"
-    return name.encode("ascii", "replace").decode()
+    return name.encode("ascii", "replace").decode(), source
+
+
+def _said(variable: str, field: str) -> tuple[str, str]:
+    """What is said of `field`, and what says it; "" where nothing does. Raises Wrong as `current_context` does.
+
+    A context that an option names beats the environment; one that is only the current one does not.
+    """
+    if asked.get() is not None and (value := getattr(current_context(), field)) is not None:
+        return value, f"--context {asked.get()}"
+    if value := os.environ.get(variable, ""):
+        return value, variable
+    context = current_context()
+    value = getattr(context, field)
+    return ("", "") if value is None else (value, f"context {context.name} in {config_path()}")
+
+
+def gateway_url(url: str | None) -> tuple[str, str]:
+    """The gateway's address, and what says it. `url`: of the option. Raises Wrong for what is no address."""
+    value, source = (url, "--url") if url else _said("LARGESSE_URL", "url")
+    return (checked_url(value, source), source) if value else (URL_DEFAULT, "the default")
+
+
+def settled(url: str | None) -> dict[str, dict[str, str]]:
+    """The `url` and `user` that count, each with `value` and `from`, which is what says so. Raises Wrong."""
+    found = {"url": gateway_url(url), "user": _user()}
+    return {name: {"value": value, "from": source} for name, (value, source) in found.items()}
+
+
+def checked_url(url: str, source: str) -> str:
+    """An address of a gateway, without a slash at its end. Raises Wrong that names the source."""
+    url = url.rstrip("/")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # Of a port, or an IPv6 address.
+        good = False
+    if not good or not url.isprintable() or " " in url:
+        raise Wrong(f"{source}: {url} is no address of a gateway: write {URL_DEFAULT}")
+    return url
+
+
+def checked_user(name: str, source: str) -> str:
+    """A user's name. Raises Wrong that names the source."""
+    if not 1 <= len(name) <= USER_MAX or not name.isprintable():
+        raise Wrong(f"{source}: has to be 1 to {USER_MAX} characters without control characters")
+    return name
 
 
 class Gateway:
-    """One cell's gateway. `url`: what `--url` says; else LARGESSE_URL, else URL_DEFAULT. Raises Wrong for no URL."""
+    """One cell's gateway. `url`: what `--url` says; where it says nothing, LARGESSE_URL, the context or URL_DEFAULT.
 
-    def __init__(self, url: str | None = None) -> None:
-        self.url = (url or os.environ.get("LARGESSE_URL") or URL_DEFAULT).rstrip("/")
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Wrong(f"--url: {self.url} is no address of a gateway: write {URL_DEFAULT}")
+    Raises Wrong for no URL, and as `current_context` does.
+    """
+
+    def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        from services.cli.http_library import httpx
+
+        self.url = gateway_url(url)[0]
         # A proxy has no business with what runs on this machine.
-        proxied = parts.hostname not in _LOOPBACK
-        self._http = httpx.Client(
-            base_url=self.url, timeout=TIMEOUT_S, headers={USER_HEADER: user()}, trust_env=proxied
-        )
+        proxied = urlsplit(self.url).hostname not in _LOOPBACK
+        self._timeout_s = timeout_s
+        try:
+            self._http = httpx.Client(
+                base_url=self.url, timeout=timeout_s, headers={USER_HEADER: user()}, trust_env=proxied
+            )
+        except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
+            raise Wrong(f"{self.url} cannot be asked: is it right, and HTTP_PROXY or HTTPS_PROXY?") from None
 
-    def ask(self, method: str, path: str, **request: Any) -> httpx.Response:
+    def ask(self, method: str, path: str, **request: Any) -> "httpx.Response":
         """One request. Raises Refused, Wrong, Broken, the last also for a redirect: no gateway sends one."""
+        from services.cli.http_library import httpx
+
         try:
             response = self._http.request(method, path, **request)
         except httpx.HTTPError as error:
@@ -76,7 +140,9 @@ class Gateway:
     def events(self, job: str) -> Iterator[Any]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
         before the job."""
-        quiet = httpx.Timeout(TIMEOUT_S, read=60.0)
+        from services.cli.http_library import httpx
+
+        quiet = httpx.Timeout(self._timeout_s, read=60.0)
         try:
             with self._http.stream("GET", f"{job_path(job)}/events", timeout=quiet) as response:
                 if response.is_error:
@@ -86,7 +152,7 @@ class Gateway:
                     raise stranger(response)
                 for line in response.iter_lines():
                     if line.startswith("data: "):
-                        document = json.loads(line.removeprefix("data: "))
+                        document = _event(line.removeprefix("data: "), response)
                         yield document
                         if document["ended_ms"] is not None:
                             return
@@ -95,9 +161,56 @@ class Gateway:
         told = f"{self.url} has ended, and job {job} has not"
         raise Unanswered(told, told)
 
-    def _unreachable(self, error: httpx.HTTPError) -> Unanswered:
-        brief = f"no answer from {self.url}: {str(error) or type(error).__name__}"
-        return Unanswered(f"{brief}\n(`largesse up` starts a cell; --url or LARGESSE_URL names one)", brief)
+    def _unreachable(self, error: "httpx.HTTPError") -> Unanswered:
+        brief = f"no answer from {self.url}: {_failure(error, self._timeout_s)}"
+        return Unanswered(f"{brief}\n{_HINT}", brief)
+
+
+def _event(text: str, response: "httpx.Response") -> Any:
+    import json
+
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise stranger(response) from None
+    if not isinstance(document, dict) or "ended_ms" not in document:
+        raise stranger(response)
+    return document
+
+
+def _failure(error: BaseException, timeout_s: float) -> str:
+    """Why there was no answer, in words: the library's own are for who knows it."""
+    import ssl
+    from socket import gaierror
+
+    from services.cli.http_library import httpx
+
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return f"its certificate is not valid: {cause.verify_message}"
+            case ssl.SSLError():
+                return "it does not answer as https; is it http?"
+            case gaierror():
+                return "its name is not known"
+            case ConnectionRefusedError():
+                return "nothing listens there"
+            case OSError(strerror=str(reason)):
+                return reason.lower()
+        cause = cause.__cause__ or cause.__context__
+    match error:
+        case httpx.ConnectTimeout():
+            return f"it cannot be reached within {timeout_s:g} s"
+        case httpx.TimeoutException():
+            return f"it has said nothing for {timeout_s:g} s"
+        case httpx.ProxyError():
+            return "the proxy between does not let it through (HTTP_PROXY, HTTPS_PROXY, NO_PROXY)"
+        case httpx.ProtocolError():
+            return "the connection ended before the answer, or what answers does not speak HTTP"
+        case httpx.NetworkError():
+            return "the connection broke off"
+    return "what it answered cannot be read"
 
 
 def job_path(job: str) -> str:
@@ -110,12 +223,12 @@ def step(name: str) -> str:
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
-def stranger(response: httpx.Response) -> Broken:
+def stranger(response: "httpx.Response") -> Broken:
     """How a command ends that got an answer which no gateway gives."""
     return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does: is --url right?")
 
 
-def ending_of(response: httpx.Response) -> Ending:
+def ending_of(response: "httpx.Response") -> Ending:
     """How a command ends that got this error."""
     try:
         problem = response.json()

@@ -147,7 +147,7 @@ def _shown() -> Iterator[Callable[[list[Document]], None]]:
 
         def draw(documents: list[Document]) -> None:
             rows = [(each["job"], task_bar(each["tasks"]), _done(each), each["state"]) for each in documents]
-            live.update(table(("job", "", "done", "state"), rows, right="llr"), refresh=True)
+            live.update(table(("job", "", "done", "state"), rows, kinds="klrk"), refresh=True)
 
         yield draw
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from largesse.strict import INPUT_BYTES_MAX, loads
 from schemas.edge import Cluster, Malformed, read_cluster, read_input, warnings_of
 from services.cli.ending import Wrong, note
 from services.gateway.bodies import read_body, read_yaml
-from services.gateway.problems import dumped
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
 CLUSTER_YAML_MAX = 8 << 20
@@ -45,6 +45,11 @@ def read_file(path: str, topic: str) -> Written:
     return _checked(path, data, topic)
 
 
+def checked_document(document: dict[str, Any], topic: str, shown: str) -> Written:
+    """A document that was put together here, checked like a file. `shown`: what errors name. Raises Wrong."""
+    return _checked(shown, _dumped(document), topic)
+
+
 def read_config_file(path: str) -> Written:
     """A message of the config topic, or what a cluster file says of queues and policy; warnings go to stderr.
 
@@ -68,7 +73,7 @@ def read_config_file(path: str) -> Written:
     for warning in warnings_of(message):
         note(f"{_shown(path)}: {warning}")
     note(f"{_shown(path)}: nodes: are left as they are; `largesse up --cluster` starts a file's nodes")
-    return Written(dumped(message), "application/json", message)
+    return Written(_dumped(message), "application/json", message)
 
 
 def config_of(document: dict[str, Any]) -> dict[str, Any]:
@@ -76,8 +81,12 @@ def config_of(document: dict[str, Any]) -> dict[str, Any]:
     said = {"set": document.get("policy") or None, "queues": document.get("queues")}
     message = {form: content for form, content in said.items() if content is not None}
     # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-    plain: dict[str, Any] = json.loads(dumped(message, default=float))
+    plain: dict[str, Any] = json.loads(_dumped(message, default=float))
     return plain
+
+
+def _dumped(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=default).encode()
 
 
 def _shown(path: str) -> str:

@@ -4,7 +4,6 @@
 does; all that is said about them goes to stderr.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -61,6 +60,8 @@ def out(text: str) -> None:
 
 def out_json(document: Any) -> None:
     """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it."""
+    import json
+
     out(json.dumps(document))
 
 

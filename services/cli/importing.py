@@ -14,11 +14,7 @@ from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
 from services.simulator.workloads.source import Option
 
-import_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Make a workload file from a public trace; it goes to standard output.",
-)
+import_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 def _fraction(text: str) -> Fraction:

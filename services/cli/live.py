@@ -1,112 +1,159 @@
-"""Commands that ask a running cell: submit, get, watch, cancel, logs, node, config."""
+"""Commands that submit jobs to a running cell and follow them: submit, run, watch, cancel, logs."""
 
 import re
 from typing import Annotated, Any, Literal
 
 import typer
 
-from schemas.quantities import QUANTITY_MAX
-from schemas.spelling import counted
-from schemas.topics import INPUTS
-from services.cli.client import Gateway, job_path, step, user
-from services.cli.documents import read_config_file, read_file
+from services.cli.arguments import Job, Json, Url, file_path, job_ids, jobs_named
+from services.cli.client import Gateway, step
 from services.cli.ending import Refused, Wrong, note, out, out_json
-from services.cli.printing import follow_output, output_of, print_output
-from services.cli.queues import effect_text, tree_text
-from services.cli.show import listed, rounded, span
-from services.cli.watching import ENDED_WELL, job_text, jobs_text, watch
-from services.gateway.documents import HOW
 
-URL_TOLD = "the gateway  [default: LARGESSE_URL, else 127.0.0.1:8642]"
-Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
-
-
-def _given(argument: str, text: str) -> str:
-    """What was said for an argument. Raises Wrong for nothing, which is what a shell makes of an unset variable."""
-    if not text:
-        raise Wrong(f"{argument}: is empty: is a variable of the shell not set?")
-    return text
-
-
-def _node_name(text: str) -> str:
-    return _given("NAME", text)
-
-
-def _file_path(text: str) -> str:
-    return _given("FILE", text)
-
-
-def _job_id(text: str) -> str:
-    """An id as it may be. Raises Wrong for none, and for a task's."""
-    _given("ID", text)
-    if "/" in text:
-        job = text.partition("/")[0]
-        raise Wrong(f"ID: {text!r} is no job's id: leave the stage and the task out" + (f": {job}" if job else ""))
-    return text
-
-
-Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=_job_id)]
-Node = Annotated[str, typer.Argument(help="the node's name", metavar="NAME", callback=_node_name)]
-KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
-NOW = {state: f"it is {state}" for state in ("waiting", "running")} | HOW
+HOW = {
+    "waiting": "it is waiting",
+    "running": "it is running",
+    "succeeded": "it succeeded",
+    "failed": "it failed",
+    "cancelled": "it was cancelled",
+    "rejected": "it was refused",
+}
 """What became of a job, in words."""
-State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
-
-get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
-node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Stop and resume placements on a node.")
-admin_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="What an operator needs when all else fails.")
-config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy.")
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds these commands."""
-    for command in (submit, watch_job, cancel, logs):
-        app.command({"watch_job": "watch"}.get(command.__name__, command.__name__))(command)
-    app.add_typer(get_app, name="get")
-    app.add_typer(node_app, name="node")
-    app.add_typer(config_app, name="config")
-    app.add_typer(admin_app, name="admin")
+    app.command()(submit)
+    # What stands behind the command to run is its own, also where it looks like an option.
+    app.command(short_help="Run one command as a job, and follow it.", context_settings=COMMAND_LINE)(run)
+    app.command("watch")(watch_job)
+    app.command(short_help="Cancel jobs, by id or all that a filter finds.")(cancel)
+    app.command()(logs)
+
+
+COMMAND_LINE = {"allow_interspersed_args": False}
 
 
 def submit(
     file: Annotated[
-        str, typer.Argument(help="a job spec in YAML or JSON; - is standard input", metavar="FILE", callback=_file_path)
+        str, typer.Argument(help="a job spec in YAML or JSON; - is standard input", metavar="FILE", callback=file_path)
     ],
+    follow: Annotated[
+        bool, typer.Option("--watch", "-w", help="then follow the job to its end, as watch does")
+    ] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Submit a job and print its id, once the log has it."""
-    answer = Gateway(url).document("POST", "/v1/jobs", "job", "state", **read_file(file, "jobs").request)
-    known = NOW.get(answer.get("job_state"), "nothing happens")
+    from services.cli.documents import read_file
+
+    gateway = Gateway(url)
+    answer = gateway.document("POST", "/v1/jobs", "job", "state", **read_file(file, "jobs").request)
+    known = HOW.get(answer.get("job_state"), "nothing happens")
     told = {
         "repeated": f"is in the cell already, word for word: {known}",
         "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",
     }.get(answer["state"])
     if told:
         note(f"{answer['job']} {told}")
-    if json:
+    if follow:
+        if not json:
+            out(answer["job"])
+        _watch(gateway, answer["job"], json)
+    elif json:
         out_json(answer)
     else:
         out(answer["job"])
 
 
+def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` texts. Raises Wrong for another form, and for a key that is given twice."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise Wrong(f"{option}: {text!r} is no pair: write KEY=VALUE")
+        if key in found:
+            raise Wrong(f"{option}: {key} is given twice: leave one of them out")
+        found[key] = value
+    return found
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="the command and its arguments, behind --", metavar="CMD...")],
+    cpu: Annotated[str, typer.Option("--cpu", help="cores, like 1, 0.5 or 500m", metavar="QUANTITY")] = "1",
+    memory: Annotated[str, typer.Option("--memory", help="bytes, like 512Mi or 2Gi", metavar="QUANTITY")] = "256Mi",
+    gpu: Annotated[str | None, typer.Option("--gpu", help="GPUs, like 1 or 0.5", metavar="QUANTITY")] = None,
+    demand: Annotated[
+        list[str] | None, typer.Option("--demand", help="of any other resource; repeatable", metavar="NAME=QUANTITY")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", help="the job's id  [default: the cell makes one]")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="the job's queue  [default: default]")] = None,
+    cwd: Annotated[
+        str | None, typer.Option("--cwd", help="where it runs  [default: an empty folder]", metavar="DIR")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="a variable of its environment; repeatable", metavar="NAME=VALUE")
+    ] = None,
+    retries: Annotated[int, typer.Option("--retries", help="how often it may fail and is tried again", min=0)] = 0,
+    timeout_s: Annotated[
+        int | None, typer.Option("--timeout", help="seconds after which it has failed", metavar="S", min=1)
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Run one command as a job of one task and follow what it prints; the exit code is the command's.
+
+    Ctrl-C cancels the job. The exit code of a command that a signal ends is 128 plus the signal's number. It is 1, with
+    a message, where the job was refused or cancelled, or its time was over.
+    """
+    from services.cli import running
+
+    amounts = {"cpu": cpu, "memory": memory} | ({"gpu": gpu} if gpu is not None else {})
+    for resource, amount in _pairs("--demand", demand).items():
+        if resource in ("cpu", "memory", "gpu"):
+            raise Wrong(f"--demand: {resource} has an option of its own: --{resource} {amount}")
+        amounts[resource] = amount
+    timeout_ms = None if timeout_s is None else timeout_s * 1_000
+    asked = running.Asked(command, amounts, name, queue, cwd, _pairs("--env", env), retries, timeout_ms)
+    raise typer.Exit(running.run(url, asked))
+
+
 def watch_job(job: Job, url: Url = None, json: Json = False) -> None:
     """Follow a job to its end; exit code 0 if it succeeds, 1 if not."""
-    last = watch(Gateway(url), job, quiet=json)
+    _watch(Gateway(url), job, json)
+
+
+def _watch(gateway: Gateway, job: str, json: bool) -> None:
+    from services.cli.watching import ENDED_WELL, watch
+
+    last = watch(gateway, job, quiet=json)
     if json:
         out_json(last)
     if last["state"] != ENDED_WELL:
         raise Refused(f"{job} {last['state']}" + (f": {last['detail']}" if last["detail"] else ""))
 
 
-def cancel(job: Job, url: Url = None, json: Json = False) -> None:
-    """Cancel a job; its running tasks are killed."""
-    document = Gateway(url).document("DELETE", job_path(job), "state")
-    if json:
-        out_json(document)
-    else:
-        out(f"{job}: {document['state']}")
+def cancel(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(help="the jobs' ids", metavar="ID...", callback=job_ids, autocompletion=jobs_named),
+    ] = None,
+    state: Annotated[
+        Literal["waiting", "running"] | None, typer.Option("--state", help="all jobs in this state")
+    ] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="all jobs of this queue and those below it")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="all jobs of this user")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="cancel nothing; show which jobs would be")] = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Cancel jobs, by id or all that match every filter given; their running tasks are killed.
+
+    With --json one job that is named is one document, all else a list of them.
+    """
+    from services.cli import cancelling
+
+    which = cancelling.Filter(state, queue, user)
+    cancelling.cancel(Gateway(url), jobs or [], which, dry_run=dry_run, json=json)
 
 
 def logs(
@@ -118,6 +165,8 @@ def logs(
     json: Json = False,
 ) -> None:
     """Print what a task printed."""
+    from services.cli.printing import follow_output, output_of, print_output
+
     match = re.fullmatch(r"([^/]+)/([^/]+)/([0-9]{1,9})", task)
     if match is None:
         raise Wrong(f"JOB/STAGE/INDEX: {task!r} names no task: write it like count/map/0")
@@ -134,207 +183,3 @@ def logs(
         follow_output(gateway, path, params)
     else:
         print_output(output_of(gateway, path, params))
-
-
-# ---------------------------------------------------------------- get
-@get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")
-def get_jobs(
-    state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="only jobs of this user")] = None,
-    limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Jobs: those that have not ended first, then ended ones, latest first."""
-    found = Gateway(url).get("/v1/jobs", "jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
-    if json:
-        out_json(found)
-        return
-    out(jobs_text(found))
-
-
-@get_app.command("job", short_help="One job: its stages, and why and where tasks wait and run.")
-def get_job(job: Job, url: Url = None, json: Json = False) -> None:
-    """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
-    document = Gateway(url).get(job_path(job), "job", "stages")
-    if json:
-        out_json(document)
-    else:
-        out(job_text(document))
-
-
-@get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
-def get_queues(url: Url = None, json: Json = False) -> None:
-    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
-    tree = Gateway(url).get("/v1/queues", "queue")
-    if json:
-        out_json(tree)
-    else:
-        out(tree_text(tree))
-
-
-@get_app.command("nodes", short_help="Nodes with what is free of what they have.")
-def get_nodes(url: Url = None, json: Json = False) -> None:
-    """Nodes with what is free of what they have, what of it is kept for a large task or a gang, and why a node takes no
-    new tasks.
-    """
-    found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
-    if json:
-        out_json(found)
-        return
-    rows = [node_row(node) for node in found]
-    out(listed(("node", "state", "tasks", "free"), rows, right="llr") if rows else "no nodes")
-
-
-def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
-    """One node of the gateway's, as `get nodes` lists it."""
-    free = ", ".join(
-        f"{kind} {rounded(kind, node['free'][kind])} of {rounded(kind, amount)}"
-        for kind, amount in node["capacity"].items()
-    )
-    if kept := node["kept"]:
-        room = ", ".join(f"{kind} {rounded(kind, amount)}" for kind, amount in kept["demand"].items())
-        free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
-    if reason := node.get("unschedulable"):
-        free += f"; takes no new tasks: {reason}"
-    return node["node"], node["state"], node["running"], free
-
-
-@get_app.command("reservations")
-def get_reservations(url: Url = None, json: Json = False) -> None:
-    """Reservations and what they were promised."""
-    found = Gateway(url).get("/v1/reservations", "reservations")["reservations"]
-    if json:
-        out_json(found)
-        return
-    rows = []
-    for each in found:
-        spans = [f"{span(step['to_ms'] - step['from_ms'])}" for step in each["steps"]]
-        rows.append((each["reservation"], each["user"], each["state"], ", ".join(spans)))
-    out(listed(("reservation", "user", "state", "promised"), rows) if rows else "no reservations")
-
-
-# ---------------------------------------------------------------- node and config
-def _drain(name: str, what: str, url: str | None, json: bool) -> None:
-    document = Gateway(url).document("POST", f"/v1/nodes/{step(name)}/{what}", "state", "running")
-    if json:
-        out_json(document)
-    else:
-        out(f"{name}: {document['state']}, {counted(document['running'], 'task')} on it")
-
-
-@node_app.command("drain")
-def drain(name: Node, url: Url = None, json: Json = False) -> None:
-    """Stop new placements on a node; what runs there runs on."""
-    _drain(name, "drain", url, json)
-
-
-@node_app.command("resume")
-def resume(name: Node, url: Url = None, json: Json = False) -> None:
-    """Take new placements on a node again."""
-    _drain(name, "resume", url, json)
-
-
-@config_app.command("show")
-def show_config(url: Url = None) -> None:
-    """Print knobs and queues in force, as `config apply` takes them."""
-    out_json(Gateway(url).get("/v1/config", "set"))
-
-
-@config_app.command("apply")
-def apply_config(
-    file: Annotated[
-        str,
-        typer.Argument(
-            help='"set" (knobs), "queues" (the whole tree), or both; or a cluster file',
-            metavar="FILE",
-            callback=_file_path,
-        ),
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing; show whose share would move")] = False,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Put knobs or a queue tree in force, from YAML or JSON."""
-    params = {"dry_run": "true"} if dry_run else {}
-    written = read_config_file(file)
-    answer = Gateway(url).document("PUT", "/v1/config", "changed", params=params, **written.request)
-    if json:
-        out_json(answer)
-    elif written.document.get("initial") and not answer["changed"]:
-        out("left as it is: the cell has been configured before")
-    elif dry_run:
-        out(effect_text(answer))
-    else:
-        out("in force" if answer["changed"] else "in force already: nothing changed")
-        for remark in answer["notes"]:
-            note(f"note: {remark}")
-
-
-@admin_app.callback()
-def _admin() -> None:
-    """Ways past what stops a cell."""
-
-
-Folder = Annotated[str | None, typer.Option("--data", help="of a `largesse up` that does not run", metavar="DIR")]
-
-
-def _one_place(data: str | None, url: str | None) -> None:
-    if data is not None and url is not None:
-        raise Wrong("--data: is for a cell that does not run, --url for one that does: leave one of them out")
-
-
-@admin_app.command("skip-input", short_help="Have an input refused unread.")
-def skip_input(
-    topic: Annotated[str, typer.Argument(help=f"an input topic: {', '.join(INPUTS)}", metavar="TOPIC")],
-    offset: Annotated[int, typer.Argument(help="its offset there", metavar="OFFSET", min=0, max=QUANTITY_MAX)],
-    reason: Annotated[str, typer.Option("--reason", help="why, for the record", metavar="TEXT")] = "",
-    data: Folder = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Have an input refused unread, over which the sequencer stops; its bytes go to `deadletter`."""
-    from schemas.edge_config import SKIP_REASON_MAX
-
-    _one_place(data, url)
-    if topic not in INPUTS:
-        raise Wrong(f"TOPIC: has to be one of {', '.join(INPUTS)}; is {topic}")
-    if len(reason) > SKIP_REASON_MAX or not reason.isprintable():
-        raise Wrong(f"--reason: has to be one line of at most {SKIP_REASON_MAX} characters")
-    if data is not None:
-        from services.cli.abandoning import skip
-
-        document = skip(_given("--data", data), topic, offset, reason, user())
-    else:
-        params = {"reason": reason} if reason else {}
-        document = Gateway(url).document("POST", f"/v1/inputs/{topic}/{offset}/skip", "skipped", params=params)
-    if json:
-        out_json(document)
-    elif document["skipped"]:
-        out(f"{topic} {offset} is skipped")
-    else:
-        out("asked for; the sequencer has not come to it yet, and does when it starts")
-
-
-@admin_app.command("abandon-round", short_help="Give up the open round.")
-def abandon_round(
-    number: Annotated[int, typer.Argument(help="the round that is open", metavar="ROUND", min=1, max=QUANTITY_MAX)],
-    data: Folder = None,
-    url: Url = None,
-    json: Json = False,
-) -> None:
-    """Give up the open round, which a stopped service cannot answer; what waited goes to the next round."""
-    _one_place(data, url)
-    if data is not None:
-        from services.cli.abandoning import abandon
-
-        document = abandon(_given("--data", data), number, user())
-    else:
-        document = Gateway(url).document("POST", f"/v1/rounds/{number}/abandon", "abandoned")
-    if json:
-        out_json(document)
-    elif data is not None:
-        out(f"round {number} is abandoned; the next `largesse up` here goes on with what waited")
-    else:
-        out(f"round {number} is abandoned" if document["abandoned"] else f"asked for; round {number} is not over yet")

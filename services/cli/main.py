@@ -1,218 +1,58 @@
-"""The `largesse` command. Every command imports what it needs itself, so that none waits for what another needs."""
+"""The `largesse` command as a process: runs one command and ends with its exit code.
 
+Imports little: Ctrl-C before `main` has begun still shows Python's own traceback. The commands are in
+`services.cli.commands`.
+"""
+
+import largesse.privacy  # isort: skip  # noqa: F401 - first: what the environment holds can be read until then
+
+import gc
 import os
 import sys
-import traceback
-from typing import Annotated, Any
 
-import typer
-
-import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from schemas import JobRejected
-from schemas.spelling import counted
-from services.cli import live
-from services.cli.ending import Ending, Wrong, note, out, out_json
-from services.cli.importing import import_app
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Largesse schedules a shared cluster. All it decides follows from one ordered log.",
-)
-app.add_typer(import_app, name="import", short_help="Make a workload file from a public trace.")
-live.add_to(app)
-
-
-def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = False) -> Any:
-    return typer.Option(*names, help=told, metavar=metavar, hidden=hidden)
-
-
-def _version(asked: bool) -> None:
-    if asked:
-        from largesse.release import VERSION
-        from services.cli.shipping import build_text
-
-        out(f"largesse {VERSION} ({build_text()})")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            help="print version, commit, and whether the cores are compiled",
-            callback=_version,
-            is_eager=True,
-        ),
-    ] = False,
-) -> None:
-    """Takes what stands before the command."""
-
-
-Json = Annotated[bool, _option("--json", told="print one JSON document and nothing else")]
-Workload = Annotated[str, _option("--workload", told="jobs, one a line; - is standard input", metavar="FILE")]
-ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
-Preset = Annotated[str | None, _option("--preset", told="the policy; else the cluster file's", metavar="NAME")]
-Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
-Settings = Annotated[list[str] | None, _option("--set", told="a knob of the policy; repeatable", metavar="KEY=VALUE")]
-Seed = Annotated[int | None, _option("--seed", told="names every draw  [default: 0]")]
-Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
-Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
-
-
-@app.command()
-def simulate(
-    workload: Workload,
-    cluster: ClusterPath,
-    preset: Preset = None,
-    settings: Settings = None,
-    seed: Seed = None,
-    schedule: Schedule = None,
-    log: Log = None,
-    json: Json = False,
-) -> None:
-    """Run a workload on a cluster in virtual time."""
-    from services.cli.simulating import Asked, inputs_of, run_one, summary, values_of
-
-    asked = Asked(workload, cluster, settings or [], seed)
-    values = values_of(asked, preset)
-    refused: list[JobRejected] = []
-    result = run_one(*inputs_of(asked), values, schedule, log, refused)
-    if json:
-        out_json(result)
-    else:
-        out(summary(result, refused))
-
-
-@app.command()
-def compare(
-    presets: Presets,
-    workload: Workload,
-    cluster: ClusterPath,
-    settings: Settings = None,
-    seed: Seed = None,
-    report: Annotated[str | None, _option("--report", told="write a page with plots here", metavar="DIR")] = None,
-    json: Json = False,
-) -> None:
-    """Run one workload under several policies, side by side."""
-    from services.cli.simulating import Asked, comparison, inputs_of, run_one, values_of, write_report
-
-    names = presets.split(",")
-    if len(names) != len(set(names)):
-        raise Wrong("--presets: names one twice")
-    asked = Asked(workload, cluster, settings or [], seed)
-    values = {name: values_of(asked, name) for name in names}
-    jobs, nodes = inputs_of(asked)
-    results = {name: run_one(jobs, nodes, values[name]) for name in names}
-    if report is not None:
-        note(f"report in {write_report(results, report)}")
-    if json:
-        out_json({"presets": results})
-    else:
-        out(comparison(results))
-
-
-@app.command(short_help="Run a cell on this machine until Ctrl-C.")
-def up(
-    data: Annotated[str, _option("--data", told="where everything is kept", metavar="DIR")] = "largesse-data",
-    nodes: Annotated[
-        int | None, _option("--nodes", told="divide this machine into N nodes  [default: 1]", metavar="N")
-    ] = None,
-    cluster: Annotated[
-        str | None, _option("--cluster", told="nodes, queues and policy from a YAML or JSON file", metavar="FILE")
-    ] = None,
-    http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
-    stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks with the cell")] = False,
-    verbose: Annotated[bool, _option("--verbose", told="a line about every round")] = False,
-) -> None:
-    """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway."""
-    from services.cli import upping
-    from services.cli.client import user
-
-    upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
-
-
-@app.command(short_help="Write the examples into a folder.")
-def examples(
-    folder: Annotated[str, typer.Argument(help="a new folder", metavar="DIR")] = "examples",
-) -> None:
-    """Write the example jobs, queues, clusters and workloads into a folder."""
-    from services.cli.shipping import write_examples
-
-    out(f"examples in {write_examples(folder)}")
-
-
-@app.command(short_help="See it work: a cell, the example jobs, its log verified.")
-def demo() -> None:
-    """See it work: a cell on this machine, the example jobs through it, its log verified."""
-    from services.cli import demo as demonstration
-
-    demonstration.demo()
-
-
-LogPath = Annotated[
-    str,
-    typer.Argument(help="a data folder of `largesse up`, an exported log, or kafka://HOST:PORT/CELL", metavar="LOG"),
-]
-
-
-@app.command(short_help="Read a recorded log again; --verify decides it again, too.")
-def replay(
-    log: LogPath,
-    verify: Annotated[bool, _option("--verify", told="decide it again and compare; exit code 1 if it differs")] = False,
-    until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
-    what_if: Annotated[bool, _option("--what-if", told="not in this version", hidden=True)] = False,
-    preset: Annotated[str | None, _option("--preset", told="not in this version", hidden=True)] = None,
-    settings: Annotated[list[str] | None, _option("--set", told="not in this version", hidden=True)] = None,
-    json: Json = False,
-) -> None:
-    """Read a recorded log again: what it leads to, and whether it is decided as it stands."""
-    from services.cli import replaying
-
-    if what_if or preset is not None or settings:
-        option = "--what-if" if what_if else "--preset" if preset is not None else "--set"
-        raise Wrong(f"{option}: a log cannot be decided under another policy in this version")
-    (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
-
-
-@app.command()
-def export(
-    log: LogPath,
-    target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
-    force: Annotated[bool, _option("--force", told="write over a file that is there")] = False,
-    json: Json = False,
-) -> None:
-    """Write a log as one portable file."""
-    from services.cli import replaying
-
-    records = replaying.export(log, target, force=force)
-    if json:
-        out_json({"log": log, "records": records, "export": target})
-    else:
-        out(f"{counted(records, 'record')} in {target}")
+from services.cli import interrupts
+from services.cli.ending import Ending, note
 
 
 def main() -> None:
     """Runs one command and ends the process with its exit code."""
+    interrupts.guard()
     try:
-        app()
-    except Ending as ending:
-        note(f"largesse: {ending}")
-        _trace()
-        sys.exit(ending.code)
-    except Exception as error:
+        gc.disable()  # While modules are imported there is nothing to collect.
+        from services.cli.commands import app
+
+        gc.enable()
+        with interrupts.raising():
+            app(prog_name="largesse")
+    except BaseException as error:
+        if interrupts.happened():
+            # Whatever a library made of it (typer, for one, raises SystemExit): it was Ctrl-C.
+            interrupts.tell()
+            _trace()
+            sys.exit(interrupts.CODE)
+        if not isinstance(error, Exception):
+            raise
+        _end(error)
+    finally:
+        gc.freeze()  # Nothing has to be looked through when the process ends: that saves a sixth of a short command.
+
+
+def _end(error: Exception) -> None:
+    if isinstance(error, Ending):
+        note(f"largesse: {error}")
+        code = error.code
+    else:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows where)")
-        _trace()
-        sys.exit(3)
+        code = 3
+    _trace()
+    sys.exit(code)
 
 
 def _trace() -> None:
     if os.environ.get("LARGESSE_DEBUG"):
+        import traceback
+
         traceback.print_exc()
 
 

@@ -1,76 +1,90 @@
-"""`largesse logs --follow`: what a task prints, attempt after attempt, until its job has ended."""
+"""`largesse logs --follow` and `run`: what a task prints, attempt after attempt, until its job has ended."""
 
 import sys
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import httpx
-
-from largesse.output import ATTEMPT, END
-from services.cli.client import STATE_HEADER, Gateway, stranger
+from services.cli.client import ATTEMPT_HEADER, END_HEADER, STATE_HEADER, Gateway, stranger
 from services.cli.ending import Ending, Later, Unanswered, note, pipe
 from services.cli.patience import Patience
+
+if TYPE_CHECKING:
+    import httpx
 
 FOLLOW_S = 0.5
 """Between two looks at the output of a task that runs."""
 
 
-def output_of(gateway: Gateway, path: str, params: dict[str, Any]) -> httpx.Response:
+def output_of(gateway: Gateway, path: str, params: dict[str, Any]) -> "httpx.Response":
     """What a task printed, as the gateway answers it. Raises as `Gateway.ask` does."""
     response = gateway.ask("GET", path, params=params)
-    if ATTEMPT not in response.headers or END not in response.headers:
+    if not all(response.headers.get(name, "").isdecimal() for name in (ATTEMPT_HEADER, END_HEADER)):
         raise stranger(response)
     return response
 
 
-def print_output(response: httpx.Response) -> None:
-    """One answer of the gateway, byte for byte."""
+def print_output(response: "httpx.Response", to: BinaryIO | None = None) -> None:
+    """One answer of the gateway, byte for byte. `to`: stdout by default."""
+    to = sys.stdout.buffer if to is None else to
     with pipe():
-        sys.stdout.buffer.write(response.content)
-        sys.stdout.buffer.flush()
+        to.write(response.content)
+        to.flush()
 
 
-def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
-    """Goes on until the job ends. Raises as `ask` does.
+class Tail:
+    """One output stream of a task, which is looked at again and again. `to`: where it is printed.
 
     While the job lives, a task that has not started and a node that does not answer are waited for: the node comes
     back, or the task runs elsewhere. A gateway that does not answer any more is waited for too, for a while.
     """
-    attempt, offset, told, patience = params.get("attempt"), 0, "", Patience()
-    while True:
+
+    def __init__(
+        self, gateway: Gateway, path: str, params: dict[str, Any], to: BinaryIO | None = None, *, quiet: bool = False
+    ) -> None:
+        self._gateway, self._path, self._params, self._to = gateway, path, params, to
+        self._attempt, self._offset = params.get("attempt"), 0
+        self._quiet, self._told, self._patience = quiet, "", Patience()
+
+    def look(self) -> bool:
+        """Prints what is new; returns whether the job had ended, so that this is all. Raises as `Gateway.ask` does."""
+        while True:
+            try:
+                response = output_of(self._gateway, self._path, self._params | {"offset": self._offset})
+                now = int(response.headers[ATTEMPT_HEADER])
+                if self._attempt not in (None, now):
+                    self._print_rest()
+            except Unanswered as why:
+                self._patience.wait(why)
+                continue
+            except Later as why:
+                self._patience.answered()
+                if self._told != str(why) and not self._quiet:
+                    self._told = str(why)
+                    note(f"{self._told} (still trying)")
+                return False
+            self._told = ""
+            self._patience.answered()
+            if self._attempt not in (None, now):
+                note(f"attempt {now}:")
+                self._attempt, self._offset = now, 0
+                continue
+            self._attempt, self._offset = now, int(response.headers[END_HEADER])
+            print_output(response, self._to)
+            return bool(response.headers.get(STATE_HEADER) == "ended")
+
+    def _print_rest(self) -> None:
+        """What an attempt printed between the last look and its end, if its node still has it. Raises Unanswered."""
         try:
-            response = output_of(gateway, path, params | {"offset": offset})
-            now = int(response.headers[ATTEMPT])
-            if attempt not in (None, now):
-                _print_rest(gateway, path, params | {"attempt": attempt, "offset": offset})
-        except Unanswered as why:
-            patience.wait(why)
-            continue
-        except Later as why:
-            patience.answered()
-            if told != str(why):
-                told = str(why)
-                note(f"{told} (still trying)")
-            sleep(FOLLOW_S)
-            continue
-        told = ""
-        patience.answered()
-        if attempt not in (None, now):
-            note(f"attempt {now}:")
-            attempt, offset = now, 0
-            continue
-        attempt, offset = now, int(response.headers[END])
-        print_output(response)
-        if response.headers.get(STATE_HEADER) == "ended":
-            return
+            params = self._params | {"attempt": self._attempt, "offset": self._offset}
+            print_output(output_of(self._gateway, self._path, params), self._to)
+        except Unanswered:
+            raise
+        except Ending as why:
+            note(f"the end of attempt {self._attempt} is not to be had: {why}")
+
+
+def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
+    """Prints one stream as `Tail` does until the job ends. Raises as `Gateway.ask` does."""
+    tail = Tail(gateway, path, params)
+    while not tail.look():
         sleep(FOLLOW_S)
-
-
-def _print_rest(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
-    """What an attempt printed between the last look and its end, if its node still has it. Raises Unanswered."""
-    try:
-        print_output(output_of(gateway, path, params))
-    except Unanswered:
-        raise
-    except Ending as why:
-        note(f"the end of attempt {params['attempt']} is not to be had: {why}")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from schemas.spelling import counted
-from services.cli.show import rendered, rounded, table, width
+from services.cli.show import counted, rendered, rounded, tabbed, table, width
 
 Document = dict[str, Any]
 
@@ -42,6 +41,21 @@ def tree_text(tree: Document) -> str:
     return text + ("\n" + rendered(table(("", ""), broken)) if broken else "")
 
 
+def tree_rows(tree: Document) -> str:
+    """The tree for programs: a queue a line, by its whole path, shares in percent of the cell."""
+    heads = ("queue", "weight", "guaranteed", "fair", "has", "of", "lent", "borrowed", "run", "wait", "parked")
+    rows = []
+    for _, queue in _walk(tree):
+        shares = [_percent(queue[name]) for name in ("guaranteed", "fair", "allocated")]
+        moved = [_percent(queue["lent"]), _percent(queue["borrowed"])]
+        jobs = [queue["jobs"][state] for state in ("running", "waiting", "parked")]
+        limits = limits_text(queue)
+        broken = _broken_text(queue) if queue["breach"] is not None else ""
+        said = [queue["queue"] or "root", f"{queue['weight']:g}", *shares, queue["resource"], *moved, *jobs]
+        rows.append((*said, limits, broken))
+    return tabbed((*heads, "limits", "broken"), rows)
+
+
 def limits_text(queue: Document) -> str:
     """What the config says of a queue beside its weight: `fifo; max cpu 4; 2 jobs run at once`."""
     limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
@@ -56,7 +70,7 @@ def limits_text(queue: Document) -> str:
 
 def _limit(amounts: dict[str, str]) -> str:
     """`cpu 2, memory 7.5Gi`."""
-    return ", ".join(f"{resource} {rounded(resource, amount)}" for resource, amount in amounts.items())
+    return ", ".join(f"{resource} {rounded(amount)}" for resource, amount in amounts.items())
 
 
 def _walk(queue: Document, depth: int = 0, above: str = "") -> Iterator[tuple[str, Document]]:
@@ -104,9 +118,9 @@ def _fitted(head: str, names: list[str], columns: list[_Column]) -> tuple[Any, l
     heads = [column.short if short else column.head for column in columns]
     cells = zip(*(column.cells for column in columns), strict=True)
     rows = [(name, *row) for name, row in zip(names, cells, strict=True)]
-    right = "".join("l" if head == "of" else "r" for head in heads)
+    kinds = "".join("k" if head == "of" else "r" for head in heads)
     shortened = [(each.short, each.head) for each in columns if short and each.short != each.head]
-    return table((head, *heads), rows, right="l" + right, gap=gap), shortened
+    return table((head, *heads), rows, kinds="l" + kinds, gap=gap), shortened
 
 
 def _legend(text: str, shortened: list[tuple[str, str]]) -> str:

@@ -1,30 +1,43 @@
-"""Texts for people: tables without frames, spans of time, shares. They fit 60 columns and need no terminal."""
+"""Texts for people, and rows for programs: tables without frames on a terminal, tabs between columns in a pipe.
+
+On a terminal they fit its width, from NARROWEST columns on. A name or a state is never folded: a table that has no room
+for one is written as blocks, a line a value. rich is imported where a table is drawn: a pipe needs none.
+"""
 
 import io
+import re
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
-from rich.table import Table
-from rich.text import Text
-
-from schemas.quantities import parse_quantity, rounded_text
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.table import Table
+    from rich.text import Text
 
 NARROWEST = 40
 WIDTH_PIPED = 100
 """Columns of a text that no terminal shows."""
 
 TEXT_COLUMNS = 12
-"""So wide may every column of text beside a name be before that name has to stand on a line of its own."""
+"""So wide may every foldable column beside a name be before that name has to stand on a line of its own."""
+TEXT_COLUMNS_LEAST = 8
+"""A table whose foldable columns would be narrower is written as blocks."""
 NAME_COLUMNS = 20
 """So wide may the names of rows be that stand before columns of numbers; longer ones are folded."""
+
+Draw = Callable[..., str]
+"""`listed` or `tabbed`."""
 
 _WHOLE = "\ue000"  # Drawn for a text that is never folded. It is not printable: no text from outside holds it.
 WHOLE = object()
 """A cell whose text is put in once the table is drawn, however long it is."""
+
+FOLDED, NUMBER, KEPT = "l", "r", "k"
+"""How a column is written: text that may be folded; a number, to the right; a name or a state, to the left. Only the
+first is ever folded."""
 
 _COLOURS = {
     "succeeded": "green",
@@ -38,6 +51,11 @@ _COLOURS = {
 }
 
 
+def on_terminal() -> bool:
+    """Whether a person reads stdout as it comes; else a program does, a row a line."""
+    return sys.stdout.isatty()
+
+
 def width() -> int:
     """Columns to write in: the terminal's, or COLUMNS, or WIDTH_PIPED."""
     return max(NARROWEST, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns)
@@ -45,31 +63,75 @@ def width() -> int:
 
 def rendered(what: Any, whole: Sequence[str] = ()) -> str:
     """A table or text as it goes to stdout: with colours on a terminal only. `whole`: texts of its WHOLE cells."""
+    from rich.console import Console
+
     file = io.StringIO()
-    console = Console(file=file, width=width(), force_terminal=sys.stdout.isatty(), highlight=False)
+    console = Console(file=file, width=width(), force_terminal=on_terminal(), highlight=False)
     console.print(what)
-    told = [_plain(text) for text in reversed(whole)]
+    told = [plain(text) for text in reversed(whole)]
     lines = (line.replace(_WHOLE, told.pop()) if _WHOLE in line else line for line in file.getvalue().splitlines())
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "") -> str:
-    """A table by names that somebody will want to copy: a name which leaves the rest no room has a line of its own,
-    above its row."""
-    rest = width()
-    for i in range(1, len(heads)):
-        widest = max([len(heads[i]), *(cell_len(_plain(row[i])) for row in rows)])
-        rest -= 2 + (widest if right[i : i + 1] == "r" else min(widest, TEXT_COLUMNS))
-    rest = max(rest, TEXT_COLUMNS)
+def tabbed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "") -> str:
+    """Rows for programs: a line each, tabs between columns, heads first where there are any. Nothing is folded or left
+    out, and no cell holds a tab or a line's end. `kinds` changes nothing: it is there to be called as `listed` is.
+    """
+    lines = [heads, *rows] if any(heads) else rows
+    return "".join("\t".join(map(plain, line)) + "\n" for line in lines)
+
+
+def drawing() -> Draw:
+    """How rows go to stdout: `listed` on a terminal, `tabbed` elsewhere."""
+    return listed if on_terminal() else tabbed
+
+
+def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "") -> str:
+    """A table of named rows for a terminal. `kinds`: of the columns, by place; FOLDED where it says nothing.
+
+    A name which leaves the rest no room has a line of its own, above its row; where what is kept whole has no room
+    beside the other columns either, every row is a block.
+    """
+    widths = [max([_cells(heads[i]), *(_cells(row[i]) for row in rows)]) for i in range(len(heads))]
+
+    def left(for_text: int) -> int:
+        others = enumerate(widths[1:], 1)
+        return width() - sum(2 + (min(w, for_text) if kinds[i : i + 1] in ("", FOLDED) else w) for i, w in others)
+
+    if left(TEXT_COLUMNS_LEAST) < 1:
+        return "".join(_block(heads, row, kinds) for row in rows)
+    rest = max(left(TEXT_COLUMNS), 1)
     long: list[str] = []
     drawn: list[Sequence[Any]] = []
     for row in rows:
-        if cell_len(row[0]) > rest:
+        if _cells(row[0]) > rest:
             long.append(row[0])
             drawn += [(WHOLE,), ("", *row[1:])]
         else:
             drawn.append(row)
-    return rendered(table(heads, drawn, right=right), long)
+    return rendered(table(heads, drawn, kinds=KEPT + kinds[1:]), long)
+
+
+def _block(heads: Sequence[str], row: Sequence[Any], kinds: str) -> str:
+    """A row as its name and, below it, a line for each other value; only what may be folded is, between words."""
+    lines = [plain(row[0])]
+    for i in range(1, len(row)):
+        if (text := plain(row[i])) != "":
+            line = f"  {heads[i]}: {text}" if heads[i] else f"  {text}"
+            lines += _folded(line, "    ") if kinds[i : i + 1] in ("", FOLDED) else [line]
+    return "".join(line + "\n" for line in lines)
+
+
+def _folded(text: str, indent: str) -> Iterator[str]:
+    """A text in lines that fit, broken between words; a word that does not fit stands on a line of its own."""
+    room, line = width(), ""
+    for word in re.split(r"(?<=\S) ", text):
+        if line and _cells(f"{line} {word}") > room:
+            yield line
+            line = indent + word
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
 
 
 def described(rows: Sequence[tuple[str, Any]]) -> str:
@@ -92,39 +154,56 @@ def in_blocks(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             table(
                 ("", *(heads[i] for i in block)),
                 [(row[0], *(row[i] for i in block)) for row in rows],
-                right="l" + "r" * len(block),
+                kinds=FOLDED + NUMBER * len(block),
             )
         )
         for block in blocks
     )
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, right: str = "", gap: int = 2) -> Table:
-    """Columns by their heads; an "r" at a column's place in `right` aligns it right. Text that does not fit is folded;
-    heads, and what is aligned right, which is numbers, never.
+def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "", gap: int = 2) -> "Table":
+    """Columns by their heads. `kinds`: of the columns, by place; text that does not fit is folded, heads, and what is
+    NUMBER or KEPT, never.
 
     `gap`: columns of the terminal between two of the table.
     """
+    from rich.table import Table
+
     drawn = Table(box=None, padding=(0, gap, 0, 0), show_header=any(heads), header_style="bold", pad_edge=False)
     for i, head in enumerate(heads):
-        aligned: JustifyMethod = "right" if right[i : i + 1] == "r" else "left"
-        number = aligned == "right"
-        least = max([len(head), *(cell_len(_plain(row[i])) for row in rows if number and i < len(row))])
-        drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=number, min_width=least)
+        kind = kinds[i : i + 1] or FOLDED
+        aligned: JustifyMethod = "right" if kind == NUMBER else "left"
+        kept = kind != FOLDED
+        least = max([len(head), *(_cells(row[i]) for row in rows if kept and i < len(row) and row[i] is not WHOLE)])
+        drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=kept, min_width=least)
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
     return drawn
 
 
-def _cell(value: Any) -> Text:
+def _cell(value: Any) -> "Text":
+    from rich.text import Text
+
     if value is WHOLE:
         return Text(_WHOLE)
-    return Text(_plain(value), style=_COLOURS.get(str(value), ""))
+    return Text(plain(value), style=_COLOURS.get(str(value), ""))
 
 
-def _plain(value: Any) -> str:
-    # Names come from outside: they are text, never markup, and control nothing.
+def _cells(value: Any) -> int:
+    """Columns of the terminal that a value takes."""
+    from rich.cells import cell_len
+
+    return cell_len(plain(value))
+
+
+def plain(value: Any) -> str:
+    """A value as a text that controls nothing: names come from outside, and are text, never markup."""
     return "" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
+
+
+def counted(count: int, what: str) -> str:
+    """`1 job`, `2 jobs`, `1,000 jobs`. As in `schemas.spelling`, whose package takes long to import."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def span(ms: float) -> str:
@@ -142,6 +221,21 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def rounded(resource: str, quantity: str) -> str:
-    """A quantity of a gateway's document, short: `"7680Mi"` is `7.5Gi`. Rounds down."""
-    return rounded_text(resource, parse_quantity(resource, quantity, round_up=False))
+_MIB = {"Mi": 0, "Gi": 10, "Ti": 20}  # As powers of 2.
+_BYTES = re.compile(r"([0-9]+)(Mi|Gi|Ti)")
+
+
+@cache
+def rounded(quantity: str) -> str:
+    """A quantity of a gateway's document, short: bytes in their largest unit, `"7680Mi"` is `7.5Gi`, with two digits
+    behind the point at most. Rounds down. What `schemas.quantities.rounded_text` writes, from the exact text.
+    """
+    match = _BYTES.fullmatch(quantity)
+    if match is None:
+        return quantity
+    mib = int(match[1]) << _MIB[match[2]]
+    for suffix, shift in (("Ti", 20), ("Gi", 10)):
+        if mib >> shift:
+            whole, hundredths = divmod(mib * 100 >> shift, 100)
+            return f"{whole}.{hundredths:02}".rstrip("0").rstrip(".") + suffix
+    return f"{mib}Mi"

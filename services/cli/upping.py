@@ -18,6 +18,7 @@ from schemas.quantities import vector_text
 from schemas.spelling import counted
 from services.agent.capacity import measured
 from services.agent.settings import NodeSettings, TaskUser, read_task_user
+from services.cli import interrupts
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Broken, Wrong, out
@@ -130,7 +131,8 @@ async def _up(plan: Plan) -> None:
     def end() -> None:
         stop.set()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)  # The second time it is meant at once.
+            loop.remove_signal_handler(number)
+        interrupts.guard()  # The second time it is meant at once.
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)

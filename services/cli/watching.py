@@ -1,20 +1,14 @@
 """`largesse watch`: one job as it goes, drawn anew on a terminal, and as plain lines anywhere else."""
 
-import sys
 from collections.abc import Iterator
 from datetime import datetime
 from time import time
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
-
-from schemas.spelling import counted
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import described, listed, rendered, span, table, width
+from services.cli.show import Draw, counted, described, listed, on_terminal, plain, span, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = 20
@@ -33,7 +27,7 @@ def watch(gateway: Gateway, job: str, *, quiet: bool = False) -> Document:
     seen = followed(gateway, job)
     if quiet:
         return _last(seen, job)
-    if sys.stdout.isatty():
+    if on_terminal():
         return _last(_drawn(seen), job)
     return _last(_told(seen), job)
 
@@ -48,19 +42,23 @@ def _last(seen: Iterator[Document], job: str) -> Document:
 
 
 def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="visible") as live:
         for document in seen:
-            live.update(Group(_head(document), job_table(document)), refresh=True)
+            live.update(Text.from_ansi(_head(document) + "\n" + stages_text(document)), refresh=True)
             yield document
 
 
-def _head(document: Document) -> Text:
+def _head(document: Document) -> str:
     ended = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
     why = document["detail"] or document["why"] or ""
-    return Text(f"{document['job']}: {document['state']}{ended}" + (f" ({why})" if why else ""))
+    return plain(f"{document['job']}: {document['state']}{ended}" + (f" ({why})" if why else ""))
 
 
-def job_table(document: Document) -> Any:
+def stages_text(document: Document, draw: Draw = listed) -> str:
     """Stages of a job, each with its bar."""
     rows = []
     for stage in document["stages"]:
@@ -68,7 +66,7 @@ def job_table(document: Document) -> Any:
         running = tasks["running"] + tasks["starting"]
         why = "; ".join(reason["text"] for reason in stage["why"])
         rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running or "", why))
-    return table(("stage", "", "done", "running", "why it waits"), rows, right="llrr")
+    return draw(("stage", "progress", "done", "running", "why it waits"), rows, kinds="kkrrl")
 
 
 def task_bar(tasks: dict[str, int]) -> str:
@@ -111,26 +109,27 @@ def _clock() -> str:
     return datetime.now().astimezone().strftime("%H:%M:%S")
 
 
-def job_text(document: Document) -> str:
-    """One job for a person: what it is, its stages, the attempts that failed."""
+def job_text(document: Document, draw: Draw = listed) -> str:
+    """One job: what it is, its stages, where it runs, the attempts that failed. `draw`: for whom, as `drawing` says."""
     rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority", "user", "author")]
     rows += [(name, _time(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
     rows += [("detail", document["detail"])]
-    text = described([row for row in rows if row[1] not in ("", None)])
-    text += "\n" + rendered(job_table(document))
+    said = [row for row in rows if row[1] not in ("", None)]
+    text = described(said) if draw is listed else draw(("", ""), said)
+    text += "\n" + stages_text(document, draw)
     places = [(stage["stage"], *place) for stage in document["stages"] for place in _places(stage)]
     if places:
-        left = len(places) - PLACES_SHOWN
+        shown = PLACES_SHOWN if draw is listed else len(places)
+        left = len(places) - shown
         more = f"and on {counted(left, 'more node')}\n" if left > 0 else ""
-        drawn = table(("stage", "on node", "running", "tasks"), places[:PLACES_SHOWN], right="llr")
-        text += "\n" + rendered(drawn) + more
+        text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
     failures = document["failures"]
     if failures:
         told = [
             (f"{each['stage']}/{each['index']}", each["attempt"], each["node"], each["reason"], each["detail"])
             for each in failures
         ]
-        text += "\n" + listed(("failed task", "attempt", "node", "reason", "detail"), told, right="lr")
+        text += "\n" + draw(("failed task", "attempt", "node", "reason", "detail"), told, kinds="krkkl")
     return text
 
 
@@ -152,12 +151,12 @@ def ranges_text(indexes: list[int]) -> str:
     return ", ".join("-".join(map(str, run)) for run in runs)
 
 
-def jobs_text(found: list[Document]) -> str:
-    """Jobs as a table; where the terminal is narrow without their users."""
-    if not found:
+def jobs_text(found: list[Document], draw: Draw = listed) -> str:
+    """Jobs as a table; on a narrow terminal without their users."""
+    if not found and draw is listed:
         return "no jobs"
     now_ms = time() * 1_000
-    wide = width() >= JOBS_COLUMNS
+    wide = draw is not listed or width() >= JOBS_COLUMNS
     rows = []
     for job in found:
         tasks = job["tasks"]
@@ -166,7 +165,7 @@ def jobs_text(found: list[Document]) -> str:
         done = f"{tasks['succeeded']}/{tasks['total']}"
         rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
     heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
-    return listed(heads, rows, right="llllrr" if wide else "lllrr")
+    return draw(heads, rows, kinds="kkllrrl" if wide else "kklrrl")
 
 
 def _time(moment_ms: int | None) -> str:

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from services.cli.client import job_path
+from services.cli.commands import app
 from services.cli.ending import Broken, Wrong
-from services.cli.main import app
 from tests.unit.cli_process import largesse
 
 JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}]}

@@ -7,7 +7,7 @@ import pytest
 from schemas import Grant, InputRefused, NodeReported
 from schemas.edge import Malformed
 from schemas.edge_nodes import UNSCHEDULABLE_MAX, read_node
-from services.cli.live import node_row
+from services.cli.getting import node_row
 from services.gateway.documents import counts, node_document
 from tests.cells import SlowCell, holds_of, job, node, report, stage
 from tests.unit.test_gateway_draining import waiting, why

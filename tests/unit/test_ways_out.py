@@ -19,7 +19,7 @@ from largesse.shell import FOLDING, CoreStopped
 from largesse.ways_out import way_out
 from schemas import InputRefused, InputSkipped, SequencerAlive
 from services.admission import shell as admission
-from services.cli.main import app as cli
+from services.cli.commands import app as cli
 from tests.unit.cli_process import largesse
 from tests.unit.test_gateway_app import JOB, a_cell
 

@@ -1,0 +1,68 @@
+"""Arguments and options that several commands share, and what may be said for them."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.ending import Ending, Wrong
+
+URL_TOLD = "the gateway  [default: LARGESSE_URL, else the context's, else http://127.0.0.1:8642]"
+COMPLETION_S = 2.0
+"""So long may the gateway take to complete a name before the shell's own completion goes on without it."""
+
+
+def given(argument: str, text: str) -> str:
+    """What was said for an argument. Raises Wrong for nothing, which is what a shell makes of an unset variable."""
+    if not text:
+        raise Wrong(f"{argument}: is empty: is a variable of the shell not set?")
+    return text
+
+
+def job_id(text: str) -> str:
+    """An id as it may be. Raises Wrong for none, and for a task's."""
+    given("ID", text)
+    if "/" in text:
+        job = text.partition("/")[0]
+        raise Wrong(f"ID: {text!r} is no job's id: leave the stage and the task out" + (f": {job}" if job else ""))
+    return text
+
+
+def job_ids(texts: list[str] | None) -> list[str]:
+    """Ids, each named once, in their order. Raises Wrong as `job_id` does."""
+    return list(dict.fromkeys(map(job_id, texts or [])))
+
+
+def _node_name(text: str) -> str:
+    return given("NAME", text)
+
+
+def file_path(text: str) -> str:
+    """A path, or `-`."""
+    return given("FILE", text)
+
+
+def _named(path: str, field: str, **params: Any) -> Callable[[str], list[str]]:
+    """Completes names that the gateway lists; none where it does not answer."""
+
+    def complete(incomplete: str) -> list[str]:
+        from services.cli.client import Gateway
+
+        try:
+            documents = Gateway(timeout_s=COMPLETION_S).get(path, f"{field}s", **params)[f"{field}s"]
+            return [each[field] for each in documents if each[field].startswith(incomplete)]
+        except (Ending, LookupError, TypeError, AttributeError):
+            return []  # A shell that completes shows no messages.
+
+    return complete
+
+
+jobs_named = _named("/v1/jobs", "job")
+nodes_named = _named("/v1/nodes", "node")
+
+Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=job_id, autocompletion=jobs_named)]
+Node = Annotated[
+    str, typer.Argument(help="the node's name", metavar="NAME", callback=_node_name, autocompletion=nodes_named)
+]

@@ -1,0 +1,91 @@
+"""`largesse cancel`: one job, several, or all that a filter finds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from services.cli.client import Gateway, job_path
+from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
+
+LIVE = ("waiting", "running")
+PAGE = 10_000
+"""Jobs that one question to the gateway lists at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which jobs that have not ended; None: any."""
+
+    state: str | None = None
+    queue: str | None = None
+    user: str | None = None
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.state, self.queue, self.user))
+
+
+def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, json: bool) -> None:
+    """Cancels jobs, and says of each what became of it; one that cannot be cancelled does not keep the others.
+
+    Raises Refused where one could not be, or the filter finds none; Wrong where nothing is asked for.
+    """
+    if which and jobs:
+        raise Wrong("ID: jobs are named or found by --state, --queue and --user: leave one of them out")
+    if not which and not jobs:
+        raise Wrong("ID: name jobs, or say which: --state, --queue, --user")
+    found, more = _found(gateway, which) if which else (jobs, False)
+    if not found:
+        if json:
+            out_json([])
+        raise Refused("no job that has not ended is like that")
+    if dry_run:
+        _show([{"job": job} for job in found], json, "would be cancelled")
+    elif not which and len(found) == 1:
+        document = gateway.document("DELETE", job_path(found[0]), "state")
+        if json:
+            out_json(document)
+        else:
+            out(f"{found[0]}: {document['state']}")
+    else:
+        _cancel_each(gateway, found, json=json, may_have_ended=bool(which))
+    if more:
+        note(f"there may be more: at most {PAGE:,} in each state are taken at once")
+
+
+def _cancel_each(gateway: Gateway, jobs: list[str], *, json: bool, may_have_ended: bool) -> None:
+    """`may_have_ended`: one that has ended by now is told, and is no failure."""
+    done: list[dict[str, Any]] = []
+    failed = 0
+    for job in jobs:
+        try:
+            document = gateway.document("DELETE", job_path(job), "state")
+        except Unanswered:
+            raise
+        except Ending as why:
+            failed += not (may_have_ended and isinstance(why, Refused))
+            note(f"largesse: {job}: {why}")
+            continue
+        done.append(document)
+        if not json:
+            out(f"{job}: {document['state']}")
+    if json:
+        out_json(done)
+    if failed:
+        raise Refused(f"{failed} of {len(jobs)} could not be cancelled")
+
+
+def _found(gateway: Gateway, which: Filter) -> tuple[list[str], bool]:
+    """Jobs, and whether there may be more."""
+    states = LIVE if which.state is None else (which.state,)
+    pages = [
+        gateway.get("/v1/jobs", "jobs", state=state, queue=which.queue, user=which.user, limit=PAGE)["jobs"]
+        for state in states
+    ]
+    return [job["job"] for page in pages for job in page], any(len(page) == PAGE for page in pages)
+
+
+def _show(found: list[dict[str, Any]], json: bool, what: str) -> None:
+    if json:
+        out_json(found)
+    else:
+        for each in found:
+            out(f"{each['job']}: {what}")

@@ -1,0 +1,103 @@
+"""`largesse get`: what is in a cell. On a terminal a table that fits it, in a pipe a row a line with tabs between."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from services.cli.arguments import Job, Json, Url
+from services.cli.client import Gateway, job_path
+from services.cli.ending import out, out_json
+from services.cli.show import Draw, drawing, listed, on_terminal, rounded, span
+
+State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
+
+get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
+
+
+@get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")
+def get_jobs(
+    state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="only jobs of this user")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Jobs: those that have not ended first, then ended ones, latest first."""
+    found = Gateway(url).get("/v1/jobs", "jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
+    if json:
+        out_json(found)
+        return
+    from services.cli.watching import jobs_text
+
+    out(jobs_text(found, drawing()))
+
+
+@get_app.command("job", short_help="One job: its stages, and why and where tasks wait and run.")
+def get_job(job: Job, url: Url = None, json: Json = False) -> None:
+    """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
+    document = Gateway(url).get(job_path(job), "job", "stages")
+    if json:
+        out_json(document)
+    else:
+        from services.cli.watching import job_text
+
+        out(job_text(document, drawing()))
+
+
+@get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
+def get_queues(url: Url = None, json: Json = False) -> None:
+    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
+    tree = Gateway(url).get("/v1/queues", "queue")
+    if json:
+        out_json(tree)
+    else:
+        from services.cli.queues import tree_rows, tree_text
+
+        out(tree_text(tree) if on_terminal() else tree_rows(tree))
+
+
+@get_app.command("nodes", short_help="Nodes with what is free of what they have.")
+def get_nodes(url: Url = None, json: Json = False) -> None:
+    """Nodes with what is free of what they have, what of it is kept for a large task or a gang, and why a node takes no
+    new tasks.
+    """
+    found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
+    if json:
+        out_json(found)
+        return
+    _draw(drawing(), ("node", "state", "tasks", "free"), [node_row(node) for node in found], "kkrl", "no nodes")
+
+
+def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[Any]], kinds: str, none: str) -> None:
+    """Rows for whom `draw` is; a person is told `none` where there are none, a program gets the heads alone."""
+    out(none if not rows and draw is listed else draw(heads, rows, kinds=kinds))
+
+
+def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
+    """One node of the gateway's, as `get nodes` lists it."""
+    free = ", ".join(
+        f"{kind} {rounded(node['free'][kind])} of {rounded(amount)}" for kind, amount in node["capacity"].items()
+    )
+    if kept := node["kept"]:
+        room = ", ".join(f"{kind} {rounded(amount)}" for kind, amount in kept["demand"].items())
+        free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
+    if reason := node.get("unschedulable"):
+        free += f"; takes no new tasks: {reason}"
+    return node["node"], node["state"], node["running"], free
+
+
+@get_app.command("reservations")
+def get_reservations(url: Url = None, json: Json = False) -> None:
+    """Reservations and what they were promised."""
+    found = Gateway(url).get("/v1/reservations", "reservations")["reservations"]
+    if json:
+        out_json(found)
+        return
+    rows = []
+    for each in found:
+        spans = [f"{span(step['to_ms'] - step['from_ms'])}" for step in each["steps"]]
+        rows.append((each["reservation"], each["user"], each["state"], ", ".join(spans)))
+    _draw(drawing(), ("reservation", "user", "state", "promised"), rows, "klkl", "no reservations")
