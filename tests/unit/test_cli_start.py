@@ -13,9 +13,11 @@ import pytest
 from tests.unit.cli_process import ROOT
 
 NOWHERE = "http://127.0.0.1:9"
-HEAVY = ("aiokafka", "click", "fastapi", "numba", "numpy", "orjson", "prometheus_client", "psutil", "pygments")
-HEAVY += ("schemas", "services.gateway", "starlette", "structlog", "uvicorn", "yaml")
-ASKING = ("httpx", "pydantic")
+HEAVY = {
+    *("aiokafka", "click", "fastapi", "numba", "numpy", "orjson", "prometheus_client", "psutil", "pygments"),
+    *("schemas", "services.gateway", "starlette", "structlog", "uvicorn", "yaml"),
+}
+ASKING = {"httpx", "pydantic"}
 
 MODULES = """
 import sys
@@ -160,15 +162,16 @@ def interrupted(answers, *words, stdin=b""):
         return process.returncode, err
 
 
+Answers = dict[tuple[str, str], tuple[str, bytes, dict[str, str]]]
+"""By method and path: media type, body, headers."""
 JOB = b'{"job": "j", "state": "waiting"}'
 SPEC = b'{"job": "j", "stages": [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}]}'
 EVENT = (
     b'data: {"job": "j", "state": "waiting", "submitted_ms": 0, "ended_ms": null, "detail": "", "why": "no room", '
     b'"stages": []}\n\n'
 )
-SUBMITTED = {("POST", "/v1/jobs"): ("application/json", JOB, {})}
-STREAMING = {("GET", "/v1/jobs/j/events"): ("text/event-stream", EVENT, {})}
-OUTPUT = {"Largesse-Output-Attempt": "1", "Largesse-Output-End": "0", "Largesse-Task-State": "live"}
+SUBMITTED: Answers = {("POST", "/v1/jobs"): ("application/json", JOB, {})}
+STREAMING: Answers = {("GET", "/v1/jobs/j/events"): ("text/event-stream", EVENT, {})}
 
 
 @pytest.mark.parametrize(
