@@ -132,8 +132,9 @@ class RoundAbandoned:
 @dataclass
 class Level:
     """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
-    leftover divides by; inner nodes what their children come to. `due`: what it would be entitled to if all that it
-    asks for could be placed, where that is not the target."""
+    leftover divides by; inner nodes what their children come to. `due`: of a
+    leaf that is passed over because its waiting tasks find no room, what it would be entitled to if they did; `target`
+    is then what it can place, and what is left of the due goes to its siblings first."""
 
     queue: str
     target: int
@@ -161,6 +162,7 @@ class QueueShare:
 class Breach:
     """A queue that asks for more and has held less than it is guaranteed since `since_ms`, longer than the longest task
     that runs has been running. `winner`: the queue that holds most beyond its guarantee. `over`: it is no longer so.
+    `placeable`: not so where none of what waits below it finds room, so that nobody else keeps it from its guarantee.
     """
 
     queue: str
@@ -169,6 +171,7 @@ class Breach:
     since_ms: int
     winner: str = ""
     over: bool = False
+    placeable: bool = True
 
 
 @dataclass

@@ -140,6 +140,8 @@ def _broken_text(queue: Document) -> str:
     breach = queue["breach"]
     since = datetime.fromtimestamp(breach["since_ms"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     most = f"; {breach['winner']} has most beyond its own" if breach["winner"] else ""
+    if not breach["placeable"]:
+        most = "; none of its waiting tasks finds room on a node"
     had = f"has had less since {since}, {_percent(queue['allocated'])} % now"
     return f"{queue['queue'] or 'root'} is guaranteed {_percent(breach['guaranteed'])} % and {had}{most}"
 

@@ -31,8 +31,9 @@ from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import is_broken, judge_failure
-from services.fairness.core_counts import add_tasks, counted, counted_capacity, recount, slots_of
+from services.fairness.core_counts import add_tasks, counted, counted_capacity, recount, slots_of, touch
 from services.fairness.core_levels import levels_in
+from services.fairness.core_placed import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core_plot import foresee
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
@@ -42,7 +43,7 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 6
+LAYOUT = 7
 
 SETTLE_MS = 1_000
 """So long after a round that may have granted something to who waits it is told what came of it, if no other round
@@ -62,20 +63,21 @@ def fold(state: State, record: Record) -> None:
 def decide(state: State, opened: OpenRound) -> list[Shares]:
     """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
     ledger = ledger_of(state)
-    filled = levels_in(state, ledger)
+    filled, dues = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     shares = Shares([], full=full)
     if full:
-        shares.levels = [Level(queue, target) for queue, target in sorted(levels.items())]
-    elif levels != state.told:
-        told = state.told
-        shares.levels = [Level(*moved) for moved in sorted(at for at in levels.items() if told.get(at[0]) != at[1])]
+        shares.levels = [Level(queue, target, dues.get(queue)) for queue, target in sorted(levels.items())]
+    elif levels != state.told or dues != state.dues:
+        told, before = state.told, state.dues
+        moved = [at for at in levels.items() if told.get(at[0]) != at[1] or before.get(at[0]) != dues.get(at[0])]
+        shares.levels = [Level(queue, target, dues.get(queue)) for queue, target in sorted(moved)]
     if full or levels != state.told:
         shares.gone = sorted(queue for queue in state.told if queue not in levels)
     if ledger is not None:
         shares.queues = queue_shares(state, ledger, filled, full=full)
-        shares.breaches = breaches(state, ledger, opened.time)
+        shares.breaches = breaches(state, ledger, dues, opened.time)
         if state.waits and state.stirred > state.settled:
             shares.wake_ms = opened.time + SETTLE_MS
     return [shares]
@@ -92,8 +94,10 @@ def _config(state: State, record: Record) -> None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.gate, body.queues))
         forget_queues(state)
+        forget_placed(state)
         foresee(body.queues)
     state.filled = state.ledger = None
+    touch_all(state)
     state.stirred = record.seq
 
 
@@ -117,6 +121,7 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     for resource, amount in counted_capacity(state, capacity).items():
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
     state.filled = state.ledger = None
+    touch_all(state)
 
 
 def _lost(state: State, record: Record) -> None:
@@ -172,8 +177,7 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
             del state.waits[leaf]
     if held:
         add_tasks(state.used, leaf, demand, held)
-    if state.ledger is not None:
-        state.ledger.moved[leaf] = True
+    touch(state, leaf)
 
 
 def _cancelled(state: State, record: Record) -> None:
@@ -301,6 +305,7 @@ def _closed(state: State, record: Record) -> None:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
     state.settled = state.opened
     watch(state, record.time)
+    watch_room(state, ledger_of(state), body.grants, record.time)
 
 
 def _time(state: State, record: Record) -> None:
@@ -311,10 +316,7 @@ def _time(state: State, record: Record) -> None:
 
 def _told(state: State, record: Record) -> None:
     body: Shares = record.body
-    for queue in body.gone:
-        state.told.pop(queue, None)
-    for level in body.levels:
-        state.told[level.queue] = level.target
+    fold_levels(state, body)
     if body.full:
         state.full_round = record.round
     state.wake_ms = body.wake_ms

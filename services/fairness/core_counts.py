@@ -59,8 +59,14 @@ def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
         else:
             del state.rests[leaf]
             state.rested.pop(leaf, None)
-        if state.ledger is not None:
-            state.ledger.moved[leaf] = True
+        touch(state, leaf)
+
+
+def touch(state: State, leaf: str) -> None:
+    """Sums of a leaf have changed."""
+    state.touched[leaf] = True
+    if state.ledger is not None:
+        state.ledger.moved[leaf] = True
 
 
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:

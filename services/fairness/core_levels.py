@@ -7,14 +7,19 @@ from math import gcd
 from schemas.queue_tree import upwards
 from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_churn import handed_out
+from services.fairness.core_placed import cap_of, is_short
 from services.fairness.core_plot import Plotted, is_asked_of, plotted_of
 from services.fairness.core_state import State
-from services.fairness.core_tree import TOP, Planting
+from services.fairness.core_tree import TOP, Caps, Planting
 from services.fairness.hdrf import Fill, fill
 from services.fairness.ledger import Ledger, Seat
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
 Direction = tuple[int, ...]
+
+CAPPINGS_MAX = 3
+"""So often at most what units cannot place is given to others in one round; what those cannot place either goes
+upwards."""
 
 _BLUR = 1 << ONE_BITS - 34
 """What clipping a demand at a maximum may round off a share."""
@@ -27,7 +32,8 @@ class Filled:
     For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
     `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from; `amounts`: what they
     left to each queue, were there one kind only, and whether it would take more. `moved`: leaves whose demand has
-    changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold.
+    changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold. `caps`: units that were
+    taken to ask for these amounts; `over`: the filling with further caps, once there was one.
     """
 
     levels: dict[str, int]
@@ -41,32 +47,77 @@ class Filled:
     all_fits: bool = False
     churned: bool = False
     plotted: Plotted | None = None
+    caps: Caps = field(default_factory=dict)
+    over: "Filled | None" = None
 
 
-def levels_in(state: State, ledger: Ledger | None) -> Filled | None:
-    """The levels of the present demand; None where the cell is not shared out. The same object while none changed but
-    those of units that get all they ask for.
+def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[str, int]]:
+    """The levels of the present demand over what can be placed, and what units are due that cannot place it all; None
+    where the cell is not shared out. The same object while none changed but those of units that get all they ask for.
     """
     if ledger is None or state.queues is None or state.policy.preset == "fifo":
-        return None
+        return None, {}
     if (state.queues.policy or sharing_of(state.policy.preset)) in LISTS:
-        return None
-    filled: Filled | None = state.filled
-    plotted = filled.plotted if filled is not None else None
-    if filled is not None and plotted is not None:
-        plotted.moved |= filled.moved
+        return None, {}
+    before: Filled | None = state.filled
+    over = before.over if before is not None else None
+    at = over
+    while at is not None and before is not None:
+        at.moved |= before.moved
+        at = at.over
     if not ledger.over and _all_fits(state):
-        filled = _satisfied(state, ledger, filled)
-    elif filled is None or filled.all_fits or filled.churned or _matters(ledger, filled, state):
-        if plotted is not None and not plotted.follow(state, ledger):
+        filled = _satisfied(state, ledger, before)
+        filled.moved, filled.plotted = {}, before.plotted if before is not None else None
+        if filled.plotted is not None and before is not None:
+            filled.plotted.moved |= before.moved
+    else:
+        filled = _refilled(state, ledger, before, {})
+    state.filled = filled
+    filled.over = over
+    if not state.capped or filled.all_fits or filled.churned:
+        filled.over = None
+        return filled, {}
+    return _over_what_fits(state, ledger, filled)
+
+
+def _over_what_fits(state: State, ledger: Ledger, filled: Filled) -> tuple[Filled, dict[str, int]]:
+    """Levels with those units capped that cannot place what they are due. What such a unit leaves may be more than a
+    sibling can place: then that one is due so much, and is capped in the next filling.
+    """
+    dues: dict[str, int] = {}
+    caps: dict[str, Sequence[int]] = {}
+    for _ in range(CAPPINGS_MAX):
+        found: dict[str, Sequence[int]] = {}
+        for unit, cap in state.capped.items():
+            level, seat, amounts = filled.levels.get(unit, 0), ledger.seats[unit], cap_of(cap, ledger)
+            if unit not in caps and is_short(seat, ledger.share_of(amounts), level):
+                found[unit], dues[unit] = amounts, level
+        if not found:
+            break
+        caps = caps | found
+        filled.over = _refilled(state, ledger, filled.over, caps)
+        filled = filled.over
+    filled.over = None
+    return filled, dues
+
+
+def _refilled(state: State, ledger: Ledger, before: Filled | None, caps: Caps) -> Filled:
+    """The levels of the present demand, with units in `caps` asking for no more; `before` where they are the same."""
+    plotted = before.plotted if before is not None else None
+    if before is not None and plotted is not None:
+        capped = [unit for unit in {**before.caps, **caps} if before.caps.get(unit) != caps.get(unit)]
+        plotted.moved |= before.moved | dict.fromkeys(capped, True)
+    filled = before
+    if filled is None or filled.all_fits or filled.churned or filled.caps != caps or _matters(ledger, filled, state):
+        if plotted is not None and not plotted.follow(state, ledger, caps):
             plotted = None
         filled = _fill_kept(ledger, plotted) if plotted is not None else None
         if filled is None:
-            planting = Planting(state, ledger)
+            planting = Planting(state, ledger, caps)
             plotted = plotted_of(planting, ledger)
             filled = _fill_kept(ledger, plotted) if plotted is not None else None
             filled = filled or _fill(state, ledger, planting)
-    state.filled = filled
+        filled.caps, filled.over = caps, before.over if before is not None else None
     filled.moved, filled.plotted = {}, plotted
     return filled
 
@@ -118,6 +169,8 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     """Whether a leaf's demand can: it can unless its unit asks in the same direction as before, was held back by a full
     kind then, and still asks for more than it got."""
     unit = ledger.group_of(leaf)
+    if unit.name in filled.caps:
+        return False  # What it asks for does not count; whether it is capped has been looked at.
     if not unit.asks or unit.name not in filled.levels:
         return leaf in state.demand or unit.name in filled.levels
     if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):

@@ -9,7 +9,7 @@ from schemas.queue_tree import walk as queues_in
 from services.fairness import arrays
 from services.fairness.arrays import Filled, Plot, is_large, plot_of
 from services.fairness.core_state import State
-from services.fairness.core_tree import Planting
+from services.fairness.core_tree import Caps, Planting
 from services.fairness.ledger import Ledger, Seat
 from services.fairness.tree import Node, walk
 
@@ -34,24 +34,26 @@ class Plotted:
                 if not child.children:
                     self._above[child.name], self._is_heaviest[child.name] = node.name, child.weight == most
 
-    def follow(self, state: State, ledger: Ledger) -> bool:
+    def follow(self, state: State, ledger: Ledger, caps: Caps) -> bool:
         """Write down what moved. False if the tree is of no use any more."""
         moved, self.moved = self.moved, {}
-        return _is_plain(ledger) and all(self._put(state, ledger, leaf) for leaf in ledger.leaves_of(moved))
+        if not _is_plain(ledger):
+            return False
+        units = [ledger.group_of(path) for path in moved if path in ledger.seats]
+        return all(self._put(state, unit, caps) for unit in units if unit.is_group)
 
     def fill(self) -> Filled | None:
         """A filling; None where it has to be worked out otherwise."""
         return self._plot.fill()
 
-    def _put(self, state: State, ledger: Ledger, leaf: str) -> bool:
-        seat = ledger.group_of(leaf)
+    def _put(self, state: State, seat: Seat, caps: Caps) -> bool:
         asks = is_asked_of(state, seat)
         if seat.name not in self._above:
             return not asks
         if asks == (seat.name in self.idle) and not self._turn(seat.name, asks):
             return False
         try:
-            self._plot.put(seat.name, seat.demand)
+            self._plot.put(seat.name, caps.get(seat.name, seat.demand))
         except OverflowError:
             return False
         return True

@@ -6,7 +6,7 @@ it asks for where promises are more than there is. The guarantee is broken once 
 the cell has started since then: all that came free went to others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, walk
@@ -109,6 +109,10 @@ def fold_said(state: State, body: Shares) -> None:
         else:
             state.shares[said.queue] = said
     for breach in body.breaches:
+        if breach.placeable:
+            state.unplaced.pop(breach.queue, None)
+        else:
+            state.unplaced[breach.queue] = True
         if breach.over:
             state.mended.pop(breach.queue, None)
         elif breach.queue in state.below:
@@ -118,7 +122,7 @@ def fold_said(state: State, body: Shares) -> None:
 def forget_queues(state: State) -> None:
     """Another tree is in force: nothing is known any more of queues that are not in it."""
     tree = dict(walk(state.queues)) if state.queues is not None else {}
-    for kept in (state.shares, state.below, state.broken, state.mended):
+    for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
         for name in [name for name in kept if name not in tree]:
             del kept[name]
     state.ledger = None
@@ -142,20 +146,35 @@ def watch(state: State, time: int) -> None:
             state.below[name] = time
 
 
-def breaches(state: State, ledger: Ledger, time: int) -> list[Breach]:
-    """Guarantees that have broken, and those that hold again, since that was last told."""
+def breaches(state: State, ledger: Ledger, dues: Mapping[str, int], time: int) -> list[Breach]:
+    """Guarantees that have broken, those that hold again, and those of which it has changed whether what waits finds
+    room, since that was last told. `dues`: of the units that cannot place what they are due.
+    """
     limit = time if state.oldest_ms is None else state.oldest_ms
     found: list[Breach] = []
-    richest: list[str] | None = None
     for name, since_ms in state.below.items():
         if since_ms >= limit:
             break  # They come in the order of time.
-        richest = richest if richest is not None else ledger.richest()
-        winner = next((each for each in richest if not f"{each}/".startswith(f"{name}/")), "")
-        found.append(Breach(name, *_shares_of(ledger, name), since_ms, winner))
+        found.append(
+            Breach(name, *_shares_of(ledger, name), since_ms, placeable=_is_placeable(ledger.seats[name], dues))
+        )
+    for name, since_ms in state.broken.items() if dues or state.unplaced else ():
+        placeable = _is_placeable(ledger.seats[name], dues)
+        if placeable == (name in state.unplaced):
+            found.append(Breach(name, *_shares_of(ledger, name), since_ms, placeable=placeable))
+    richest = ledger.richest() if found else []
+    for breach in found:
+        breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
     for name, since_ms in state.mended.items():
         found.append(Breach(name, *_shares_of(ledger, name), since_ms, over=True))
     return sorted(found, key=lambda breach: (breach.queue, not breach.over))
+
+
+def _is_placeable(seat: Seat, dues: Mapping[str, int]) -> bool:
+    """Whether something that waits below a queue would find room. Costs the queues below it."""
+    if not seat.waiting or seat.is_group:
+        return seat.waiting > 0 and seat.name not in dues
+    return any(_is_placeable(child, dues) for child in seat.children)
 
 
 def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:

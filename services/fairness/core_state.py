@@ -55,6 +55,23 @@ class Rest:
 
 
 @dataclass(slots=True)
+class Short:
+    """A unit below its level by a task or more: what leftover served it by after the last closing, and since when (ms)
+    worse claims than that have been served."""
+
+    claim: int
+    passed_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Cap:
+    """What a unit is taken to be able to place, in base units by kind. `less_ms`: since when it has held less."""
+
+    amounts: Vector
+    less_ms: int | None = None
+
+
+@dataclass(slots=True)
 class State:
     """One cell. `gate`: which jobs may run.
 
@@ -66,8 +83,12 @@ class State:
 
     `told` are the levels in force, `shares` what was said of queues, `full_round` the last round in which everything
     was. `below`: queues that hold less than they are guaranteed -> since when; `broken`: those of which that has been
-    told, `mended`: of which it is no longer so, and that has not been told. `oldest_ms`: since when the longest task
-    had been running after the last closing.
+    told, `mended`: of which it is no longer so, and that has not been told; `unplaced`: those told to find no room for
+    what waits. `oldest_ms`: since when the longest task had been running after the last closing.
+
+    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as
+    told; `short`: those below their level; `capped`: those whose levels follow what they can place. `touched`: queues
+    of which a sum or the level has changed since the last closing.
 
     `stirred`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last one
     that was closed; `wake_ms`: the wake-up that this core asked for last.
@@ -96,7 +117,12 @@ class State:
     below: dict[str, int] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
     mended: dict[str, int] = field(default_factory=dict)
+    unplaced: dict[str, bool] = field(default_factory=dict)
     oldest_ms: int | None = None
+    dues: dict[str, int] = field(default_factory=dict)
+    short: dict[str, Short] = field(default_factory=dict)
+    capped: dict[str, Cap] = field(default_factory=dict)
+    touched: dict[str, bool] = field(default_factory=dict)
     stirred: int = 0
     opened: int = 0
     settled: int = 0

@@ -12,7 +12,7 @@ filled alone, in a cell that has no more than that of the kinds named; what its 
 the filling of all. Those further down come first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from schemas import Queue
@@ -30,6 +30,9 @@ HELD = ("naive-hdrf", "capacity")
 
 FLAT = ("drf", "collapsed")
 
+Caps = Mapping[str, Sequence[int]]
+"""Units that are taken to ask for these amounts, in the order of the capacity vector."""
+
 _WEIGHT_BITS, _LEAST_BITS = 50, 10
 """A share in the place of a weight: this much of it. Whoever has next to nothing weighs no more than 2^-40 of all."""
 
@@ -43,8 +46,9 @@ class Planting:
     path -> demand. `churned`: tops of subtrees that go by what is held; `passes_over`: some queues are not in it.
     """
 
-    def __init__(self, state: State, ledger: Ledger) -> None:
+    def __init__(self, state: State, ledger: Ledger, caps: Caps | None = None) -> None:
         assert state.queues is not None
+        self._caps = caps or {}
         self._tree = state.queues
         self._policy = sharing_of(state.policy.preset)
         self._ledger = ledger
@@ -175,6 +179,8 @@ class Planting:
 
     def _demand(self, unit: str) -> list[int]:
         seat = self._ledger.seats[unit]
+        if unit in self._caps:  # A queue's maximum was kept by what it holds.
+            return [amount << self.bits for amount in self._caps[unit]]
         if not self._parts:
             return [amount << self.bits for amount in seat.demand] if self.bits else seat.demand
         if not seat.children:

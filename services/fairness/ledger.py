@@ -218,9 +218,9 @@ class Ledger:
         """Those of the paths that are leaves of this tree."""
         return [path for path in paths if path in self.seats and not self.seats[path].children]
 
-    def group_of(self, leaf: str) -> Seat:
-        """The queue that has the level for a leaf: itself, or the top of its list."""
-        seat = self.seats[leaf]
+    def group_of(self, path: str) -> Seat:
+        """The queue that has the level for a leaf: itself, or the top of its list, which may be asked for as well."""
+        seat = self.seats[path]
         while seat.listed and seat.parent is not None:
             seat = seat.parent
         return seat

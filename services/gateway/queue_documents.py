@@ -159,6 +159,7 @@ def _breach(breach: Breach) -> Document:
         "guaranteed": _part(breach.guaranteed),
         "allocated": _part(breach.allocated),
         "winner": breach.winner or None,
+        "placeable": breach.placeable,
     }
 
 

@@ -77,7 +77,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     for queue in shares.body.gone:
         board.set_target(queue, SHARE_UNITS)
     for level in shares.body.levels:
-        board.set_target(level.queue, level.target)
+        board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
     for record in asks:
         _show_asks(state, board, record.body)
     placements = board.place(opened.time, state.policy.ageing_ms)
@@ -344,7 +344,7 @@ def _shares(state: State, record: Record) -> None:
     for queue in body.gone:
         state.targets.pop(queue, None)
     for level in body.levels:
-        state.targets[level.queue] = level.target
+        state.targets[level.queue] = max(level.target, level.due or 0)
 
 
 def _asks(state: State, record: Record) -> None:

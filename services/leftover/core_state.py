@@ -81,11 +81,11 @@ class Decided:
 @dataclass(slots=True)
 class State:
     """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `opened` and
-    `opened_ms`: seq and time of the last opening. `held` is keyed "job/stage/index"; `targets` are the levels in force;
-    `reasons` what was last said of each class that waits; `starved`: since when a class that finds no room has had no
-    task started, in ms; `kept`: by node, room that is kept free and for whom; `served`: by leaf, seq of the opening
-    whose round gave it something last. `board` ranks all that and can be built
-    from it; `decided` belongs to the board.
+    `opened_ms`: seq and time of the last opening. `held` is keyed "job/stage/index"; `targets` are the levels
+    in force, or what is due where that is more; `reasons` what was last said of each class that waits; `starved`: since
+    when a class that finds no room has had no task started, in ms; `kept`: by node, room that is kept free and for
+    whom; `served`: by leaf, seq of the opening whose round gave it something last. `board` ranks all that and can be
+    built from it; `decided` belongs to the board.
     """
 
     policy: Policy = field(default_factory=Policy)

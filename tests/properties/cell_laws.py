@@ -180,7 +180,16 @@ def check_levels(cell, before):
     state = cell.admission
     if is_limited(state.queues):
         return  # What limits and policies make of levels is told elsewhere.
-    assert levels == fair_levels(state.policy.preset, state.queues, state.capacity, demand_of(state))
+    dues = {queue: due for queue, due in cell.fairness.dues.items() if queue not in said.gone}
+    dues = {queue: due for queue, due in dues.items() if all(level.queue != queue for level in said.levels)}
+    dues |= {level.queue: level.due for level in said.levels if level.due is not None}
+    demand = demand_of(state)
+    all_due = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
+    assert any(due == all_due[leaf] for leaf, due in dues.items()) or not dues
+    demand |= {leaf: cell.fairness.capped[leaf].amounts for leaf in dues}
+    placed = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
+    assert levels == dict.fromkeys(dues, 0) | placed
+    assert all(due > levels[leaf] for leaf, due in dues.items())
 
 
 def check_could_start(cell):

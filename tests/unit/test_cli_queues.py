@@ -28,7 +28,7 @@ def queue(path, *children, parked=0, breach=None, policy=None, share=0.3, resour
     }
 
 
-BREACH = {"since_ms": 1_760_000_000_000, "guaranteed": 0.3, "allocated": 0.1, "winner": "ml"}
+BREACH = {"since_ms": 1_760_000_000_000, "guaranteed": 0.3, "allocated": 0.1, "winner": "ml", "placeable": True}
 TREE = queue(
     "",
     queue("advertising", queue("advertising/production", breach=BREACH, parked=5), queue("advertising/test")),

@@ -151,7 +151,7 @@ def test_the_last_word_of_fairness_counts_and_ends_with_its_queue():
 def test_a_broken_guarantee_is_marked_until_it_holds_again_or_its_queue_is_gone():
     broken = Breach("a", 500_000_000, 100_000_000, 77, "b")
     state = told(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], breaches=[broken]))
-    document = {"since_ms": 77, "guaranteed": 0.5, "allocated": 0.1, "winner": "b"}
+    document = {"since_ms": 77, "guaranteed": 0.5, "allocated": 0.1, "winner": "b", "placeable": True}
     assert by_path(queue_document(state))["a"]["breach"] == document
     assert by_path(queue_document(state))["b"]["breach"] is None
 
