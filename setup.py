@@ -48,6 +48,7 @@ COMPILED = {
         "core",
         "core_board",
         "core_state",
+        "fits",
         "headroom",
         "keyed",
         "line",

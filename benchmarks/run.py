@@ -10,7 +10,7 @@ import sys
 
 from services.fairness import core as fairness
 
-BENCHMARKS = ("scheduling", "file_bus", "fairness", "hdrf_paper", "watchers", "kafka_bus", "live_kafka")
+BENCHMARKS = ("scheduling", "variety", "file_bus", "fairness", "hdrf_paper", "watchers", "kafka_bus", "live_kafka")
 ON_KAFKA = ("kafka_bus", "live_kafka")
 
 

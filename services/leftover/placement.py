@@ -352,7 +352,7 @@ class Board:
         """Whether a class that has had its turn has no room left, so that what it has aside need not come back to learn
         that. Where the order is strict the head alone says so.
         """
-        return self.discipline == "fair" and self.room.unchanged_since(task) and self.room.best(task) is None
+        return self.discipline == "fair" and not self.room.has_room(task)
 
     def _age(self, since_ms: int) -> None:
         """Jobs that hold nothing and wait since then, or longer, go first."""

@@ -2,18 +2,24 @@
 
 A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a
 class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md,
-"CARBYNE"); preferred labels come first, ties go to the node that registered first. Cost follows the nodes that
-changed.
+"CARBYNE"); preferred labels come first, ties go to the node that registered first. Cost follows the nodes that have
+room for a task, not all nodes: see fits.py. A class of which many tasks wait keeps a view, the nodes that suit it by
+rank, brought up to date with the nodes that changed.
 """
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from schemas.quantities import SHARE_UNITS, Vector, on_devices
+from services.leftover.fits import Fits, numbers, step
 from services.leftover.keyed import Keyed
 
 _SCALE_BITS = 60
 _PREFERRED = 1 << 100  # Outweighs every alignment.
+
+VIEW_ENTRIES_MAX = 1 << 20
+"""So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
+is needed."""
 
 SLOTS = "slots"
 """The only kind that counts under the preset `slots`: places, one a task."""
@@ -39,8 +45,10 @@ class NodeRoom:
 @dataclass(slots=True, eq=False)
 class TaskClass:
     """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `needs`:
-    (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has.
-    `is_plain`: room is all that a node needs to have for it.
+    (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has;
+    `wants`: (resource position, step of the amount) of the same. `is_plain`: room is all that a node needs to have for
+    it. `among`: bit set of the nodes that have what else it asks for, None until somebody looks. `nodes`: the view, if
+    there is one. `cursor`: how far the list of changed nodes had got at the last look, -1 before the first.
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
     `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: by leaf, those
@@ -59,8 +67,10 @@ class TaskClass:
     is_plain: bool
     gpu: int = 0
     size: int = 0
+    wants: list[tuple[int, int]] = field(default_factory=list)
+    among: int | None = None
     nodes: Keyed[int] | None = None
-    cursor: int = 0
+    cursor: int = -1
     waiting: int = 0
     blocked: bool = False
     bins: dict[tuple[str, int], bool] = field(default_factory=dict)
@@ -103,6 +113,12 @@ class Room:
         self.changed_base = 0
         self._span, self._in_span = (0, 0), list[int]()  # What the last class to look had not seen.
         self.kept_nodes: list[int] = []
+        self._fits: Fits | None = None  # Built at the first look, when all nodes are there.
+        self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
+        self._shrunk: dict[int, bool] = {}  # and those that gave some.
+        self._allowed: dict[tuple[object, ...], int] = {}
+        self._views: dict[int, TaskClass] = {}
+        self._view_entries = 0
 
     def add(
         self,
@@ -137,7 +153,8 @@ class Room:
         key = class_key(demand, labels, prefer, gang)
         parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
         size = max(parts, default=0) * max(1, gang)
-        return TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, demand.get("gpu", 0), size)
+        gpu, wants = demand.get("gpu", 0), [(p, step(amount)) for p, amount, _ in needs]
+        return TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, gpu, size, wants)
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
         """How well the node suits one task of the class, less is better; None where it does not fit now."""
@@ -188,20 +205,76 @@ class Room:
         capacity = self.capacities[self.number[node.name]]
         return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
 
-    def look(self, task: TaskClass) -> Keyed[int]:
+    def _candidates(self, task: TaskClass) -> int:
+        """Bit set of the nodes that may suit the class: all that do are in it."""
+        fits = self._fits
+        if fits is None:
+            fits = self._fits = Fits([node.free for node in self.nodes], len(self.total))
+            self._grown, self._shrunk = {}, {}
+        if self._grown:
+            for number in self._grown:
+                fits.move(number, self.nodes[number].free)
+                self._shrunk.pop(number, None)
+            self._grown = {}
+        if task.among is None:
+            task.among = self._among(task)
+        return fits.nodes(task.wants, task.among)
+
+    def _among(self, task: TaskClass) -> int:
+        """Bit set of the open nodes that have the labels and the kinds of resources that a class asks for."""
+        if len(task.needs) < len(task.pairs):
+            return 0  # A resource that no node has.
+        kinds = sorted(task.demand) if self.slots else []
+        key: tuple[object, ...] = (tuple(sorted(task.labels.items())), tuple(kinds))
+        among = self._allowed.get(key)
+        if among is None:
+            among = 0
+            for number, node in enumerate(self.nodes):
+                if node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
+                    if self.has_all(task, node):
+                        among |= 1 << number
+            self._allowed[key] = among
+        return among
+
+    def _relist(self, number: int) -> None:
+        """A node that was listed turned out not to suit: it is listed with what it has now, if that is less."""
+        if number in self._shrunk and self._fits is not None:
+            del self._shrunk[number]
+            self._fits.move(number, self.nodes[number].free)
+
+    def _look(self, task: TaskClass) -> Keyed[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
         nodes, suits, view = self.nodes, self.suits, task.nodes
         if view is None or task.cursor < self.changed_base:
-            ranks = [suits(task, node) for node in nodes]
+            self._forget_view(task)
+            ranks: dict[int, int] = {}
+            for number in numbers(self._candidates(task)):
+                rank = suits(task, nodes[number])
+                if rank is None:
+                    self._relist(number)
+                else:
+                    ranks[number] = rank
             view = task.nodes = Keyed()
-            view.fill({number: rank for number, rank in enumerate(ranks) if rank is not None})
+            view.fill(ranks)
+            self._views[task.index] = task
+            self._view_entries += len(ranks)
+            while self._view_entries > VIEW_ENTRIES_MAX and len(self._views) > 1:
+                self._forget_view(next(iter(self._views.values())))
         else:
+            before = len(view)
             for number in self._changed_since(task):
                 rank = suits(task, nodes[number])
                 if rank is not None:
                     view.set(number, rank)
+            self._view_entries += len(view) - before
         task.cursor = self.changed_base + len(self.changed)
         return view
+
+    def _forget_view(self, task: TaskClass) -> None:
+        if task.nodes is not None:
+            self._view_entries -= len(task.nodes)
+            task.nodes = None
+            del self._views[task.index]
 
     def _changed_since(self, task: TaskClass) -> list[int]:
         """Nodes that got room since the class looked, each once: many get room again and again, and most classes look
@@ -216,32 +289,66 @@ class Room:
         """Whether a class that found no room could find some now: a node that got room since has enough for a task. The
         class looks at it when its turn comes, by when others may have taken most of it.
         """
-        if task.nodes is None or task.cursor < self.changed_base:
-            return self.look(task).top() is not None
-        for number in self._changed_since(task):
+        if not task.gang or task.cursor < self.changed_base:
+            return self.has_room(task)
+        for number in self._changed_since(task):  # Some nodes may have room for one of a gang all the time.
             if self.suits(task, self.nodes[number]) is not None:
                 return True
         task.cursor = self.changed_base + len(self.changed)
         return False
 
+    def has_room(self, task: TaskClass) -> bool:
+        """Whether some node has room for one task of the class now."""
+        if task.nodes is not None:
+            return self.best(task) is not None
+        found = self._candidates(task)
+        while found:
+            least = found & -found
+            number = least.bit_length() - 1
+            if self.suits(task, self.nodes[number]) is not None:
+                return True
+            self._relist(number)
+            found ^= least
+        task.cursor = self.changed_base + len(self.changed)
+        return False
+
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
-        view = self.look(task)
+        if task.nodes is None and task.waiting <= 1:
+            return self._scan(task)
+        view = self._look(task)
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
             if rank is None:
                 view.drop_top()
+                self._view_entries -= 1
+                self._relist(number)
             elif rank == view.key[number]:
                 return number
             else:
                 view.set(number, rank)
+        self._forget_view(task)
         return None
+
+    def _scan(self, task: TaskClass) -> int | None:
+        """`best` for a class that has no use for a view, since it asks once."""
+        best, least = None, 0
+        for number in numbers(self._candidates(task)):
+            rank = self.suits(task, self.nodes[number])
+            if rank is None:
+                self._relist(number)
+            elif best is None or rank < least:
+                best, least = number, rank
+        if best is None:
+            task.cursor = self.changed_base + len(self.changed)
+        return best
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""
         node = self.nodes[number]
         for p, amount in task.pairs:
             node.free[p] -= amount
+        self._shrunk[number] = True
         if not task.gpu:
             return []
         taken = on_devices(task.gpu, node.devices)
@@ -257,14 +364,16 @@ class Room:
             node.free[p] += amount
         for index, milli in devices:
             node.devices[node.device_indexes.index(index)] += milli
-        assert task.nodes is not None, "nothing was taken"
+        self._grown[number] = True
         rank = self.suits(task, node)
         assert rank is not None, f"{node.name}: what was taken has no place any more"
-        task.nodes.set(number, rank)
+        if task.nodes is not None:
+            self._view_entries += number not in task.nodes.key
+            task.nodes.set(number, rank)
 
     def unchanged_since(self, task: TaskClass) -> bool:
         """Whether no node has got room since the class last looked."""
-        return task.nodes is not None and task.cursor == self.changed_base + len(self.changed)
+        return task.cursor == self.changed_base + len(self.changed)
 
     def occupy(self, name: str, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """A task that runs already holds room on a node that was added."""
@@ -310,6 +419,7 @@ class Room:
 
     def touch(self, number: int) -> None:
         """Classes look at the node again."""
+        self._grown[number] = True
         self.changed.append(number)
         if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
             self.changed_base += len(self.changed)

@@ -1,0 +1,84 @@
+"""Which nodes may have room for a task, read off bit sets: for each resource, the nodes by how much of it is free.
+
+A class of tasks that fits nowhere costs a few operations on integers, whatever the number of nodes. Amounts are
+rounded to three significant bits, so what is found may still turn out too small; none that fits is left out.
+"""
+
+_BITS = 3
+_STEPS = 1 << _BITS
+_SPARSE = 12
+"""So few numbers are read off a set one by one, more of them byte by byte."""
+
+_IN_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+
+def step(amount: int) -> int:
+    """The amount on a scale of eight steps for each doubling, rounded down; never less for a larger amount. 0: none."""
+    if amount <= 0:
+        return 0  # A node that shrank below what runs on it has less than nothing free.
+    above = amount.bit_length() - _BITS - 1
+    return amount if above <= 0 else above * _STEPS + (amount >> above)
+
+
+def numbers(found: int) -> list[int]:
+    """The numbers in a set, ascending."""
+    if found.bit_count() <= _SPARSE:
+        few: list[int] = []
+        while found:
+            least = found & -found
+            few.append(least.bit_length() - 1)
+            found ^= least
+        return few
+    many: list[int] = []
+    for at, byte in enumerate(found.to_bytes((found.bit_length() + 7) >> 3, "little")):
+        if byte:
+            base = at << 3
+            for bit in _IN_BYTE[byte]:
+                many.append(base + bit)
+    return many
+
+
+class Fits:
+    """Bit sets of nodes: by resource position and step, the nodes with so much free. A node is listed with at least
+    what it has: a caller that takes room may leave it listed as it was, one that gives some back may not.
+    """
+
+    def __init__(self, frees: list[list[int]], width: int) -> None:
+        """`frees`: by node, what is free by resource position. `width`: how many resources there are."""
+        self.listed = [[step(amount) for amount in free] for free in frees]
+        self.at_least: list[list[int]] = []
+        for p in range(width):
+            exact: dict[int, int] = {}
+            for number, listed in enumerate(self.listed):
+                exact[listed[p]] = exact.get(listed[p], 0) | 1 << number
+            sets = [0] * (max(exact, default=0) + 1)
+            above = 0
+            for at in range(len(sets) - 1, -1, -1):
+                above |= exact.get(at, 0)
+                sets[at] = above
+            self.at_least.append(sets)
+
+    def move(self, number: int, free: list[int]) -> None:
+        """Lists a node with what it has free now."""
+        listed, mark = self.listed[number], 1 << number
+        for p, amount in enumerate(free):
+            before, now = listed[p], step(amount)
+            if now == before:
+                continue
+            listed[p] = now
+            sets = self.at_least[p]
+            while len(sets) <= now:
+                sets.append(0)
+            for at in range(before + 1, now + 1) if now > before else range(now + 1, before + 1):
+                sets[at] ^= mark
+
+    def nodes(self, wants: list[tuple[int, int]], among: int) -> int:
+        """The nodes in the set `among` that may have room; `wants` as (resource position, step of the amount)."""
+        for p, at in wants:
+            sets = self.at_least[p]
+            if at >= len(sets):
+                return 0
+            among &= sets[at]
+            if not among:
+                return 0
+        return among

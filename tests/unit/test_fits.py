@@ -1,0 +1,50 @@
+"""Bit sets of nodes by what they have free: nothing that fits is left out, and listings follow what changes."""
+
+from hypothesis import strategies as st
+
+from services.leftover.fits import Fits, numbers, step
+from tests.strategies import for_all
+
+AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))
+
+
+@for_all(AMOUNTS, AMOUNTS)
+def test_a_step_is_never_less_for_a_larger_amount(a, b):
+    assert step(min(a, b)) <= step(max(a, b))
+
+
+@for_all(st.integers(1, 1 << 50))
+def test_amounts_of_one_step_differ_by_less_than_an_eighth(amount):
+    assert step(amount + amount // 8 + 1) > step(amount)
+
+
+@for_all(st.sets(st.integers(0, 300)))
+def test_a_set_is_read_in_ascending_order_whether_sparse_or_dense(members):
+    assert numbers(sum(1 << number for number in members)) == sorted(members)
+
+
+@for_all(
+    st.lists(st.lists(AMOUNTS, min_size=2, max_size=2), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), st.lists(AMOUNTS, min_size=2, max_size=2)), max_size=10),
+    st.dictionaries(st.integers(0, 1), st.integers(1, 1 << 50)),
+)
+def test_nodes_with_room_are_found_and_nodes_far_too_small_are_not(frees, moves, demand):
+    fits = Fits(frees, 2)
+    now = [list(free) for free in frees]
+    for number, free in moves:
+        if number < len(now):
+            now[number] = free
+            fits.move(number, free)
+
+    wants = [(p, step(amount)) for p, amount in demand.items()]
+    found = numbers(fits.nodes(wants, (1 << len(now)) - 1))
+
+    with_room = [i for i, free in enumerate(now) if all(free[p] >= amount for p, amount in demand.items())]
+    near = [i for i, free in enumerate(now) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())]
+    assert set(with_room) <= set(found) <= set(near)
+
+
+def test_only_the_nodes_that_are_asked_about_are_found():
+    fits = Fits([[100], [100], [100]], 1)
+
+    assert numbers(fits.nodes([(0, step(100))], 0b101)) == [0, 2]
