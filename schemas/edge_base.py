@@ -32,6 +32,8 @@ AUTHOR_MAX = 253
 AMOUNTS_CACHED = 65_536
 
 NAME_PATTERN = r"^[^/\x00-\x1f\x7f-\x9f]+$"
+NEW_NAME_PATTERN = r"^[^-/\x00-\x1f\x7f-\x9f][^/\x00-\x1f\x7f-\x9f]*$"
+QUEUE_TEXT_PATTERN = r"^([^-\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*)?$"
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f-\x9f]*$"
 LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9_./-]*[A-Za-z0-9])?$"
 NO_NUL_PATTERN = r"^[^\x00]*$"
@@ -41,6 +43,8 @@ _WHOLE_TEXT = re.compile("-?(0|[1-9][0-9]{0,18})")
 
 _PATTERN_WORDS = {
     NAME_PATTERN: 'may hold no "/" and no control characters',
+    NEW_NAME_PATTERN: 'may hold no "/" and no control characters, and may not begin with "-", as options do',
+    QUEUE_TEXT_PATTERN: 'may hold no control characters, and may not begin with "-", as options do',
     TEXT_PATTERN: "may hold no control characters",
     LABEL_KEY_PATTERN: 'has to be letters, digits and "-", "_", ".", "/", and to begin and end with a letter or digit',
     NO_NUL_PATTERN: "may hold no NUL character",
@@ -48,6 +52,10 @@ _PATTERN_WORDS = {
 }
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=NAME_PATTERN)]
+NewName = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=NEW_NAME_PATTERN)]
+"""The name of something that is made: a command line has to be able to take it. What has another name from an earlier
+version can still be reported and cancelled.
+"""
 Text = Annotated[str, Field(max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 Epoch = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 Whole = Annotated[int, Field(ge=0, le=QUANTITY_MAX)]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, Name, shown, sorted_map, validated
+from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map, validated
 from schemas.edge_config import Knobs, config_warnings, knobs_of
 from schemas.edge_jobs import amount_warnings
 from schemas.edge_nodes import DevicesInput, offered
@@ -20,7 +20,7 @@ NODES_MAX = 100_000
 class NodeEntry(Input):
     """Nodes alike: `name-0`, `name-1` ... with `count`, else one of that name."""
 
-    name: Name
+    name: NewName
     count: Annotated[int, Field(ge=1, le=NODES_MAX)] | None = None
     capacity: Amounts
     labels: Labels = {}

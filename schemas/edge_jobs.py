@@ -15,14 +15,15 @@ from schemas.edge_base import (
     KEY_SHOWN_MAX,
     NAME_MAX,
     NO_NUL_PATTERN,
+    QUEUE_TEXT_PATTERN,
     TASKS_MAX,
-    TEXT_PATTERN,
     Amounts,
     DurationMs,
     Input,
     Labels,
     Malformed,
     Name,
+    NewName,
     Tasks,
     Text,
     Whole,
@@ -93,8 +94,10 @@ class StageSubmission(Input):
 class JobSubmission(Input):
     """A job spec. Without `job` the cell makes the name; `queue` is a path without `root`, `default` where left out."""
 
-    job: Name | None = None
-    queue: Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=TEXT_PATTERN)] | None = None
+    job: NewName | None = None
+    queue: Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=QUEUE_TEXT_PATTERN)] | None = (
+        None
+    )
     submit_ms: Whole | None = None
     priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
     user: Text = ""
@@ -105,7 +108,7 @@ class JobSubmission(Input):
 class WorkloadLine(JobSubmission):
     """One line of a workload file: a job spec that says its name and when it comes."""
 
-    job: Name
+    job: NewName
     submit_ms: Whole
 
 

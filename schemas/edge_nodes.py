@@ -21,6 +21,7 @@ from schemas.edge_base import (
     Labels,
     Malformed,
     Name,
+    NewName,
     Tasks,
     Text,
     author_of,
@@ -113,6 +114,7 @@ class NodeRegistration(NodeReport):
     Unless all of them have come in, the registration is refused, and the agent has to send everything again.
     """
 
+    node: NewName
     attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)] = []
     address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
     parts: Annotated[int, Field(ge=0, le=KNOWN_PARTS_MAX)] = 0

@@ -11,6 +11,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from schemas.edge_base import (
     NAME_MAX,
+    QUEUE_TEXT_PATTERN,
     TEXT_PATTERN,
     Amounts,
     Input,
@@ -71,7 +72,7 @@ class QueueInput(Input):
     its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=TEXT_PATTERN)]
+    name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]
     weight: Annotated[Weight, Field(validate_default=True)] = 1
     children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
     policy: SharingInput | None = None

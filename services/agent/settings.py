@@ -112,6 +112,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
     """
     environment = os.environ if environment is None else environment
     name = environment.get(f"{PREFIX}NODE") or socket.gethostname()
+    if name.startswith("-"):
+        raise SettingWrong(f"{PREFIX}NODE={name}: may not begin with -, as options of commands do")
     capacity, labels, devices = _offer(name, environment.get(f"{PREFIX}NODE_OFFER", "{}"))
     limit = _one_of(MemoryLimit, "NODE_MEMORY_LIMIT", environment.get(f"{PREFIX}NODE_MEMORY_LIMIT", "resident"))
     leaves = _one_of(AtEnd, "NODE_AT_END", environment.get(f"{PREFIX}NODE_AT_END", "keep")) == "leave"

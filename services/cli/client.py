@@ -162,7 +162,7 @@ class Gateway:
         raise Unanswered(told, told)
 
     def _unreachable(self, error: "httpx.HTTPError") -> Unanswered:
-        brief = f"no answer from {self.url}: {_failure(error, self._timeout_s)}"
+        brief = f"no answer from {self.url}: {failure_text(error, self._timeout_s)}"
         return Unanswered(f"{brief}\n{_HINT}", brief)
 
 
@@ -178,7 +178,7 @@ def _event(text: str, response: "httpx.Response") -> Any:
     return document
 
 
-def _failure(error: BaseException, timeout_s: float) -> str:
+def failure_text(error: BaseException, timeout_s: float) -> str:
     """Why there was no answer, in words: the library's own are for who knows it."""
     import ssl
     from socket import gaierror

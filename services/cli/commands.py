@@ -119,7 +119,7 @@ Log = Annotated[str | None, _option("--log", told="write the log here, for `larg
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 
 
-@app.command()
+@app.command(short_help="Run a workload on a cluster in virtual time.")
 def simulate(
     workload: Workload,
     cluster: ClusterPath,
@@ -128,11 +128,14 @@ def simulate(
     seed: Seed = None,
     schedule: Schedule = None,
     log: Log = None,
+    force: Annotated[bool, _option("--force", told="write over a log that is there")] = False,
     json: Json = False,
 ) -> None:
-    """Run a workload on a cluster in virtual time."""
-    from services.cli.simulating import Asked, inputs_of, run_one, summary, values_of
+    """Run a workload on a cluster in virtual time; exit code 1 where no job could be admitted."""
+    from services.cli.simulating import Asked, check_admitted, check_new, inputs_of, run_one, summary, values_of
 
+    if log is not None and not force:
+        check_new(log)
     asked = Asked(workload, cluster, settings or [], seed)
     values = values_of(asked, preset)
     refused: list[JobRejected] = []
@@ -141,9 +144,10 @@ def simulate(
         out_json(result)
     else:
         out(summary(result, refused))
+    check_admitted(result)
 
 
-@app.command()
+@app.command(short_help="Run one workload under several policies, side by side.")
 def compare(
     presets: Presets,
     workload: Workload,
@@ -153,8 +157,16 @@ def compare(
     report: Annotated[str | None, _option("--report", told="write a page with plots here", metavar="DIR")] = None,
     json: Json = False,
 ) -> None:
-    """Run one workload under several policies, side by side."""
-    from services.cli.simulating import Asked, comparison, inputs_of, run_one, values_of, write_report
+    """Run one workload under several policies, side by side; exit code 1 where none could admit a job."""
+    from services.cli.simulating import (
+        Asked,
+        check_admitted,
+        comparison,
+        inputs_of,
+        run_one,
+        values_of,
+        write_report,
+    )
 
     names = presets.split(",")
     if len(names) != len(set(names)):
@@ -169,6 +181,7 @@ def compare(
         out_json({"presets": results})
     else:
         out(comparison(results))
+    check_admitted(*results.values())
 
 
 @app.command(short_help="Run a cell on this machine until Ctrl-C.")

@@ -2,14 +2,16 @@
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any
 
 import typer
 
-from services.cli.ending import Wrong, pipe
+from services.cli.ending import Wrong, note, pipe
 from services.cli.progress import counting, progress_of
+from services.cli.show import counted
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
 from services.simulator.workloads.source import Option
@@ -41,9 +43,14 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 def _command(name: str) -> Callable[..., None]:
     def convert(file: str, **options: Any) -> None:
+        left: Counter[str] = Counter()
+
+        def leave(why: str) -> None:
+            left[why] += 1
+
         try:
             with pipe(), progress_of("importing", "jobs", results_elsewhere=not sys.stdout.isatty()) as tell:
-                for line in counting(IMPORTERS[name].convert(file, **options), tell):
+                for line in counting(IMPORTERS[name].convert(file, leave=leave, **options), tell):
                     sys.stdout.write(encode_line(line) + "\n")
                 sys.stdout.flush()
         except Damaged as fault:
@@ -52,6 +59,8 @@ def _command(name: str) -> Callable[..., None]:
             raise Wrong(f"--{fault}") from None
         except OSError as error:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
+        for why, count in left.most_common():
+            note(f"left out: {counted(count, 'job')}: {why}")
 
     file = inspect.Parameter(
         "file",

@@ -14,11 +14,19 @@ from services.cli import interrupts
 from services.cli.ending import Ending, note
 
 
-def main() -> None:
-    """Runs one command and ends the process with its exit code."""
+def process() -> None:
+    """Runs one command as what this process is for, and ends it with the command's exit code."""
     interrupts.guard()
+    gc.disable()  # While the commands are imported there is nothing to collect.
     try:
-        gc.disable()  # While modules are imported there is nothing to collect.
+        main()
+    finally:
+        gc.freeze()  # Nothing has to be looked through when the process ends: that saves a sixth of a short command.
+
+
+def main() -> None:
+    """Runs the command of `sys.argv` and raises SystemExit with its exit code."""
+    try:
         from services.cli.commands import app
 
         gc.enable()
@@ -33,8 +41,6 @@ def main() -> None:
         if not isinstance(error, Exception):
             raise
         _end(error)
-    finally:
-        gc.freeze()  # Nothing has to be looked through when the process ends: that saves a sixth of a short command.
 
 
 def _end(error: Exception) -> None:
@@ -57,4 +63,4 @@ def _trace() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    process()

@@ -1,5 +1,6 @@
 """`largesse simulate` and `largesse compare`: a workload on a cluster in virtual time, under one policy or several."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from schemas import JobRejected, JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
 from schemas.spelling import counted
 from services.cli.documents import read_cluster_of
-from services.cli.ending import Wrong, note
+from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.run import Options, simulate
@@ -89,6 +90,20 @@ def run_one(
             with _writing("--log"):
                 options.listener = files.enter_context(ExportWriter(log))
         return simulate(jobs, cluster, options)
+
+
+def check_new(log: str) -> None:
+    """Raises Wrong where the log's file is there already."""
+    if Path(log).is_file():
+        raise Wrong(f"--log: {log} is there already; --force writes over it")
+
+
+def check_admitted(*results: dict[str, Any]) -> None:
+    """Raises Refused where not one job of any run was admitted: the figures are those of an empty cluster."""
+    if all(len(result["rejected"]) == result["jobs"] for result in results):
+        reasons = Counter(each["reason"] for each in results[0]["rejected"])
+        told = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common())
+        raise Refused(f"nothing was admitted: every job was refused: {told}")
 
 
 @contextmanager

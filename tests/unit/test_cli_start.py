@@ -21,10 +21,10 @@ ASKING = {"httpx", "pydantic"}
 
 MODULES = """
 import sys
-from services.cli.main import main
+from services.cli.main import process
 sys.argv = ["largesse", *sys.argv[1:]]
 try:
-    main()
+    process()
 finally:
     print(*sys.modules, file=sys.stderr)
 """
@@ -69,8 +69,8 @@ class Finder:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
 sys.argv = ["largesse", *sys.argv[1:]]
-from services.cli.main import main
-main()
+from services.cli.main import process
+process()
 """
 
 

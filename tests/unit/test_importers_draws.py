@@ -54,6 +54,7 @@ def test_drawn_names_keep_their_order_and_are_all_where_there_are_few():
 def test_an_importers_options_are_what_its_function_takes(name):
     importer = IMPORTERS[name]
     keywords = [p for p in inspect.signature(importer.convert).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    assert keywords.pop().name == "leave"
 
     assert [(option.name, option.default) for option in importer.OPTIONS] == [(p.name, p.default) for p in keywords]
     assert all(isinstance(option.default, option.parse) and option.help for option in importer.OPTIONS)

@@ -11,7 +11,7 @@ from schemas.edge_base import TASKS_MAX
 from schemas.quantities import quantity_texts
 from services.simulator.workloads.draws import stretched_ms
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.source import Line, Option, Row, json_rows, milliseconds, require, up
+from services.simulator.workloads.source import Leave, Line, Option, Row, json_rows, milliseconds, require, unheard, up
 
 OPTIONS = (
     Option("compress", Fraction, Fraction(1), "divides the time since the first job: a heavier load"),
@@ -32,6 +32,7 @@ def convert(
     machine_memory_mib: int = 102_400,
     stragglers_permille: int = 0,
     seed: int = 0,
+    leave: Leave = unheard,
 ) -> Iterator[Line]:
     """Workload lines in the file's order. Raises ValueError for a wrong option and Damaged for a damaged line."""
     require("compress", compress > 0, "above 0", compress)
@@ -49,6 +50,7 @@ def convert(
                 raise Damaged(row.where, "submit_s", f"has to be at least the first job's {first_s}, is {submit_s}")
             job, stages = row.text("job"), row.rows("stages")
             if tasks_max and sum(stage.whole("n", 1, TASKS_MAX) for stage in stages) > tasks_max:
+                leave(f"more than {tasks_max:,} tasks (--tasks-max)")
                 continue
             names = _names(stages)
             yield {

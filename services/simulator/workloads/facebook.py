@@ -17,12 +17,14 @@ from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import EXACT, share_of_key, stretched_ms
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import (
+    Leave,
     Line,
     Option,
     Row,
     milliseconds,
     require,
     table_rows,
+    unheard,
     up,
 )
 
@@ -74,6 +76,7 @@ def convert(
     demands: str = "fb-v1",
     stragglers_permille: int = 0,
     seed: int = 0,
+    leave: Leave = unheard,
 ) -> Iterator[Line]:
     """Workload lines of a trace file, in its order. Raises ValueError for a wrong option, Damaged for a damaged row."""
     require("split", split >= 0, "at least 0 MiB", split)
@@ -91,6 +94,7 @@ def convert(
             require("divide", divide == 1 or not converted, "left out: the file is converted already", divide)
             submit_s = row.whole("submit_s" if converted else "submit_time_seconds") - from_hour * _HOUR_S
             if submit_s < 0 or (to_hour and submit_s >= (to_hour - from_hour) * _HOUR_S):
+                leave("outside the hours asked for (--from-hour, --to-hour)")
                 continue
             maps, reduces = phases_of_converted(row) if converted else phases_of(row, split_bytes, divide)
             if max(maps.tasks, reduces.tasks) > TASKS_MAX:

@@ -17,7 +17,10 @@ class Importer(Protocol):
 
     @property
     def convert(self) -> Callable[..., Iterator[Line]]:
-        """From a path, and options by name, to workload lines. Raises ValueError (Damaged) and OSError."""
+        """From a path, and options by name, to workload lines; `leave` is told of each job that is left out, and why.
+
+        Raises ValueError (Damaged) and OSError.
+        """
 
 
 IMPORTERS: dict[str, Importer] = {

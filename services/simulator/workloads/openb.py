@@ -13,7 +13,7 @@ from pathlib import Path
 from schemas.quantities import quantity_texts
 from services.simulator.workloads.draws import drawn_names
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.source import Line, Option, Row, require, table_rows
+from services.simulator.workloads.source import Leave, Line, Option, Row, require, table_rows, unheard
 
 OPTIONS = (
     Option("nodes", str, "", "the trace's node list; needed for a cluster file"),
@@ -42,6 +42,7 @@ def convert(
     models: bool = True,
     queues: bool = True,
     seed: int = 0,
+    leave: Leave = unheard,
 ) -> Iterator[Line]:
     """Workload lines in order of arrival; writes the cluster file at once.
 
@@ -52,7 +53,7 @@ def convert(
     require("compress", compress > 0, "above 0", compress)
     require("nodes", bool(nodes) == bool(cluster), "given together with cluster", nodes or "missing")
     pods = sorted(
-        (line for row in table_rows(path, ",") if (line := _job(row, start_s, compress, models, queues))),
+        (line for row in table_rows(path, ",") if (line := _job(row, start_s, compress, models, queues, leave))),
         key=lambda line: line["submit_ms"],  # Stable: the trace's order decides.
     )
     if cluster:
@@ -91,14 +92,16 @@ def _node(row: Row, accepted: list[str]) -> Line:
     return {"name": row.text("sn"), "capacity": quantity_texts(capacity), "labels": labels}
 
 
-def _job(row: Row, start_s: int, compress: Fraction, models: bool, queues: bool) -> Line | None:
+def _job(row: Row, start_s: int, compress: Fraction, models: bool, queues: bool, leave: Leave) -> Line | None:
     if "scheduled_time" not in row:
+        leave("never scheduled")
         return None
     created_s, scheduled_s, deleted_s = (
         row.whole(name) - start_s for name in ("creation_time", "scheduled_time", "deletion_time")
     )
     duration_s = deleted_s - max(0, scheduled_s)
     if deleted_s <= 0 or duration_s <= 0:
+        leave(f"over by second {start_s:,} (--start-s)" if deleted_s <= 0 else "deleted as soon as they were scheduled")
         return None
     demand = {"cpu": row.whole("cpu_milli"), "memory": row.whole("memory_mib")}
     if gpu := row.whole("num_gpu") * row.whole("gpu_milli"):

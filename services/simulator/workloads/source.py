@@ -5,7 +5,7 @@ read exactly (Fraction), never as floats.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -18,6 +18,9 @@ from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_lin
 
 Line = dict[str, Any]
 """One line of a workload file, as the contract has it; quantities in base units."""
+
+Leave = Callable[[str], None]
+"""Is told of each job that is left out, and why, in a few words; equal words are counted together."""
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}(\.\d{1,18})?")
 
@@ -37,6 +40,10 @@ def require(option: str, holds: bool, wanted: str, value: object) -> None:
     """Raises ValueError that names the option."""
     if not holds:
         raise ValueError(f"{option}: has to be {wanted}, is {value}")
+
+
+def unheard(why: str) -> None:
+    """A `Leave` for who does not want to know."""
 
 
 class Row:

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from schemas.quantities import quantity_texts
 from services.simulator.workloads.files import Damaged, read_lines
-from services.simulator.workloads.source import Line, Option, Row, require
+from services.simulator.workloads.source import Leave, Line, Option, Row, require, unheard
 
 FIELDS = (
     "job", "submit", "wait", "runtime", "processors", "cpu_time", "memory_kb", "processors_asked", "time_asked",
@@ -28,7 +28,14 @@ _UNKNOWN = -1
 _CANCELLED = 5  # Of `status`.
 
 
-def convert(path: str, *, compress: Fraction = Fraction(1), queue: str = "none", gang: bool = True) -> Iterator[Line]:
+def convert(
+    path: str,
+    *,
+    compress: Fraction = Fraction(1),
+    queue: str = "none",
+    gang: bool = True,
+    leave: Leave = unheard,
+) -> Iterator[Line]:
     """Workload lines in the log's order. Raises ValueError for a wrong option and Damaged for a damaged line."""
     require("compress", compress > 0, "above 0", compress)
     require("queue", queue in QUEUES, f"one of {', '.join(QUEUES)}", queue)
@@ -39,6 +46,8 @@ def convert(path: str, *, compress: Fraction = Fraction(1), queue: str = "none",
             processors = _known(row, "processors", "processors_asked")
             cancelled = runtime_s == 0 and row.whole("status", _UNKNOWN) == _CANCELLED
             if runtime_s < 0 or processors is None or cancelled:
+                unknown = "runtime" if runtime_s < 0 else "number of processors"
+                leave("cancelled before they ran" if cancelled else f"{unknown} not known")
                 continue
             line: Line = {"job": f"job-{row.whole('job', 1)}", "submit_ms": int(row.whole("submit") * 1000 / compress)}
             if queue != "none" and row.whole(queue, _UNKNOWN) >= 0:

@@ -12,7 +12,17 @@ from pathlib import Path
 from schemas.quantities import Vector, quantity_texts
 from services.simulator.workloads.draws import arrivals_ms, below
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.source import Line, Option, Row, json_rows, milliseconds, nearest, require
+from services.simulator.workloads.source import (
+    Leave,
+    Line,
+    Option,
+    Row,
+    json_rows,
+    milliseconds,
+    nearest,
+    require,
+    unheard,
+)
 from services.simulator.workloads.tpch_demands import Demands, class_of, drawn_demand, read_demands
 
 OPTIONS = (
@@ -66,6 +76,7 @@ def convert(
     executors: int = 2,
     warm: bool = False,
     seed: int = 0,
+    leave: Leave = unheard,
 ) -> Iterator[Line]:
     """Workload lines in order of arrival. Raises ValueError for a wrong option and Damaged for a damaged trace."""
     require("jobs", jobs >= 0, "at least 0", jobs)
@@ -76,12 +87,15 @@ def convert(
     require("demand_seed", not (demands and demand_seed), "left out: demands come from a file", demand_seed)
     numbers = _numbers(queries)
     wanted = [size for size in sizes.split(",") if size]
-    found = [
-        query
-        for file in _files(path)
-        for query in _read(file, executors, warm)
-        if query.number in numbers and (not wanted or query.size in wanted)
-    ]
+    found = []
+    for file in _files(path):
+        for query in _read(file, executors, warm):
+            if query.number not in numbers:
+                leave("of a query that is not asked for (--queries)")
+            elif wanted and query.size not in wanted:
+                leave("of a size that is not asked for (--sizes)")
+            else:
+                found.append(query)
     if not found:
         raise ValueError(f"{path}: has no query of the wanted sizes and numbers")
     table = read_demands(demands) if demands else None

@@ -14,7 +14,7 @@ from schemas.graph import find_cycle
 from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import arrivals_ms
 from services.simulator.workloads.files import Damaged, read_lines
-from services.simulator.workloads.source import Line, Option, Row, json_row, milliseconds, require, up
+from services.simulator.workloads.source import Leave, Line, Option, Row, json_row, milliseconds, require, unheard, up
 
 OPTIONS = (
     Option("group", bool, False, "makes one stage of the tasks of one name and depth"),
@@ -52,6 +52,7 @@ def convert(
     disk_io_max: int = 4_000,
     mean_gap_ms: int = 0,
     seed: int = 0,
+    leave: Leave = unheard,  # Every workflow is taken.
 ) -> Iterator[Line]:
     """Workload lines, a workflow each. Raises ValueError for a wrong option and Damaged for a damaged file."""
     require("disk_io_max", disk_io_max >= 0, "at least 0", disk_io_max)

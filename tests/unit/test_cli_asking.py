@@ -1,0 +1,352 @@
+"""What commands ask a gateway for, and what they make of its answers: cancel, run, submit --watch, or none at all."""
+
+import json
+import socket
+import ssl
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import httpx
+import pytest
+
+from services.cli.client import Gateway, failure_text
+from services.cli.ending import Unanswered, Wrong
+from tests.unit.cli_process import CLUSTER, ROOT, largesse
+
+ENDED = {"job": "j", "state": "succeeded", "submitted_ms": 0, "ended_ms": 5, "detail": "", "why": None, "stages": []}
+
+
+@contextmanager
+def a_gateway(answers):
+    """Answers (method, path) as told, each a list of (status, document or bytes, headers) whose last one stays; its
+    address and what it was asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append((self.command, self.path, body))
+            told = answers[self.command, self.path.partition("?")[0]]
+            status, document, headers = told.pop(0) if len(told) > 1 else told[0]
+            data = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            for name, value in ({"Content-Type": "application/json"} | headers).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", asked
+        finally:
+            server.shutdown()
+
+
+def refused(status, kind, detail):
+    return status, {"type": f"urn:largesse:{kind}", "detail": detail}, {}
+
+
+def output(text, state="ended"):
+    headers = {"Largesse-Output-Attempt": "1", "Largesse-Output-End": str(len(text)), "Largesse-Task-State": state}
+    return 200, text, headers
+
+
+# ---------------------------------------------------------------- cancel
+def cancelled(name):
+    return [(200, {"job": name, "state": "cancelled"}, {})]
+
+
+def test_several_jobs_are_cancelled_and_one_that_cannot_be_keeps_no_other():
+    answers = {
+        ("DELETE", "/v1/jobs/a"): cancelled("a"),
+        ("DELETE", "/v1/jobs/b"): [refused(404, "unknown_job", 'job "b" is not known here')],
+        ("DELETE", "/v1/jobs/c"): cancelled("c"),
+    }
+    with a_gateway(answers) as (url, asked):
+        said = largesse("cancel", "a", "b", "a", "c", "--url", url)
+
+    assert (said.code, said.out) == (1, "a: cancelled\nc: cancelled\n")
+    assert said.err == 'largesse: b: job "b" is not known here\nlargesse: 1 of 3 could not be cancelled\n'
+    assert [path for _, path, _ in asked] == ["/v1/jobs/a", "/v1/jobs/b", "/v1/jobs/c"]
+
+
+LISTED = {
+    ("GET", "/v1/jobs"): [(200, {"jobs": [{"job": "a"}, {"job": "b"}]}, {}), (200, {"jobs": [{"job": "c"}]}, {})],
+    ("DELETE", "/v1/jobs/a"): cancelled("a"),
+    ("DELETE", "/v1/jobs/b"): [refused(409, "refused:ended", 'job "b" has ended: succeeded')],
+    ("DELETE", "/v1/jobs/c"): cancelled("c"),
+}
+
+
+def listed():
+    return {what: list(answers) for what, answers in LISTED.items()}
+
+
+def test_all_jobs_that_a_filter_finds_are_cancelled_and_one_that_ended_meanwhile_is_no_failure():
+    with a_gateway(listed()) as (url, asked):
+        said = largesse("cancel", "--queue", "ads", "--user", "ann", "--url", url)
+
+    assert (said.code, said.out) == (0, "a: cancelled\nc: cancelled\n")
+    assert [path for _, path, _ in asked[:2]] == [
+        f"/v1/jobs?state={state}&queue=ads&user=ann&limit=10000" for state in ("waiting", "running")
+    ]
+
+
+def test_a_dry_run_cancels_nothing():
+    with a_gateway(listed()) as (url, asked):
+        said = largesse("cancel", "--queue", "ads", "--dry-run", "--json", "--url", url)
+
+    assert said.json == [{"job": "a"}, {"job": "b"}, {"job": "c"}]
+    assert {method for method, _, _ in asked} == {"GET"}
+
+
+def test_one_named_job_is_one_document_and_several_are_a_list():
+    with a_gateway(listed()) as (url, _):
+        assert largesse("cancel", "a", "--json", "--url", url).json == {"job": "a", "state": "cancelled"}
+        assert [each["job"] for each in largesse("cancel", "a", "c", "--json", "--url", url).json] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fault"),
+    [
+        ([], 2, "ID: name jobs, or say which: --state, --queue, --user"),
+        (["a", "--queue", "q"], 2, "ID: jobs are named or found by --state, --queue and --user"),
+        (["a", "b/c/0"], 2, "ID: 'b/c/0' is no job's id"),
+        (["--queue", "nobody"], 1, "no job that has not ended is like that"),
+    ],
+)
+def test_what_cancel_cannot_do_it_says(words, code, fault):
+    with a_gateway({("GET", "/v1/jobs"): [(200, {"jobs": []}, {})]}) as (url, asked):
+        said = largesse("cancel", *words, "--url", url)
+
+    assert (said.code, said.out) == (code, "")
+    assert fault in said.err
+    assert not [method for method, _, _ in asked if method == "DELETE"]
+
+
+# ---------------------------------------------------------------- run and submit --watch
+def ran(state="succeeded", *failures, out=b"out\n", err=b"err\n", **more):
+    document = {"job": "j", "state": state, "detail": "", "why": None, "failures": list(failures)} | more
+    return {
+        ("POST", "/v1/jobs"): [(201, {"job": "j", "state": "waiting"}, {})],
+        ("GET", "/v1/tasks/j/run/0/logs"): [output(out), output(err)],
+        ("GET", "/v1/jobs/j"): [(200, document, {})],
+    }
+
+
+def failure(reason, exit_code, detail):
+    return {"reason": reason, "exit_code": exit_code, "detail": detail}
+
+
+def test_run_submits_one_task_and_shows_what_it_prints():
+    options = ["--cpu", "0.5", "--memory", "1Gi", "--demand", "licence=2", "--name", "j", "--queue", "ads"]
+    options += ["--env", "A=b=c", "--cwd", "/srv", "--retries", 2, "--timeout", 60]
+    with a_gateway(ran()) as (url, asked):
+        said = largesse("run", "--url", url, *options, "--", "sh", "-c", "echo", "--help")
+
+    assert (said.code, said.out, said.err) == (0, "out\n", "err\n")
+    assert json.loads(asked[0][2]) == {
+        "job": "j",
+        "queue": "ads",
+        "stages": [
+            {
+                "stage": "run",
+                "tasks": 1,
+                "demand": {"cpu": "0.5", "memory": "1Gi", "licence": "2"},
+                "command": ["sh", "-c", "echo", "--help"],
+                "env": {"A": "b=c"},
+                "cwd": "/srv",
+                "retries": 2,
+                "timeout_ms": 60_000,
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "failures", "code", "told"),
+    [
+        ("failed", [failure("exit_code", 7, "ended with status 7")], 7, ""),
+        ("failed", [failure("exit_code", 7, ""), failure("exit_code", 3, "ended with status 3")], 3, ""),
+        ("succeeded", [failure("exit_code", 7, "ended with status 7")], 0, ""),
+        ("failed", [failure("exit_code", 137, "ended by SIGKILL")], 137, "largesse: j: ended by SIGKILL\n"),
+        ("failed", [failure("timeout", 143, "ran for 60 s")], 1, "largesse: j failed: ran for 60 s\n"),
+        ("cancelled", [], 1, "largesse: j cancelled: by ann\n"),
+    ],
+)
+def test_the_exit_code_of_run_is_the_commands(state, failures, code, told):
+    detail = "by ann" if state == "cancelled" else ""
+    with a_gateway(ran(state, *failures, err=b"", detail=detail)) as (url, _):
+        said = largesse("run", "--url", url, "false")
+
+    assert (said.code, said.out, said.err) == (code, "out\n", told)
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--cpu", "lots", "true"], 'stages[0].demand.cpu: "lots" is no quantity'),
+        (["--memory", "512", "true"], '512 is 512 bytes: write "512Mi"'),
+        (["--env", "A", "true"], "--env: 'A' is no pair: write KEY=VALUE"),
+        (["--demand", "cpu=2", "true"], "--demand: cpu has an option of its own: --cpu 2"),
+        (["--name", "-j", "true"], 'job: may hold no "/"'),
+        ([], "Missing argument 'CMD...'"),
+    ],
+)
+def test_what_cannot_be_run_is_not_submitted(words, fault):
+    with a_gateway({}) as (url, asked):
+        said = largesse("run", "--url", url, *words)
+
+    assert (said.code, said.out, asked) == (2, "", [])
+    assert fault in said.err
+
+
+def test_a_run_that_is_there_already_is_refused():
+    with a_gateway({("POST", "/v1/jobs"): [(200, {"job": "j", "state": "repeated"}, {})]}) as (url, _):
+        said = largesse("run", "--name", "j", "--url", url, "true")
+
+    assert said.code == 1
+    assert said.err.startswith("largesse: --name: job j is in the cell already, word for word")
+
+
+@pytest.mark.parametrize(("state", "code"), [("succeeded", 0), ("failed", 1)])
+def test_submit_follows_the_job_where_that_is_asked_for(state, code):
+    event = b"data: " + json.dumps(ENDED | {"state": state}).encode() + b"\n\n"
+    answers = {
+        ("POST", "/v1/jobs"): [(201, {"job": "j", "state": "waiting"}, {})],
+        ("GET", "/v1/jobs/j/events"): [(200, event, {"Content-Type": "text/event-stream"})],
+    }
+    with a_gateway(answers) as (url, _):
+        said = largesse("submit", ROOT / "examples/jobs/word-count.yaml", "--watch", "--url", url)
+
+    assert said.code == code
+    assert said.out.splitlines()[0] == "j"
+    assert said.out.splitlines()[-1].endswith(f"j: {state} after 5 ms")
+
+
+# ---------------------------------------------------------------- no answer
+@pytest.fixture
+def closed_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]  # Bound and not listening: nobody else gets it.
+
+
+def test_a_port_where_nothing_listens_is_told_in_words(closed_port):
+    said = largesse("get", "jobs", "--url", f"http://127.0.0.1:{closed_port}")
+
+    assert (said.code, said.out) == (3, "")
+    assert said.err.splitlines()[0] == (
+        f"largesse: no answer from http://127.0.0.1:{closed_port}: nothing listens there"
+    )
+    assert "`largesse up` starts a cell" in said.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"", "the connection ended before the answer, or what answers does not speak HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the connection ended before the answer, or what answers does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "the connection ended before the answer"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnone",
+            "what it answered cannot be read",
+        ),
+    ],
+)
+def test_what_does_not_answer_as_http_is_told_in_words(answer, told):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+        Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(Unanswered) as caught:
+            Gateway(url).get("/v1/jobs")
+
+    assert caught.value.brief.startswith(f"no answer from {url}: {told}")
+
+
+def cause(error):
+    """The library's error, caused by this one."""
+    raised = httpx.ConnectError("[Errno -2] Name or service not known")
+    raised.__cause__ = error
+    return raised
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (cause(socket.gaierror(-2, "Name or service not known")), "its name is not known"),
+        (cause(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")), "it does not answer as https"),
+        (cause(OSError(113, "No route to host")), "no route to host"),
+        (httpx.ConnectTimeout("timed out"), "it cannot be reached within 30 s"),
+        (httpx.ReadTimeout("timed out"), "it has said nothing for 30 s"),
+        (httpx.ProxyError("403 Forbidden"), "the proxy between does not let it through"),
+    ],
+)
+def test_the_words_of_the_library_are_never_shown(error, told):
+    assert failure_text(error, 30).startswith(told)
+
+
+@pytest.mark.parametrize("url", ["http://a:x", "http://a:99999999", "http://[::1", "http://a b", "ftp://a", "a:8642"])
+def test_what_is_no_address_is_refused_by_name(url):
+    with pytest.raises(Wrong, match=r"--url: .* is no address of a gateway: write http://127.0.0.1:8642"):
+        Gateway(url)
+
+
+# ---------------------------------------------------------------- simulate and import
+LINE = '{"job": "j", "submit_ms": 0, "stages": [{"stage": "s", "tasks": 1, "duration_ms": 5, "demand": {"cpu": "%s"}}]}'
+
+
+def test_a_run_in_which_nothing_was_admitted_shows_its_result_and_says_so():
+    words = ["--workload", "-", "--cluster", CLUSTER, "--json"]
+    said = largesse("simulate", *words, stdin=LINE % "5000")
+
+    assert (said.code, said.json["jobs"], len(said.json["rejected"])) == (1, 1, 1)
+    assert said.err == "largesse: nothing was admitted: every job was refused: exceeds_capacity (1)\n"
+
+
+def test_a_log_that_is_there_is_not_written_over_unless_asked_to(tmp_path):
+    path = tmp_path / "log"
+    path.write_text("kept")
+    words = ["simulate", "--workload", "-", "--cluster", CLUSTER, "--log", path]
+
+    said = largesse(*words, stdin=LINE % "1")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"largesse: --log: {path} is there already; --force writes over it\n"
+    assert path.read_text() == "kept"
+    assert largesse(*words, "--force", stdin=LINE % "1").code == 0
+    assert path.read_bytes() != b"kept"
+
+
+def swf(number, runtime, processors, status=1):
+    return f"{number} 0 -1 {runtime} {processors} -1 -1 {processors} -1 -1 {status} 1{' -1' * 6}\n"
+
+
+def test_an_importer_says_what_it_left_out_and_why():
+    trace = swf(1, 10, 4) + swf(2, -1, 4) + swf(3, -1, 4) + swf(4, 5, -1) + swf(5, 0, 4, status=5)
+    said = largesse("import", "swf", "-", stdin=trace)
+
+    assert [json.loads(line)["job"] for line in said.out.splitlines()] == ["job-1"]
+    assert said.err.splitlines() == [
+        "left out: 2 jobs: runtime not known",
+        "left out: 1 job: number of processors not known",
+        "left out: 1 job: cancelled before they ran",
+    ]
+
+
+def test_an_importer_that_left_nothing_out_says_nothing():
+    assert largesse("import", "swf", "-", stdin=swf(1, 10, 4)).err == ""

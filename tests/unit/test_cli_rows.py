@@ -1,0 +1,107 @@
+"""Listings: on a terminal of any width no id and no state is torn, in a pipe every row is a line with tabs between."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.quantities import quantity_text, rounded_text
+from services.cli.getting import node_row
+from services.cli.queues import tree_rows
+from services.cli.show import listed, rounded, tabbed
+from services.cli.watching import job_text, jobs_text
+from tests.unit.test_cli_queues import BREACH
+from tests.unit.test_cli_queues import queue as a_queue
+
+WIDTHS = range(40, 201, 4)
+IDS = ["a", "word-count-of-everything", "nightly/../2026-11-23 rerun".replace("/", "_"), "x" * 63, "日本語" * 9]
+STATES = ["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+WHY = "no node that is up could take it: it asks for more than any has"
+
+
+def job(name, state, why=WHY):
+    tasks = {"total": 1_000_000, "waiting": 0, "starting": 0, "running": 3, "succeeded": 999_997, "failed_attempts": 0}
+    return {
+        "job": name, "state": state, "queue": "advertising/production", "class": "small", "priority": 0,
+        "user": "ann@example.com", "author": "ann", "submitted_ms": 0, "started_ms": None, "ended_ms": None,
+        "tasks": tasks, "why": why, "reason": None, "detail": "",
+    }  # fmt: skip
+
+
+def words(text):
+    return [word for line in text.splitlines() for word in line.split("  ") if word]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_no_id_and_no_state_of_a_job_is_torn(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = [job(name, state) for name, state in zip(IDS, STATES, strict=False)]
+
+    told = words(jobs_text(found))
+    for each in found:
+        assert each["job"] in [word.strip() for word in told]
+        assert any(word.strip().removeprefix("state: ") == each["state"] for word in told)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("state", ["ready", "unschedulable", "draining"])
+def test_no_name_and_no_state_of_a_node_is_torn(monkeypatch, columns, state):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    node = {"node": "rack-17.example.com", "state": state, "running": 1_234, "kept": None, "free": {}, "capacity": {}}
+    node |= {"unschedulable": "its disk is full" * 9, "capacity": {"memory": "7680Mi"}, "free": {"memory": "1Gi"}}
+
+    told = [word.strip() for word in words(listed(("node", "state", "tasks", "free"), [node_row(node)], kinds="kkrl"))]
+    assert node["node"] in told
+    assert any(word.removeprefix("state: ") == state for word in told)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_failed_attempts_name_their_node_and_reason_whole(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    failed = {"stage": "reduce", "index": 199_999, "attempt": 3, "node": "n" * 30, "reason": "cannot_start"}
+    document = job("j", "failed") | {"stages": [], "failures": [failed | {"detail": "no such file " * 9}]}
+
+    told = [word.strip().removeprefix("node: ").removeprefix("reason: ") for word in words(job_text(document))]
+    assert {"reduce/199999", "n" * 30, "cannot_start"} <= set(told)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_no_line_but_one_of_an_id_is_wider_than_the_terminal(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = jobs_text([job(name, "running") for name in IDS[:3]]).splitlines()
+
+    assert max(map(len, lines)) <= columns
+
+
+def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = jobs_text([job(IDS[3], "waiting", WHY * 9), job("b\tc\n", "running", None)], tabbed).splitlines()
+
+    assert [line.split("\t")[:4] for line in lines] == [
+        ["job", "state", "queue", "user"],
+        [IDS[3], "waiting", "advertising/production", "ann@example.com"],
+        ["b?c?", "running", "advertising/production", "ann@example.com"],
+    ]
+    assert [line.split("\t")[6] for line in lines] == ["why", WHY * 9, ""]
+
+
+def test_in_a_pipe_no_jobs_are_the_heads_alone():
+    assert jobs_text([], tabbed) == "job\tstate\tqueue\tuser\tage\tdone\twhy\n"
+
+
+def test_in_a_pipe_queues_have_their_whole_path_and_all_that_is_told_of_them():
+    tree = a_queue("", a_queue("ads", a_queue("ads/prod", breach=BREACH, running_jobs_max=2)), a_queue("ml"))
+    heads, *rows = [line.split("\t") for line in tree_rows(tree).splitlines()]
+
+    assert [row[0] for row in rows] == ["root", "ads", "ads/prod", "ml"]
+    assert {len(row) for row in rows} == {len(heads)}
+    assert rows[2][heads.index("limits")] == "2 jobs run at once"
+    assert "is guaranteed 30.0 %" in rows[2][heads.index("broken")]
+    assert rows[1][heads.index("limits")] == ""
+
+
+@given(
+    st.sampled_from(["cpu", "gpu", "memory", "disk", "network", "disk_io", "licence"]),
+    st.integers(0, 2**53 - 1) | st.integers(0, 3_000),
+)
+def test_an_exact_quantity_is_rounded_as_the_vocabulary_does(resource, amount):
+    assert rounded(quantity_text(resource, amount)) == rounded_text(resource, amount)
