@@ -1,7 +1,7 @@
 """Every command of `largesse`. Each imports what it needs itself, so that none waits for what another needs."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -202,6 +202,16 @@ def up(
     from services.cli.client import user
 
     upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
+
+
+@app.command(short_help="Print the completion script for a shell.")
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="the shell", metavar="bash|zsh|fish")],
+) -> None:
+    """Print the completion script for a shell; `--install-completion` puts it in the place for the one that runs."""
+    from typer.completion import get_completion_script
+
+    out(get_completion_script(prog_name="largesse", complete_var="_LARGESSE_COMPLETE", shell=shell))
 
 
 @app.command(short_help="Write the examples into a folder.")

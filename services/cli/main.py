@@ -13,10 +13,16 @@ import sys
 from services.cli import interrupts
 from services.cli.ending import Ending, note
 
+COMPLETING = "_LARGESSE_COMPLETE"
+"""Set by a shell that completes a command line."""
+WIDE = 10_000
+
 
 def process() -> None:
     """Runs one command as what this process is for, and ends it with the command's exit code."""
     interrupts.guard()
+    if COMPLETING in os.environ:
+        os.environ["COLUMNS"] = str(WIDE)  # A shell takes each line for a name: no help may be folded.
     gc.disable()  # While the commands are imported there is nothing to collect.
     try:
         main()

@@ -1,0 +1,82 @@
+"""Completion: the script of each shell, and what is completed."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.unit.cli_process import COMMAND, ROOT, largesse
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+def completed(shell, words, **env):
+    """What a shell is told for a command line whose last word is being typed."""
+    line = " ".join(["largesse", *words])
+    told = {"_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    told |= {"_LARGESSE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(
+        COMMAND,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "60", **told, **env},
+    )
+    return [line.partition("\t")[0] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish"])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["ge"], ["get"]),
+        (["get", ""], ["jobs", "job", "queues", "nodes", "reservations"]),
+        (["import", ""], ["tpch", "facebook", "swf", "alibaba-dag", "openb", "wfcommons"]),
+        (["get", "jobs", "--state", "re"], ["rejected"]),
+        (["watch", "--url", NOWHERE, ""], []),
+    ],
+)
+def test_commands_options_and_values_are_completed_a_line_each(shell, words, found):
+    assert completed(shell, words, LARGESSE_URL=NOWHERE) == found
+
+
+def test_names_of_contexts_are_completed(tmp_path):
+    (tmp_path / "largesse").mkdir()
+    (tmp_path / "largesse/config.toml").write_text("[contexts.prod]\n[contexts.pre]\n[contexts.test]\n")
+
+    assert completed("bash", ["context", "use", "p"], XDG_CONFIG_HOME=str(tmp_path)) == ["prod", "pre"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script(shell):
+    said = largesse("completion", shell)
+
+    assert said.code == 0
+    assert f"complete_{shell}" in said.out
+
+
+def test_bash_completes_with_the_script(tmp_path):
+    if (bash := shutil.which("bash")) is None:
+        pytest.skip("no bash here")
+    command = tmp_path / "largesse"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
+    command.chmod(0o755)
+    script = """
+source <(largesse completion bash)
+COMP_WORDS=(largesse node dr); COMP_CWORD=2
+_largesse_completion largesse; echo "${COMPREPLY[@]}"
+complete -p largesse
+"""
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run([bash, "-c", script], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[0] == "drain"
+    assert "_largesse_completion largesse" in done.stdout.splitlines()[1]
+
+
+def test_h_is_help_for_every_command():
+    assert largesse("get", "jobs", "-h").out == largesse("get", "jobs", "--help").out
+    assert largesse("-h").out.startswith("Usage: largesse [OPTIONS] COMMAND")
