@@ -45,6 +45,7 @@ COMPILED = {
         "water",
     ),
     "services/leftover": (
+        "candidates",
         "core",
         "core_board",
         "core_state",
@@ -54,6 +55,7 @@ COMPILED = {
         "line",
         "maxima",
         "placement",
+        "ranks",
         "reasons",
         "room",
         "seats",

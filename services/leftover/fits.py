@@ -82,3 +82,47 @@ class Fits:
             if not among:
                 return 0
         return among
+
+
+class Demands:
+    """Bit sets of classes of tasks: by resource position and step, the classes that need at most so much."""
+
+    def __init__(self, width: int) -> None:
+        """`width`: how many resources there are."""
+        self.at_most: list[list[int]] = [[0] for _ in range(width)]
+        self.all = 0
+
+    def add(self, first: int, wants: list[list[tuple[int, int]]]) -> None:
+        """The classes from number `first` on; `wants` by class, as (resource position, step of the amount)."""
+        if not wants:
+            return
+        size = (first + len(wants) + 7) >> 3
+        self.all = (1 << (first + len(wants))) - 1
+        for p, sets in enumerate(self.at_most):
+            exact: dict[int, bytearray] = {}
+            for number, want in enumerate(wants, first):
+                at = 0
+                for position, amount in want:
+                    if position == p:
+                        at = amount
+                marks = exact.get(at)
+                if marks is None:
+                    marks = exact[at] = bytearray(size)
+                marks[number >> 3] |= 1 << (number & 7)
+            while len(sets) <= max(exact):
+                sets.append(sets[-1])
+            below = 0
+            for at in range(len(sets)):
+                if (found := exact.get(at)) is not None:
+                    below |= int.from_bytes(found, "little")
+                if below:
+                    sets[at] |= below
+
+    def classes(self, free: list[int]) -> int:
+        """The classes of which one task may fit into this room: all that do are in it."""
+        found = self.all
+        for sets, amount in zip(self.at_most, free, strict=True):
+            found &= sets[min(step(amount), len(sets) - 1)]
+            if not found:
+                return 0
+        return found

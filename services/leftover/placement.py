@@ -13,6 +13,7 @@ nothing that waits fits anywhere, but for `fifo`, which idles behind a head that
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS, Vector
+from services.leftover.candidates import Candidates
 from services.leftover.keyed import Keyed
 from services.leftover.line import Line
 from services.leftover.maxima import Maxima, full_seat
@@ -59,12 +60,13 @@ class Board:
         self.jobs: dict[str, JobSeat] = {}
         self.by_order: dict[int, JobSeat] = {}
         self.leaves: dict[str, LeafSeat] = {}
-        self._line = Line(discipline == "fair", self.leaves, self.classes)
+        self._line = Line(discipline == "fair", self.leaves)
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
         self._hungry: Keyed[int] = Keyed()  # Jobs that wait and hold nothing, by since when.
         self._hungry_ms = _NEVER_MS  # None of them has waited since before.
-        self.blocked: dict[int, TaskClass] = {}
+        self._candidates = Candidates(room, self.classes)
+        self.blocked = self._candidates.blocked
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
 
@@ -147,9 +149,12 @@ class Board:
             waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
         job.waits = waits
         for waiting in waits:
-            waiting.task.waiting += waiting.count
-            if waiting.task.blocked:
-                self.stirred[waiting.task.index] = True  # It may be the first to wait since the class was blocked.
+            task = waiting.task
+            if task.blocked:
+                self.stirred[task.index] = True  # It may be the first to wait since the class was blocked.
+                if not task.waiting:
+                    self._candidates.unblock(task)  # Nobody tried the room that there has been since.
+            task.waiting += waiting.count
         self._enter(job)
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
@@ -251,25 +256,17 @@ class Board:
             self._uncap(leaf, bin_id)  # It may have been the head.
 
     def _offer(self, leaf: LeafSeat, bin_id: int, bin_: Keyed[int]) -> None:
-        """Brings a leaf's draw in line with one of its bins; a blocked class stays out of it, but for a strict head."""
+        """Brings a leaf's draw in line with one of its bins."""
         least = bin_.least()
-        task = self.classes[bin_id & CLASS_MASK]
         if least is None:
-            leaf.draw.drop(bin_id)
+            self._line.withdraw(leaf, bin_id)
             leaf.sizes.drop(bin_id)
             self._line.move(leaf)  # Another task may be the smallest.
-            del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
-        elif task.blocked and not leaf.strict:
-            self._line.park(task, leaf, bin_id)
-            leaf.draw.drop(bin_id)
-            return
+            del leaf.bins[bin_id], self.classes[bin_id & CLASS_MASK].bins[leaf.name, bin_id]
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
-            return
         else:
-            leaf.draw.set(bin_id, least)
-        if leaf.draw.key:
-            self._line.join(leaf)
+            self._line.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
 
     def _share(self, held: list[int]) -> int:
         share, total = 0, self.room.total
@@ -302,24 +299,13 @@ class Board:
         self._refresh()
         if ageing_ms and self.discipline == "fair":
             self._age(now_ms - ageing_ms)
-        for task in list(self.blocked.values()):
-            if self.discipline != "fair":
-                self._unblock(task)  # The head is tried every round; nobody goes ahead of it.
-            elif task.waiting and not self.room.unchanged_since(task) and self.room.might_suit(task):
-                self._unblock(task)
-        while (leaf := self._next_leaf()) is not None:
-            bin_id = leaf.draw.top()
-            if bin_id is None:
-                self._line.draw.drop(leaf.name)
-                continue
+        candidates = self._candidates
+        candidates.refresh()
+        if self.discipline != "fair":
+            candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
+        while (found := self._line.next(candidates.live)) is not None:
+            leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
-            if task.blocked:
-                self._line.park(task, leaf, bin_id)
-                if leaf.strict:
-                    self._line.draw.drop(leaf.name)  # Nobody goes ahead of the head.
-                else:
-                    leaf.draw.drop(bin_id)
-                continue
             top = leaf.bins[bin_id].top()
             assert top is not None, f"{leaf.name}: an empty bin in the draw"
             job = self.by_order[top]
@@ -329,30 +315,14 @@ class Board:
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
                 continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
-                self._block(task)
+                candidates.block(task)
+                self.stirred[task.index] = True
                 if self.discipline != "fair":
                     break
+            elif task.blocked:
+                candidates.unblock(task)
+        candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
         return self._collect()
-
-    def _next_leaf(self) -> LeafSeat | None:
-        """The leaf that goes next; None where nothing in any draw is left."""
-        line = self._line
-        while (task := line.turn()) is not None:
-            if self._is_used_up(task):
-                self._block(task)
-                continue
-            leaf, bins = line.back(task)
-            for bin_id in bins:
-                if bin_id in leaf.bins:
-                    self._offer(leaf, bin_id, leaf.bins[bin_id])
-        name = line.draw.top()
-        return None if name is None else self.leaves[name]
-
-    def _is_used_up(self, task: TaskClass) -> bool:
-        """Whether a class that has had its turn has no room left, so that what it has aside need not come back to learn
-        that. Where the order is strict the head alone says so.
-        """
-        return self.discipline == "fair" and not self.room.has_room(task)
 
     def _age(self, since_ms: int) -> None:
         """Jobs that hold nothing and wait since then, or longer, go first."""
@@ -374,7 +344,7 @@ class Board:
         lane = bin_id >> LANE_BITS
         bins = [other for other in leaf.bins if other >> LANE_BITS == lane] if leaf.strict else [bin_id]
         for other in bins:
-            leaf.draw.drop(other)
+            self._line.withdraw(leaf, other)
             full.capped[leaf.name, other] = True
         if leaf.strict:
             leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.order]
@@ -469,20 +439,7 @@ class Board:
             self.room.give(placement.node, placement.task.pairs, devices)
         self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)
 
-    # ------------------------------------------------------------ classes that find no room
-    def _block(self, task: TaskClass) -> None:
-        """Out of the draw in every leaf until a node gets room; leaves drop it as they come to it."""
-        task.blocked = True
-        self._line.block(task)
-        self.blocked[task.index] = task
-        self.stirred[task.index] = True
-
-    def _unblock(self, task: TaskClass) -> None:
-        task.blocked = False
-        del self.blocked[task.index]
-        self.stirred[task.index] = True
-        self._line.open(task)
-
+    # ------------------------------------------------------------ classes
     def stir_all(self) -> None:
         """Every class's reason is worth a look: the board is new."""
         self.stirred = {task.index: True for task in self.classes}

@@ -17,6 +17,9 @@ from services.leftover.keyed import Keyed
 _SCALE_BITS = 60
 _PREFERRED = 1 << 100  # Outweighs every alignment.
 
+_SCANNED_MOST = 8
+"""Up to so many nodes are compared for each task, more of them are kept in a view."""
+
 VIEW_ENTRIES_MAX = 1 << 20
 """So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
 is needed."""
@@ -51,8 +54,7 @@ class TaskClass:
     there is one. `cursor`: how far the list of changed nodes had got at the last look, -1 before the first.
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
-    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin); `parked`: by leaf, those
-    that are out of the draw meanwhile; `aside`: those leaves by their claims, as far as the line had moved by `seen`.
+    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin).
     `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks.
     """
 
@@ -74,9 +76,6 @@ class TaskClass:
     waiting: int = 0
     blocked: bool = False
     bins: dict[tuple[str, int], bool] = field(default_factory=dict)
-    parked: dict[str, dict[int, bool]] = field(default_factory=dict)
-    aside: Keyed[str] = field(default_factory=Keyed)
-    seen: int = 0
     could_fit: bool | None = None
 
 
@@ -285,37 +284,27 @@ class Room:
             self._span, self._in_span = span, list(dict.fromkeys(self.changed[task.cursor - self.changed_base :]))
         return self._in_span
 
-    def might_suit(self, task: TaskClass) -> bool:
-        """Whether a class that found no room could find some now: a node that got room since has enough for a task. The
-        class looks at it when its turn comes, by when others may have taken most of it.
+    def changed_since(self, cursor: int) -> list[int]:
+        """Nodes that got room since the list of changed nodes was as long as `cursor`, each once; all, if that was too
+        long ago.
         """
-        if not task.gang or task.cursor < self.changed_base:
-            return self.has_room(task)
-        for number in self._changed_since(task):  # Some nodes may have room for one of a gang all the time.
-            if self.suits(task, self.nodes[number]) is not None:
-                return True
-        task.cursor = self.changed_base + len(self.changed)
-        return False
+        if cursor < self.changed_base:
+            return list(range(len(self.nodes)))
+        return list(dict.fromkeys(self.changed[cursor - self.changed_base :]))
 
-    def has_room(self, task: TaskClass) -> bool:
-        """Whether some node has room for one task of the class now."""
-        if task.nodes is not None:
-            return self.best(task) is not None
-        found = self._candidates(task)
-        while found:
-            least = found & -found
-            number = least.bit_length() - 1
-            if self.suits(task, self.nodes[number]) is not None:
-                return True
-            self._relist(number)
-            found ^= least
-        task.cursor = self.changed_base + len(self.changed)
-        return False
+    @property
+    def cursor(self) -> int:
+        """How long the list of changed nodes is by now."""
+        return self.changed_base + len(self.changed)
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
-        if task.nodes is None and task.waiting <= 1:
-            return self._scan(task)
+        if task.nodes is None:
+            found = self._candidates(task)
+            if not found:
+                return None
+            if task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST:
+                return self._scan(task, found)
         view = self._look(task)
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
@@ -330,17 +319,15 @@ class Room:
         self._forget_view(task)
         return None
 
-    def _scan(self, task: TaskClass) -> int | None:
-        """`best` for a class that has no use for a view, since it asks once."""
+    def _scan(self, task: TaskClass, found: int) -> int | None:
+        """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
         best, least = None, 0
-        for number in numbers(self._candidates(task)):
+        for number in numbers(found):
             rank = self.suits(task, self.nodes[number])
             if rank is None:
                 self._relist(number)
             elif best is None or rank < least:
                 best, least = number, rank
-        if best is None:
-            task.cursor = self.changed_base + len(self.changed)
         return best
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
@@ -370,10 +357,6 @@ class Room:
         if task.nodes is not None:
             self._view_entries += number not in task.nodes.key
             task.nodes.set(number, rank)
-
-    def unchanged_since(self, task: TaskClass) -> bool:
-        """Whether no node has got room since the class last looked."""
-        return task.cursor == self.changed_base + len(self.changed)
 
     def occupy(self, name: str, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """A task that runs already holds room on a node that was added."""

@@ -5,6 +5,7 @@ from typing import Literal
 
 from schemas.quantities import SHARE_UNITS
 from services.leftover.keyed import Keyed
+from services.leftover.ranks import Draw
 from services.leftover.room import TaskClass
 
 Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
@@ -75,12 +76,16 @@ class QueueSeat:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
+def _draw() -> Draw:
+    return Draw(CLASS_MASK)
+
+
 @dataclass(slots=True, eq=False)
 class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
-    one of its tasks takes; `draw`: the bins in the draw. `served`: seq of the opening whose round gave it something
-    last. `stopped`: where the order is strict, lanes whose head finds this queue full, with its key. `parks`: a bin
-    of it has been out of the draw because its class was blocked.
+    one of its tasks takes; `draw`: those bins in order that no maximum holds back. `served`: seq of the opening whose
+    round gave it something last. `stopped`: where the order is strict, lanes whose head finds this queue full, with its
+    key.
     """
 
     name: str
@@ -91,14 +96,20 @@ class LeafSeat:
     served: int = 0
     sizes: Keyed[int] = field(default_factory=Keyed)
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
-    draw: Keyed[int] = field(default_factory=Keyed)
+    draw: Draw = field(default_factory=_draw)
     stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
-    parks: bool = False
 
     @property
     def strict(self) -> bool:
         """Whether nobody goes ahead of a head that does not fit."""
         return self.order == "fifo"
+
+    def first_of(self, live: int) -> int | None:
+        """The first bin that may be served whose class is in the set `live`; of a strict leaf its head alone."""
+        if not self.strict:
+            return self.draw.first_of(live)
+        head = self.draw.first()
+        return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
     def rank(self, job: "JobSeat") -> int:
         """What jobs of this leaf are served by, least first, before the order of admission decides."""

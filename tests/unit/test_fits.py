@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.fits import Fits, numbers, step
+from services.leftover.fits import Demands, Fits, numbers, step
 from tests.strategies import for_all
 
 AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))
@@ -48,3 +48,21 @@ def test_only_the_nodes_that_are_asked_about_are_found():
     fits = Fits([[100], [100], [100]], 1)
 
     assert numbers(fits.nodes([(0, step(100))], 0b101)) == [0, 2]
+
+
+@for_all(
+    st.lists(st.lists(st.dictionaries(st.integers(0, 1), st.integers(1, 5_000)), max_size=20), max_size=4),
+    st.lists(st.integers(-5, 10_000), min_size=2, max_size=2),
+)
+def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, free):
+    demands = Demands(2)
+    known = []
+    for batch in batches:
+        demands.add(len(known), [[(p, step(amount)) for p, amount in demand.items()] for demand in batch])
+        known += batch
+
+    found = set(numbers(demands.classes(free)))
+
+    fitting = {i for i, demand in enumerate(known) if all(free[p] >= amount for p, amount in demand.items())}
+    near = {i for i, demand in enumerate(known) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())}
+    assert fitting <= found <= near

@@ -1,0 +1,119 @@
+"""What waits, in order, with a quick search for the first that may find room.
+
+Entries are kept in sorted blocks. Each block has a bit set of the classes of tasks in it, so a search skips whole
+blocks of classes without room. A set may contain classes that have left its block; a search that finds none of them
+there corrects it.
+"""
+
+from bisect import bisect_left, insort
+from typing import Generic, TypeVar
+
+_BLOCK = 48
+"""Entries of a block at the most; one more splits it."""
+
+Id = TypeVar("Id", int, str)
+
+
+class Block(Generic[Id]):
+    """Some entries in order, as (key, id), and the classes among them: never too few."""
+
+    __slots__ = ("classes", "entries")
+
+    def __init__(self, entries: list[tuple[int, Id]], classes: int) -> None:
+        self.entries: list[tuple[int, Id]] = entries
+        self.classes = classes
+
+
+class Ranks(Generic[Id]):
+    """id -> key, in ascending order of key, then id; each entry with a set of classes."""
+
+    __slots__ = ("_last", "blocks", "key")
+
+    def __init__(self) -> None:
+        self.key: dict[Id, int] = {}
+        self.blocks: list[Block[Id]] = []
+        self._last: list[tuple[int, Id]] = []  # By block, its last entry or one that was there before.
+
+    def set(self, id_: Id, key: int, classes: int) -> None:
+        """Adds an entry, or moves it to another key. O(log n + length of a block)."""
+        before = self.key.get(id_)
+        if before == key:
+            return
+        if before is not None:
+            self._remove(id_, before)
+        self.key[id_] = key
+        entry, last = (key, id_), self._last
+        at = bisect_left(last, entry)
+        if at == len(last):
+            if not last:
+                self.blocks.append(Block([entry], classes))
+                last.append(entry)
+                return
+            at -= 1
+            last[at] = entry
+        block = self.blocks[at]
+        insort(block.entries, entry)
+        block.classes |= classes
+        if len(block.entries) > _BLOCK:
+            half = _BLOCK // 2
+            self.blocks.insert(at, Block(block.entries[:half], block.classes))
+            last.insert(at, block.entries[half - 1])
+            del block.entries[:half]
+
+    def add_classes(self, id_: Id, classes: int) -> None:
+        """The entry has these classes too."""
+        self.blocks[bisect_left(self._last, (self.key[id_], id_))].classes |= classes
+
+    def drop(self, id_: Id) -> None:
+        """Removes an entry, if it is there."""
+        key = self.key.pop(id_, None)
+        if key is not None:
+            self._remove(id_, key)
+
+    def _remove(self, id_: Id, key: int) -> None:
+        entry = (key, id_)
+        at = bisect_left(self._last, entry)
+        entries = self.blocks[at].entries
+        if len(entries) == 1:
+            del self.blocks[at], self._last[at]
+        else:
+            del entries[bisect_left(entries, entry)]
+
+    def first(self) -> Id | None:
+        """The entry with the least key, or None."""
+        return self.blocks[0].entries[0][1] if self.blocks else None
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+
+class Draw(Ranks[int]):
+    """The bins of a leaf that may be served, by the key of the job that comes first in each. `classes` is a set of all
+    the classes among them, never too few.
+    """
+
+    __slots__ = ("classes", "mask")
+
+    def __init__(self, mask: int) -> None:
+        """`mask`: which bits of a bin's number name its class."""
+        super().__init__()
+        self.classes = 0
+        self.mask = mask
+
+    def first_of(self, live: int) -> int | None:
+        """The first bin whose class is in the set `live`, or None."""
+        if not self.classes & live:
+            return None
+        mask, union = self.mask, 0
+        for block in self.blocks:
+            hit = block.classes & live
+            if hit:
+                classes = 0
+                for _, bin_id in block.entries:
+                    if hit >> (bin_id & mask) & 1:
+                        return bin_id
+                    classes |= 1 << (bin_id & mask)
+                block.classes = classes
+            union |= block.classes
+        self.classes = union
+        return None

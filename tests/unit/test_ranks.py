@@ -1,0 +1,44 @@
+"""Sorted blocks with sets of classes: the order is that of a sorted list, and no class that is there is passed over."""
+
+from hypothesis import strategies as st
+
+from services.leftover.ranks import Draw, Ranks
+from tests.strategies import for_all
+
+MASK = 15
+MOVES = st.lists(
+    st.tuples(st.integers(0, 400), st.one_of(st.none(), st.integers(0, 50)), st.integers(0, MASK)), max_size=400
+)
+
+
+@for_all(MOVES)
+def test_entries_come_in_the_order_of_key_and_id_whatever_was_moved(moves):
+    ranks, model = Ranks(), {}
+    for id_, key, _ in moves:
+        if key is None:
+            ranks.drop(id_)
+            model.pop(id_, None)
+        else:
+            ranks.set(id_, key, 1)
+            model[id_] = key
+        assert ranks.first() == min(model, key=lambda id_: (model[id_], id_), default=None)
+    in_order = sorted((key, id_) for id_, key in model.items())
+    assert [entry for block in ranks.blocks for entry in block.entries] == in_order
+    assert all(0 < len(block.entries) <= 48 for block in ranks.blocks)
+    assert len(ranks) == len(model)
+
+
+@for_all(MOVES, st.lists(st.integers(0, (1 << MASK + 1) - 1), min_size=1, max_size=5))
+def test_the_first_bin_of_a_live_class_is_found(moves, lives):
+    draw, model = Draw(MASK), {}
+    for number, (bin_id, key, _) in enumerate(moves):
+        if key is None:
+            draw.drop(bin_id)
+            model.pop(bin_id, None)
+        else:
+            draw.set(bin_id, key, 1 << (bin_id & MASK))
+            draw.classes |= 1 << (bin_id & MASK)
+            model[bin_id] = key
+        live = lives[number % len(lives)]  # Searches in between correct the sets of blocks.
+        able = [(key, bin_id) for bin_id, key in model.items() if live >> (bin_id & MASK) & 1]
+        assert draw.first_of(live) == (min(able)[1] if able else None)
