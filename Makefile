@@ -45,14 +45,18 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m pytest -q tests/house
 	$(RUN) -m schemas.export --check
 
-quick: setup ## Unit and house tests: a few minutes
-	$(RUN) -m pytest -q tests/unit tests/house
+# Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
+SPREAD := -n auto --dist loadgroup --no-loadscope-reorder
 
-test: setup ## The whole suite, no Docker needed: about twenty minutes on two cores
-	$(RUN) -m pytest -m "not live"
+quick: setup ## Unit and house tests, without the slow ones
+	$(RUN) -m pytest -q $(SPREAD) -m "not slow" tests/unit tests/house
+
+test: setup ## The whole suite, no Docker needed
+	$(RUN) -m pytest $(SPREAD) --durations 30 --durations-min 5 -m "not docker and not alone"
+	$(RUN) -m pytest -m "alone and not docker"
 
 live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka
-	$(RUN) -m pytest -m "live or kafka"
+	$(RUN) -m pytest -m "docker or kafka"
 
 demo: setup ## A cell on this machine, end to end
 	$(RUN) -m services.cli.main demo

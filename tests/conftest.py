@@ -4,6 +4,9 @@ HYPOTHESIS_PROFILE chooses a profile: `default` (few, random examples, for every
 run, so that a change and not a die fails a build; taken where CI is set), `deep` (many, for a night).
 Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout; a Kafka broker at LARGESSE_TEST_KAFKA.
 What is missing skips its tests and says so.
+
+`make test` spreads the tests over processes (pytest-xdist). One process runs a group of tests: those of a module that
+share a module's fixture, and those with the same `xdist_group`. Tests marked `alone` run by themselves afterwards.
 """
 
 import os
@@ -19,6 +22,53 @@ settings.register_profile("default", max_examples=40, deadline=None, suppress_he
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+
+
+FOLDERS_LONGEST_FIRST = ("live", "simulation", "contract", "properties", "unit", "house")
+WORKERS_MIN = 4
+"""On few cores more processes than cores: half of what the tests of processes and brokers take is waiting."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `-n auto` starts."""
+    cores = len(os.sched_getaffinity(0))
+    return max(cores, min(2 * cores, WORKERS_MIN))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups tests, and where several processes run them, starts the long ones first: none is left over at the end."""
+    for item in items:
+        if (group := _group(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    if hasattr(config, "workerinput"):
+        items.sort(key=_rank)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Checks that pytest-xdist sees the groups: it reads them from the end of a test's id."""
+    if hasattr(session.config, "workerinput"):
+        lost = [
+            item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid
+        ]
+        assert not lost or session.config.getvalue("dist") != "loadgroup", f"not in their group: {lost[:3]}"
+
+
+def _group(item: pytest.Item) -> str | None:
+    if item.get_closest_marker("xdist_group") is not None:
+        return None
+    if item.get_closest_marker("kafka") is not None and "LARGESSE_TEST_KAFKA" not in os.environ:
+        return "kafka"  # One process starts one container for all of them.
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - no public name shows a scope
+    if any(each.scope == "module" for defs in fixtures for each in defs):
+        return item.location[0]
+    return None
+
+
+def _rank(item: pytest.Item) -> tuple[bool, int]:
+    folder = item.path.relative_to(ROOT / "tests").parts[0]
+    return item.get_closest_marker("slow") is None, FOLDERS_LONGEST_FIRST.index(folder)
 
 
 @pytest.fixture(scope="session")

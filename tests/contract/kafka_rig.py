@@ -7,24 +7,27 @@ import asyncio
 import atexit
 import itertools
 import os
-import socket
 import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from largesse.kafka_bus import KafkaBus
-from largesse.topics_admin import TopicsAdmin
+from largesse.topics_admin import TopicsAdmin, put_right
+from schemas.topics import Topic
 from tests.contract.rig import Rig
+from tests.ports import free_port
 
 TRANSACTION_MS = 60_000
 MARKER_SECONDS = 30
+"""A guard: what was decided shows within milliseconds, or a second on a machine that others use too."""
 IMAGE = "apache/kafka:4.1.0"
 
 _run = uuid.uuid4().hex[:8]
@@ -60,9 +63,7 @@ def _start_container() -> str:
     os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
     from testcontainers.core.container import DockerContainer
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     said = {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -72,6 +73,8 @@ def _start_container() -> str:
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
         "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
     }
     container = DockerContainer(IMAGE).with_bind_ports(port, port)
@@ -93,10 +96,21 @@ async def _until_it_answers(address: str) -> None:
 
 
 async def make_topic(address: str, name: str, partitions: int, **settings: str) -> str:
-    """Makes a topic of one replica; `settings` with underscores for points."""
-    async with TopicsAdmin(address) as admin:
+    """Makes a topic of one replica, and waits until it shows; `settings` with underscores for points."""
+    async with TopicsAdmin(address) as admin, asyncio.timeout(MARKER_SECONDS):
         await admin.make(name, partitions, 1, {key.replace("_", "."): value for key, value in settings.items()})
+        while name not in await admin.describe([name]):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
     return name
+
+
+async def put_right_at_once(address: str, topics: Collection[Topic], **how: Any) -> None:
+    """Puts topics right and waits until the broker shows it: a change may be decided and answered before it shows."""
+    _, right = await put_right(address, topics, **how)
+    assert right, "topics could not be put right"
+    async with asyncio.timeout(MARKER_SECONDS):
+        while not (await put_right(address, topics, **{**how, "check": True}))[1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def delete_before(address: str, topic: str, partition: int, offset: int) -> None:
@@ -115,10 +129,9 @@ async def transact(address: str, topic: str, values: list[bytes], *, partition: 
     """
     async with transactional(address) as producer:
         await producer.begin_transaction()
-        for value in values:
-            last = await producer.send_and_wait(topic, value, partition=partition)
+        offsets = [(await producer.send_and_wait(topic, value, partition=partition)).offset for value in values]
         await (producer.commit_transaction() if commit else producer.abort_transaction())
-    await until_it_ends(address, topic, partition, last.offset + 2)
+    await until_it_ends(address, topic, partition, offsets[-1] + 2)
 
 
 async def until_it_ends(address: str, topic: str, partition: int, offset: int) -> None:

@@ -2,12 +2,10 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -20,7 +18,8 @@ from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, comman
 from schemas.edge_config import SHARDS_MAX
 from schemas.topics import LOG, SNAPSHOTS, Topic
 from tests.conftest import ROOT
-from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name
+from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name, put_right_at_once
+from tests.kafka_broker import SCRIPT, Broker
 from tests.unit.test_assignment import caught_up
 
 LONG_MS = 60_000
@@ -416,7 +415,7 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
             with pytest.raises(BusError, match=r"retention\.ms=1000, needs -1"):
                 await bus.bounds(log.name, 0)
 
-            assert (await put(cells=1))[1]
+            await put_right_at_once(address, topics.values(), cells=1)
             assert await put(cells=1) == ([f"{name}: right" for name in topics], True)
             assert await bus.bounds(log.name, 0) == (0, 0)
             async with TopicsAdmin(address) as admin:
@@ -429,7 +428,7 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
             assert f"{jobs.name}: has 1 partition, needs 2: --grow adds them" in lines
             with pytest.raises(BusError, match="has 1 partition, number 1 is not among them"):
                 await bus.bounds(jobs.name, 1)
-            assert (await put(cells=2, grow=True))[1]
+            await put_right_at_once(address, topics.values(), cells=2, grow=True)
             assert await bus.bounds(jobs.name, 1) == (0, 0)
             assert await bus.writer().send([out(jobs.name, "a", 1)]) == [0]
             assert (await put(cells=1))[1]
@@ -438,13 +437,15 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
 
 
 @needs_kafka
+@pytest.mark.xdist_group("kafka cells")  # It works on the topics that cells use.
 def test_the_command_makes_every_topic_once_and_says_so(address):
     def run(*more: str) -> subprocess.CompletedProcess[str]:
         arguments = [sys.executable, "-m", "largesse.topics_admin", *more]
         return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
-    assert run("--bootstrap", address).returncode == 0
-    again = run("--bootstrap", address)
+    patience = ("--wait", str(GUARD_SECONDS))
+    assert run("--bootstrap", address, *patience).returncode == 0
+    again = run("--bootstrap", address, *patience)
 
     assert again.returncode == 0
     assert sorted(again.stdout.split("\n")[:-1]) == sorted(f"{name}: right" for name in TOPICS)
@@ -468,34 +469,14 @@ def test_the_command_says_how_it_is_used_and_that_nobody_answers():
 # A broker of one's own
 
 
-class OwnBroker:
-    """A broker that a test may kill: started by the script beside the checkout, in a folder of its own."""
-
-    def __init__(self, script: Path, folder: Path) -> None:
-        self._script, self._folder = script, folder
-        self.address = ""
-
-    def start(self) -> None:
-        asked = "log.cleaner.backoff.ms=50 log.cleaner.min.cleanable.ratio=0.001"
-        environment = os.environ | {"KAFKA_OPTS_EXTRA": asked, "KAFKA_HEAP": "256m"}
-        started = subprocess.run(
-            [self._script, "start", self._folder], env=environment, stdout=subprocess.PIPE, timeout=200, check=True
-        )
-        self.address = started.stdout.decode().strip()
-
-    def kill(self) -> None:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            os.kill(int((self._folder / "broker.pid").read_text()), signal.SIGKILL)
-
-
 @pytest.fixture(scope="module")
-def broker(shared, tmp_path_factory):
-    script = shared / "offline" / "kafka-broker"
-    if not script.exists():
-        pytest.skip(f"no broker to kill: {script} is missing")
+def broker(tmp_path_factory):
+    if not SCRIPT.exists():
+        pytest.skip(f"no broker to kill: {SCRIPT} is missing")
     if "LARGESSE_TEST_KAFKA" not in os.environ:
         pytest.skip("no broker to kill: LARGESSE_TEST_KAFKA is not set, so no broker is wanted here")
-    own = OwnBroker(script, tmp_path_factory.mktemp("broker"))
+    quick_compaction = ("log.cleaner.backoff.ms=50", "log.cleaner.min.cleanable.ratio=0.001")
+    own = Broker(tmp_path_factory.mktemp("broker"), *quick_compaction, heap="256m")
     try:
         own.start()
         yield own
@@ -612,7 +593,7 @@ def test_a_reader_passes_over_what_compaction_took(broker):
 @needs_kafka
 def test_a_group_deals_every_shard_to_one_instance_and_again_when_one_leaves(address):
     async def story():
-        await put_right(address, [MEMBERSHIP], cells=1)
+        await put_right_at_once(address, [MEMBERSHIP], cells=1)
         settings = Settings(bus=f"kafka://{address}", cell=new_name("cell"))
 
         async def until(condition) -> None:

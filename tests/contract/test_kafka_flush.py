@@ -4,7 +4,7 @@ import pytest
 
 from largesse.topics_admin import FLUSH, Found, is_volatile, put_right, settings_of
 from schemas.topics import BY_NAME, LOG
-from tests.contract.kafka_rig import make_topic, new_name
+from tests.contract.kafka_rig import make_topic, new_name, put_right_at_once
 from tests.contract.test_kafka_bus import address, found_as, needs_kafka, open_bus, out, tell
 
 __all__ = ["address"]
@@ -38,7 +38,7 @@ def test_a_service_warns_of_one_broker_alone_and_the_command_sets_it(address, ca
     async def story():
         name = new_name("jobs")
         topic = type(BY_NAME["jobs"])(name, "input", (), (), ())
-        await put_right(address, [topic], cells=1)
+        await put_right_at_once(address, [topic], cells=1)
         async with open_bus(address, topics={name: topic}) as bus:
             await bus.writer().send([out(name, "a")])
             await bus.bounds(name, 0)
@@ -49,7 +49,7 @@ def test_a_service_warns_of_one_broker_alone_and_the_command_sets_it(address, ca
             [f"{name}: {FLUSH} 9223372036854775807 -> 1"],
             False,
         )
-        await put_right(address, [topic], cells=1, flush=True)
+        await put_right_at_once(address, [topic], cells=1, flush=True)
         async with open_bus(address, topics={name: topic}) as bus:
             await bus.bounds(name, 0)
         assert "one_replica_not_flushed" not in capsys.readouterr().out

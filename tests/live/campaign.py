@@ -19,7 +19,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +38,7 @@ from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs
 from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
+from tests.ports import free_port
 from tests.unit.cli_process import COMMAND, largesse
 
 GUARD_S = 120
@@ -74,9 +74,7 @@ class Cell:
         self.folder, self.data, self.proof = folder, folder / "data", folder / "proof"
         self.data.mkdir()
         self.proof.mkdir()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         (folder / "cluster.json").write_text(json.dumps({**CLUSTER, "policy": {**POLICY, **policy}}))
         self.lives = 0
         self.process: subprocess.Popen[bytes] | None = None

@@ -15,11 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.kafka_broker import SCRIPT, Broker
 from tests.live.campaign_jobs import marked
 from tests.live.fault_jobs import DETACHED, PLAIN, overlaps
 from tests.live.kafka_campaign import Outcome
 from tests.live.kafka_campaign import Seed as KillSeed
-from tests.live.kafka_cell import AGENTS, HELPER, Broker, KafkaCell, Member, free_partition, free_ports
+from tests.live.kafka_cell import AGENTS, KafkaCell, Member, free_partition
+from tests.ports import free_port
 
 LEASE_MS = 3_000
 PAUSE_S = (4.0, 8.0)
@@ -115,7 +117,7 @@ class FaultSeed(KillSeed):
                 shutil.copytree, self.cell.folder / agent.name, folder, symlinks=True, ignore=_pipes
             )
         begun = up_s()
-        port = free_ports(1)[0]
+        port = free_port()
         environment = {**agent.environment, "LARGESSE_NODE_DATA": str(folder), "LARGESSE_METRICS_PORT": str(port)}
         with (self.cell.folder / f"rival-{self.rivals}.log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
@@ -180,8 +182,8 @@ def run(first: int, seeds: int) -> int:
     folder = Path(tempfile.mkdtemp(prefix="largesse-faults-"))
     address, broker, dirty = os.environ.get("LARGESSE_TEST_KAFKA", ""), None, 0
     if not address:
-        if not HELPER.exists():
-            sys.stderr.write(f"no broker: LARGESSE_TEST_KAFKA is not set, and there is no {HELPER}\n")
+        if not SCRIPT.exists():
+            sys.stderr.write(f"no broker: LARGESSE_TEST_KAFKA is not set, and there is no {SCRIPT}\n")
             return 2
         broker = Broker(folder / "broker")
         broker.start()

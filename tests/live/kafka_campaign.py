@@ -26,9 +26,10 @@ from largesse.process import INTERNAL
 from schemas import InputRefused, JobAdmitted, JobEnded, JobRejected
 from schemas.topics import DEADLETTER, LOG
 from services.replay import kafka_source
+from tests.kafka_broker import SCRIPT, Broker
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import marked, read_proofs
-from tests.live.kafka_cell import HELPER, Broker, KafkaCell, Member, free_partition
+from tests.live.kafka_cell import KafkaCell, Member, free_partition
 from tests.unit.cli_process import largesse
 
 CORE_PLACES = ("consume", "decide", "publish", "snapshot")
@@ -365,9 +366,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="largesse-campaign-"))
     broker: Broker | None = None
     address = os.environ.get("LARGESSE_TEST_KAFKA", "")
-    own = HELPER.exists()
+    own = SCRIPT.exists()
     if not own and not address:
-        parser.error(f"no broker: LARGESSE_TEST_KAFKA is not set, and there is no {HELPER}")
+        parser.error(f"no broker: LARGESSE_TEST_KAFKA is not set, and there is no {SCRIPT}")
     if not own:
         print("a broker of somebody else's: it is never killed", flush=True)
     try:

@@ -1,15 +1,13 @@
 """A cell of real processes on a real Kafka broker: started, killed, paused and watched as a supervisor would.
 
 Every service runs as `python -m services.NAME`; whoever dies is started again. The broker is the campaign's own,
-started by the offline helper beside the project, or somebody else's (LARGESSE_TEST_KAFKA), which is never killed.
+tests/kafka_broker.py, or somebody else's (LARGESSE_TEST_KAFKA), which is never killed.
 """
 
 import asyncio
 import json
 import os
 import signal
-import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +20,13 @@ from largesse.failpoints import VARIABLE
 from largesse.kafka_bus import KafkaBus
 from largesse.log import LogReader, publish_input
 from largesse.order import Accepted
-from largesse.topics_admin import TOPICS, partitions_now, put_right
+from largesse.topics_admin import TOPICS, partitions_now
 from schemas import JobEnded, SequencerClaimed
 from schemas.topics import LOG
 from tests.conftest import ROOT
+from tests.contract.kafka_rig import put_right_at_once
 from tests.live.up_process import end_tasks
+from tests.ports import free_port
 
 AGENTS = 3
 COPIES = {"admission": 2, "fairness": 2, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1, "gateway": 1}
@@ -34,59 +34,13 @@ SNAPSHOT_ROUNDS = 5
 RESTART_SECONDS = 0.2
 READY_SECONDS = 90
 DRAIN_SECONDS = 10
-HELPER = Path(os.environ.get("LARGESSE_SHARED", ROOT.parent / "shared")) / "offline" / "kafka-broker"
-
-
-class Broker:
-    """One broker under `folder` that may be killed; `address` stays the same over its lives."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.address = ""
-
-    def start(self) -> None:
-        """Starts it, or starts it again. Raises CalledProcessError."""
-        done = subprocess.run([HELPER, "start", self._folder], stdout=subprocess.PIPE, text=True, check=True)
-        self.address = done.stdout.strip()
-
-    def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
-        pid = int((self._folder / "broker.pid").read_text())
-        os.kill(pid, signal.SIGKILL)
-        while _exists(pid):
-            with suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-
-    def stop(self) -> None:
-        """Ends it for good."""
-        subprocess.run([HELPER, "stop", self._folder], check=False, capture_output=True)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 async def free_partition(address: str) -> int:
     """A partition that no cell has had: the topics are made, or grow, by one cell."""
     partition = await partitions_now(address, LOG)
-    _, right = await put_right(address, TOPICS.values(), cells=partition + 1, grow=True)
-    assert right, "topics could not be put right"
+    await put_right_at_once(address, TOPICS.values(), cells=partition + 1, grow=True)
     return partition
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface where nobody listens now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @dataclass
@@ -146,12 +100,11 @@ class KafkaCell:
         self._follower: asyncio.Task[None] | None = None
         places = [(service, f"{service}-{i}") for service, count in COPIES.items() for i in range(count)]
         places += [("agent", f"agent-{i}") for i in range(AGENTS)]
-        ports = free_ports(len(places) + 1)
-        self.http = ports.pop()
-        self.members = {
-            name: Member(name, service, self._environment(service, name, port), port)
-            for (service, name), port in zip(places, ports, strict=True)
-        }
+        self.http = free_port()
+        self.members = {}
+        for service, member in places:
+            port = free_port()
+            self.members[member] = Member(member, service, self._environment(service, member, port), port)
 
     @property
     def url(self) -> str:

@@ -6,7 +6,6 @@ The commands are those of the README, word for word.
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.ports import free_port
 
-pytestmark = [pytest.mark.live, pytest.mark.slow]
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 BUILD_SECONDS = 900
 """Fetching the images and building ours may be a part of it."""
@@ -30,13 +30,6 @@ ASK_SECONDS = 180
 AGENTS = 3
 STANDBYS = {"admission": 2, "leftover": 2, "altruism": 2}
 SCALES = [word for name, count in STANDBYS.items() for word in ("--scale", f"{name}={count}")]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @dataclass(frozen=True, slots=True)

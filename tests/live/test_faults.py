@@ -21,6 +21,7 @@ def test_a_cell_under_faults_of_all_kinds_runs_nothing_twice_and_loses_nothing(s
 
 @pytest.mark.slow
 @pytest.mark.kafka
+@pytest.mark.xdist_group("kafka cells")
 def test_a_cell_on_kafka_under_faults_of_all_kinds_runs_nothing_twice_and_loses_nothing(kafka_address, tmp_path):
     outcome = asyncio.run(fault_campaign_kafka.run_seed(1, kafka_address, tmp_path))
 

@@ -8,7 +8,7 @@ from tests.live.kafka_campaign import POINTS, TURNS, run_seed, service_of
 from tests.live.kafka_cell import KafkaCell, free_partition
 from tests.unit.cli_process import largesse
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
 
 SEEDS = (1, 2, 3)
 

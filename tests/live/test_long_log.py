@@ -8,7 +8,7 @@ import pytest
 from schemas import RoundClosed, RoundOpened
 from tests.live.kafka_cell import KafkaCell, free_partition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
 
 RECORDS = 100_000
 AT_ONCE = 500

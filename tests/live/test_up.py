@@ -10,7 +10,8 @@ import yaml
 from schemas.edge import read_input, warnings_of
 from services.cli.client import user
 from services.gateway.bodies import read_yaml
-from tests.live.up_process import GUARD_S, up
+from tests.live.up_process import GUARD_S, eventually, up
+from tests.ports import free_port
 from tests.unit.cli_process import COMMAND, ROOT, largesse
 
 EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
@@ -247,7 +248,10 @@ def test_tasks_end_with_the_cell_where_that_is_asked_for(tmp_path):
     with up(tmp_path / "data", "--stop-tasks") as cell:
         cell.ask("submit", "-", stdin=job("long", *shell("echo $$ > pid; exec sleep 600")))
         cell.until("long", lambda document: document["tasks"]["running"] == 1)
-        (pid,) = (int(path.read_text()) for path in (tmp_path / "data").rglob("work/pid"))
+        # A task runs before its command has come to its first line.
+        (pid,) = eventually(
+            lambda: [int(at.read_text()) for at in (tmp_path / "data").rglob("work/pid") if at.stat().st_size]
+        )
         code, out, _ = cell.end()
 
         assert (code, out.splitlines()[-1]) == (0, "ended")
@@ -270,7 +274,8 @@ def test_a_service_that_breaks_ends_the_cell_and_is_named(tmp_path):
 def test_who_watches_does_not_keep_the_cell_from_ending_and_goes_on_with_the_next(tmp_path):
     go_on = tmp_path / "go-on"
     waits = shell(f"echo begun; while [ ! -e {go_on} ]; do sleep 0.1; done; echo done")
-    with up(tmp_path / "data") as cell:
+    address = ("--http", free_port())
+    with up(tmp_path / "data", *address) as cell:
         cell.ask("submit", "-", stdin=job("long", *waits))
         cell.until("long", lambda document: document["tasks"]["running"] == 1)
         following = [
@@ -281,7 +286,7 @@ def test_who_watches_does_not_keep_the_cell_from_ending_and_goes_on_with_the_nex
         code, _, err = cell.end()
 
         assert (code, err) == (0, "")
-        with up(tmp_path / "data", "--http", cell.url.rpartition(":")[2]):
+        with up(tmp_path / "data", *address):
             go_on.touch()
             told = [each.communicate(timeout=GUARD_S) for each in following]
 

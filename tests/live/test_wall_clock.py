@@ -65,6 +65,7 @@ def test_a_cell_started_with_a_clock_ahead_runs_on_when_it_is_started_with_the_r
 
 
 @pytest.mark.kafka
+@pytest.mark.xdist_group("kafka cells")
 def test_standbys_take_over_within_their_lease_and_no_node_is_lost_on_kafka(kafka_address, library, tmp_path):
     async def story():
         cell = KafkaCell(

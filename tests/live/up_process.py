@@ -5,7 +5,7 @@ import resource
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -39,20 +39,29 @@ class Up:
 
     def until(self, job: str, holds: Any) -> Any:
         """The job's document, once it is as asked for."""
-        deadline = monotonic() + GUARD_S
-        while monotonic() < deadline:
+
+        def document() -> Any:
             said = self.ask("get", "job", job, "--json")
             assert said.code == 0, said.err
-            if holds(said.json):
-                return said.json
-            sleep(0.1)
-        raise AssertionError(f"{job} did not come to that")
+            return said.json if holds(said.json) else None
+
+        return eventually(document)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """Exit code, stdout and stderr after a signal."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=GUARD_S)
         return self.process.returncode, out, err
+
+
+def eventually(holds: Callable[[], Any]) -> Any:
+    """Waits until something that nobody announces holds; returns what it said. Raises AssertionError."""
+    deadline = monotonic() + GUARD_S
+    while monotonic() < deadline:
+        if said := holds():
+            return said
+        sleep(0.1)
+    raise AssertionError(f"it did not come to that within {GUARD_S} s")
 
 
 def _first_line(process: "subprocess.Popen[str]") -> str:
