@@ -46,13 +46,13 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m schemas.export --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
-SPREAD := -n auto --dist loadgroup --no-loadscope-reorder
+SPREAD := --dist loadgroup --no-loadscope-reorder
 
 quick: setup ## Unit and house tests, without the slow ones
-	$(RUN) -m pytest -q $(SPREAD) -m "not slow" tests/unit tests/house
+	$(RUN) -m pytest -q -n logical $(SPREAD) -m "not slow" tests/unit tests/house
 
 test: setup ## The whole suite, no Docker needed
-	$(RUN) -m pytest $(SPREAD) --durations 30 --durations-min 5 -m "not docker and not alone"
+	$(RUN) -m pytest -n auto $(SPREAD) --durations 30 --durations-min 5 -m "not docker and not alone"
 	$(RUN) -m pytest -m "alone and not docker"
 
 live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka

@@ -30,10 +30,10 @@ WORKERS_MIN = 4
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` starts."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes `-n auto` starts, and `-n logical`, for tests that hardly wait: one a core."""
     cores = len(os.sched_getaffinity(0))
-    return max(cores, min(2 * cores, WORKERS_MIN))
+    return cores if config.option.numprocesses == "logical" else max(cores, min(2 * cores, WORKERS_MIN))
 
 
 @pytest.hookimpl(tryfirst=True)

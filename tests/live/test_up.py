@@ -12,6 +12,7 @@ from services.cli.client import user
 from services.gateway.bodies import read_yaml
 from tests.live.up_process import GUARD_S, eventually, up
 from tests.ports import free_port
+from tests.unit import cli_here
 from tests.unit.cli_process import COMMAND, ROOT, largesse
 
 EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
@@ -148,7 +149,7 @@ def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, told):
     ],
 )
 def test_a_malformed_job_is_refused_before_it_is_sent(text, told):
-    said = largesse("submit", "-", "--url", "http://127.0.0.1:9", stdin=text)
+    said = cli_here.largesse("submit", "-", "--url", "http://127.0.0.1:9", stdin=text)
 
     assert said.code == 2
     assert told in said.err
@@ -375,7 +376,7 @@ def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
 )
 def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_path, document, told):
     (tmp_path / "c.json").write_text(json.dumps(document))
-    said = largesse("config", "apply", tmp_path / "c.json", "--url", "http://127.0.0.1:9")
+    said = cli_here.largesse("config", "apply", tmp_path / "c.json", "--url", "http://127.0.0.1:9")
 
     assert (said.code, said.out) == (2, "")
     assert f"{tmp_path}/c.json: " in said.err

@@ -11,7 +11,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from tests.unit.cli_process import COMMAND, ROOT, Said, largesse
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import COMMAND, ROOT, Said
 
 GUARD_S = 90
 
@@ -34,7 +35,7 @@ class Up:
         return [line.rstrip("\n") for line in lines]
 
     def ask(self, *words: object, **given: Any) -> Said:
-        """One command to its end."""
+        """One command to its end, in this process."""
         return largesse(*words, LARGESSE_URL=self.url, **given)
 
     def until(self, job: str, holds: Any) -> Any:

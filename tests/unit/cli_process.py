@@ -27,6 +27,11 @@ class Said:
         return json.loads(self.out)
 
 
+def environment(columns: int, more: dict[str, str]) -> dict[str, str]:
+    """What a command's environment has beside or instead of ours."""
+    return {"COLUMNS": str(columns), "LARGESSE_DEBUG": "", **more}
+
+
 def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env: str) -> Said:
     """One command to its end. Its stdin is what is given, and no terminal."""
     done = subprocess.run(
@@ -35,6 +40,6 @@ def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env:
         capture_output=True,
         check=False,
         cwd=ROOT,
-        env={**os.environ, "COLUMNS": str(columns), "LARGESSE_DEBUG": "", **env},
+        env={**os.environ, **environment(columns, env)},
     )
     return Said(done.returncode, done.stdout.decode(), done.stderr.decode())

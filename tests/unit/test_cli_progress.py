@@ -8,7 +8,9 @@ import tempfile
 
 import pytest
 
-from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
+from services.cli import progress
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
 
 AT_ONCE = """
 import sys
@@ -86,12 +88,13 @@ def test_what_lasts_shows_how_far_it_is_and_clears_it_away(place, words, what, c
 
 
 @pytest.mark.parametrize(("words", "what", "count"), COMMANDS)
-def test_no_progress_goes_to_a_pipe(place, words, what, count):
-    command = [sys.executable, "-c", AT_ONCE.format(quiet=0), *map(str, told(words, place))]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
+def test_no_progress_goes_where_no_terminal_is(place, monkeypatch, words, what, count):
+    monkeypatch.setattr(progress, "QUIET_S", 0)
+    monkeypatch.setattr(progress, "TOLD_EVERY", 1)
+    said = largesse(*told(words, place))
 
-    assert done.stdout.startswith(b"{")
-    assert done.stderr == b""
+    assert said.out.startswith("{")
+    assert (said.code, said.err) == (0, "")
 
 
 def test_what_is_over_soon_shows_nothing(place):

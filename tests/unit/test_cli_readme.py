@@ -5,7 +5,8 @@ import pytest
 
 from schemas.edge import read_cluster, read_input, warnings_of
 from services.gateway.bodies import read_yaml
-from tests.unit.cli_process import ROOT, largesse
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import ROOT
 
 README = (ROOT / "README.md").read_text()
 

@@ -11,7 +11,9 @@ from services.cli import documents
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong
 from services.cli.simulating import REJECTED_SHOWN_MAX
-from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
+from tests.unit import cli_process
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
 
 SMALL = ("--workload", WORKLOAD, "--cluster", CLUSTER)
 STAGE = {"stage": "s", "tasks": 2, "duration_ms": 5, "demand": {"cpu": "1"}}
@@ -34,7 +36,7 @@ def test_json_is_one_document_with_every_field_of_the_contract():
 
 
 def test_the_hash_seed_changes_no_digest():
-    digests = [largesse("simulate", *SMALL, "--json", PYTHONHASHSEED=seed).json["digest"] for seed in "12"]
+    digests = [cli_process.largesse("simulate", *SMALL, "--json", PYTHONHASHSEED=seed).json["digest"] for seed in "12"]
 
     assert digests[0] == digests[1]
 

@@ -12,7 +12,7 @@ import typer
 from services.cli.client import job_path
 from services.cli.commands import app
 from services.cli.ending import Broken, Wrong
-from tests.unit.cli_process import largesse
+from tests.unit.cli_here import largesse
 
 JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}]}
 ASKING = [

@@ -7,7 +7,8 @@ import pytest
 from largesse.strict import INPUT_BYTES_MAX
 from schemas.spelling import counted
 from services.replay.verify import Span, Verdict
-from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD, largesse
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
 
 NOWHERE = "http://127.0.0.1:9"
 

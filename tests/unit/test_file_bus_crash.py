@@ -32,6 +32,7 @@ def killed_while_writing(folder, name, after) -> dict[int, str]:
     return {int(offset): value.rstrip("\n") for offset, value in whole}
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(tmp_path):
     chance = random.Random(20_140_811)
     acknowledged: dict[int, str] = {}

@@ -368,6 +368,7 @@ def test_ended_jobs_stay_up_to_a_limit(monkeypatch):
     assert cell.job("a") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["fifo", "largesse"])
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):

@@ -164,6 +164,7 @@ def patient(story):
     return story
 
 
+@pytest.mark.slow
 @told
 @patient
 async def test_an_instance_without_a_snapshot_takes_a_shard_only_when_it_has_folded_a_long_log(service):

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from tests.conftest import ROOT
-from tests.unit.cli_process import largesse
+from tests.unit.cli_here import largesse
 
 
 def files_below(folder):

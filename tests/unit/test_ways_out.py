@@ -20,8 +20,9 @@ from largesse.ways_out import way_out
 from schemas import InputRefused, InputSkipped, SequencerAlive
 from services.admission import shell as admission
 from services.cli.commands import app as cli
-from tests.unit.cli_process import largesse
-from tests.unit.test_gateway_app import JOB, a_cell
+from tests.http_rig import GUARD_S
+from tests.unit.cli_here import largesse
+from tests.unit.test_gateway_app import JOB, a_cell, until_ready
 
 OPENING = record_of(SequencerAlive([]), cell="c", seq=9, round_number=7, time=0, id_="c/9", cause="")
 LOG = "kafka://broker:9092/c"
@@ -146,8 +147,8 @@ def test_what_cannot_be_skipped_is_said_and_nothing_is_written(tmp_path):
 # ---------------------------------------------------------------- over HTTP
 def test_an_input_is_skipped_over_http_as_soon_as_a_sequencer_runs():
     async def story():
-        async with a_cell(answering=False) as cell:
-            assert await cell.follower.until(lambda _: cell.follower.ready, 60)
+        async with asyncio.timeout(GUARD_S), a_cell(answering=False) as cell:
+            await until_ready(cell)
             await publish_input(cell.bus.writer(), "jobs", JOB, "ann")
             path = "/v1/inputs/{}/{}/skip"
             odd = await cell.http.post(path.format("grants", 0))
