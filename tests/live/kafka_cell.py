@@ -33,7 +33,7 @@ COPIES = {"admission": 2, "fairness": 2, "altruism": 2, "leftover": 2, "estimato
 SNAPSHOT_ROUNDS = 5
 RESTART_SECONDS = 0.2
 READY_SECONDS = 90
-DRAIN_SECONDS = 10
+DRAIN_SECONDS = 60
 
 
 async def free_partition(address: str) -> int:
