@@ -50,7 +50,7 @@ ENV = {**os.environ, "LARGESSE_DEBUG": "", "XDG_CONFIG_HOME": "/nowhere"}
         (["watch", "j", "--url", NOWHERE], {*HEAVY, "rich"}),
         (["logs", "j/s/0", "--url", NOWHERE], {*HEAVY, "rich"}),
     ],
-    ids=" ".join,
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",  # A set has no order of its own.
 )
 def test_short_commands_do_not_import_what_they_do_not_need(words, unwanted):
     found = imported(*words)
