@@ -35,6 +35,8 @@ JOBS, WRITERS = 8, 10
 NODES_MAX = 3
 LEASE_MS = 2_000
 PAUSE_S = LEASE_MS / 1_000 + 1
+REAP_S = 5
+"""How long guardians are waited for where some are to be killed: a loaded machine starts its first tasks late."""
 ENDS = ("kill", "kill", "kill", "gentle", "full", "power")
 FAULTS = ("pause", "reap", "fill", "copy", "nothing")
 ROOM_BYTES = 60_000
@@ -185,7 +187,8 @@ class FaultSeed(Seed):
                 os.kill(cell.process.pid, signal.SIGCONT)
                 figures["pauses"] += 1
             case "reap":
-                for pid in self.dice.sample(guardians := cell.guardians(), min(2, len(guardians))):
+                guardians = self._guardians()
+                for pid in self.dice.sample(guardians, min(2, len(guardians))):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                         self.reaper.kills += 1
@@ -193,6 +196,13 @@ class FaultSeed(Seed):
                 figures["full nodes"] += cell.fill()
             case "copy":
                 self._copy()
+
+    def _guardians(self) -> list[int]:
+        """Guardians of tasks; where there are none yet, those that come within REAP_S."""
+        over = monotonic() + REAP_S
+        while not (found := self.cell.guardians()) and monotonic() < over:
+            sleep(0.1)
+        return found
 
     def _copy(self) -> None:
         """A copy of the running folder, as a tool for backups makes it."""
