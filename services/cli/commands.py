@@ -209,7 +209,7 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="the shell", metavar="bash|zsh|fish")],
 ) -> None:
     """Print the completion script for a shell; `--install-completion` puts it in the place for the one that runs."""
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     out(get_completion_script(prog_name="largesse", complete_var="_LARGESSE_COMPLETE", shell=shell))
 

@@ -10,7 +10,7 @@ import yaml
 from schemas.edge import read_input, warnings_of
 from services.cli.client import user
 from services.gateway.bodies import read_yaml
-from tests.live.up_process import GUARD_S, eventually, up
+from tests.live.up_process import GUARD_S, eventually, on_a_terminal, up
 from tests.ports import free_port
 from tests.unit import cli_here
 from tests.unit.cli_process import COMMAND, ROOT, largesse
@@ -193,11 +193,14 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
     assert (odd.out, odd.err) == ("in force\n", "note: queue ads: max cup: no node has that\n")
 
 
-def test_tables_fit_a_narrow_terminal(cell):
+def test_tables_fit_a_narrow_terminal_and_are_rows_in_a_pipe(cell):
     for what in ("jobs", "nodes", "queues", "reservations"):
-        said = cell.ask("get", what)
-        assert said.code == 0
-        assert max(map(len, said.out.splitlines())) <= 60
+        code, shown = on_a_terminal("get", what, "--url", cell.url, columns=60)
+        assert code == 0
+        assert max(map(len, shown.splitlines())) <= 60
+
+        piped = [line.split("\t") for line in cell.ask("get", what).out.splitlines()]
+        assert {len(row) for row in piped} == {len(piped[0])}
 
 
 def test_a_second_cell_on_the_same_folder_is_told_who_holds_it(cell):

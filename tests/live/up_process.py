@@ -1,10 +1,15 @@
 """`largesse up` as a user starts it, in a process of its own, and the commands that talk to it."""
 
+import fcntl
 import os
+import pty
+import re
 import resource
 import select
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,6 +78,21 @@ def _first_line(process: "subprocess.Popen[str]") -> str:
         process.kill()
         raise AssertionError(f"no cell: {line}{process.communicate()[1]}")
     return line
+
+
+def on_a_terminal(*words: object, columns: int) -> tuple[int, str]:
+    """A command whose stdout is a terminal so wide: its exit code, and what it showed, without colours."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen([*COMMAND, *map(str, words)], stdout=theirs, cwd=ROOT, env={**env, "TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # Linux says so where the last writer has gone.
+        while chunk := os.read(ours, 65_536):
+            shown += chunk
+    os.close(ours)
+    return process.wait(), re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
 
 
 @contextmanager
