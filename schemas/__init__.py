@@ -22,6 +22,7 @@ from schemas.nodes import (
     NodeForgotten,
     NodeLost,
     NodeRegistered,
+    NodeRemoved,
     NodeReported,
 )
 from schemas.quantities import Cache, Vector

@@ -15,7 +15,7 @@ from schemas.edge_nodes import NodeInput, NodeLeft, read_node
 from schemas.edge_reservations import ReservationInput, read_reservation
 from schemas.edge_tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
-from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeReported
+from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
 
@@ -41,6 +41,7 @@ InputBody = (
     | AttemptsKnown
     | NodeDrained
     | NodeLeft
+    | NodeRemoved
     | TaskStarted
     | TaskFinished
     | TaskFailed

@@ -14,6 +14,7 @@ from pydantic import Field
 from schemas.edge_base import (
     BATCH_MAX,
     TASKS_MAX,
+    TEXT_PATTERN,
     Amounts,
     DurationMs,
     Epoch,
@@ -31,7 +32,7 @@ from schemas.edge_base import (
     validated,
     vector_of,
 )
-from schemas.nodes import AttemptsKnown, Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
+from schemas.nodes import AttemptsKnown, Device, KnownAttempt, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.tasks import Failure
 
@@ -43,6 +44,8 @@ EXIT_CODE_MAX = 2**31 - 1
 ADDRESS_MAX = 300
 UNSCHEDULABLE_MAX = 300
 """Characters of the reason why an agent takes no new tasks."""
+DRAIN_REASON_MAX = 300
+"""Characters of the reason for a drain."""
 KNOWN_PARTS_MAX = 1_000
 """Messages in which an agent may name the attempts that it still knows, before its registration."""
 PORT_MAX = 65_535
@@ -128,10 +131,20 @@ class NodeLeave(Input):
 
 
 class Drain(Input):
-    """An operator stops (`draining`: true) or resumes new placements on a node."""
+    """An operator stops (`draining`: true) or resumes new placements on a node. `within_ms`: what runs there is revoked
+    after so long, and runs elsewhere; without it, it runs on. The last word counts, whole.
+    """
 
     node: Name
     draining: bool
+    reason: Annotated[str, Field(max_length=DRAIN_REASON_MAX, pattern=TEXT_PATTERN)] = ""
+    within_ms: DurationMs | None = None
+
+
+class Removal(Input):
+    """An operator removes a node that is lost and does not come back."""
+
+    node: Name
 
 
 class NodeInput(Input):
@@ -142,6 +155,7 @@ class NodeInput(Input):
     report: NodeReport | None = None
     drain: Drain | None = None
     leave: NodeLeave | None = None
+    remove: Removal | None = None
 
 
 @dataclass(slots=True)
@@ -152,13 +166,21 @@ class NodeLeft:
     epoch: str
 
 
-def read_node(document: Any, author: str) -> NodeRegistered | NodeReported | AttemptsKnown | NodeDrained | NodeLeft:
+NodeMessage = NodeRegistered | NodeReported | AttemptsKnown | NodeDrained | NodeLeft | NodeRemoved
+
+
+def read_node(document: Any, author: str) -> NodeMessage:
     """A message of the nodes topic. Raises Malformed."""
     message = validated(NodeInput, document)
     check_one_form(message)
     author = author_of(author)
     if message.drain is not None:
-        return NodeDrained(message.drain.node, message.drain.draining, author)
+        drain = message.drain
+        if drain.within_ms is not None and not drain.draining:
+            raise Malformed("drain.within_ms", "a node that is resumed has no deadline: leave it out")
+        return NodeDrained(drain.node, drain.draining, author, drain.reason, drain.within_ms)
+    if message.remove is not None:
+        return NodeRemoved(message.remove.node, author)
     if message.leave is not None:
         return NodeLeft(message.leave.node, message.leave.epoch)
     if message.report is not None:

@@ -89,11 +89,15 @@ class NodeReported:
 
 @dataclass(slots=True)
 class NodeDrained:
-    """An operator stops (`draining`) or resumes new placements on a node; what runs there runs on."""
+    """An operator stops (`draining`) or resumes new placements on a node. What runs there runs on, or, with
+    `within_ms`, is revoked so long after this record and runs elsewhere. The last such record counts, whole.
+    """
 
     node: str
     draining: bool
     author: str = "unknown"
+    reason: str = ""
+    within_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -109,8 +113,18 @@ class NodeLost:
 
 
 @dataclass(slots=True)
+class NodeRemoved:
+    """An operator removes a lost node, draining or not. It is forgotten as soon as no round is open."""
+
+    node: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
 class NodeForgotten:
-    """A node that was lost for `node_kept_ms`, and is not draining, does not count any more: it may not come back."""
+    """A node does not count any more: it was lost for `node_kept_ms` and is not draining, so it may not come back; or
+    it was lost, and an operator has removed it.
+    """
 
     node: str
 

@@ -20,7 +20,7 @@ NEWEST: dict[str, Released] = {
     for model in (
         jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.InputRefused, jobs.InputRepeated,
         jobs.InputSkipped,
-        nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost,
+        nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost, nodes.NodeRemoved,
         nodes.NodeForgotten, nodes.AttemptsKnown,
         tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
         queues.ConfigChanged,

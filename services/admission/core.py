@@ -19,6 +19,7 @@ from schemas import (
     NodeForgotten,
     NodeLost,
     NodeRegistered,
+    NodeRemoved,
     NodeReported,
     Plans,
     Record,
@@ -48,7 +49,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 7
+LAYOUT = 8
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -78,6 +79,7 @@ def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
     state.lost_ms.pop(body.node, None)
+    state.removed.pop(body.node, None)
     state.known.pop(body.node, None)
     _set_capacity(state, body)
     if before is not None:
@@ -128,6 +130,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     node.unschedulable = body.unschedulable
     if before is not None:
         node.draining, node.holds = before.draining, before.holds
+        node.drain_reason, node.drain_ends = before.drain_reason, before.drain_ends
         for hold in node.holds.values():
             for index, milli in (hold.devices or {}).items():
                 node.devices_free[index] = node.devices_free.get(index, 0) - milli
@@ -142,7 +145,9 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
 
 def _drained(state: State, record: Record) -> None:
     body: NodeDrained = record.body
-    state.nodes[body.node].draining = body.draining
+    node = state.nodes[body.node]
+    node.draining, node.drain_reason = body.draining, body.reason if body.draining else ""
+    node.drain_ends = body.within_ms is not None
     state.stirred = True
 
 
@@ -160,6 +165,12 @@ def _lost(state: State, record: Record) -> None:
 def _forgotten(state: State, record: Record) -> None:
     body: NodeForgotten = record.body
     del state.nodes[body.node], state.lost_ms[body.node]
+    state.removed.pop(body.node, None)
+
+
+def _removed(state: State, record: Record) -> None:
+    body: NodeRemoved = record.body
+    state.removed[body.node] = True
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
@@ -379,6 +390,7 @@ FOLDS: Folds = {
     NodeDrained: _drained,
     NodeLost: _lost,
     NodeForgotten: _forgotten,
+    NodeRemoved: _removed,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,

@@ -20,6 +20,7 @@ from schemas import (
     NodeDrained,
     NodeLost,
     NodeRegistered,
+    NodeRemoved,
     NodeReported,
     Policy,
     ReservationDeleted,
@@ -305,7 +306,18 @@ def _drain(state: State, body: NodeDrained, author: str) -> Any:
     node = state.nodes.get(body.node)
     if node is None:
         return _refused("nodes", f'node "{body.node}" is not known here', "drain.node", author)
-    return None if node.draining == body.draining else body
+    same = (node.draining, node.drain_reason) == (body.draining, body.reason if body.draining else "")
+    return None if same and body.within_ms is None and not node.drain_ends else body
+
+
+def _remove(state: State, body: NodeRemoved, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None:
+        return _refused("nodes", f'node "{body.node}" is not known here', "remove.node", author)
+    if not node.lost:
+        told = f'node "{body.node}" is alive: end its agent first, and wait until the node is lost or has left'
+        return _refused("nodes", told, "remove.node", author)
+    return None if body.node in state.removed else body
 
 
 def _leave(state: State, body: NodeLeft, author: str) -> NodeLost | None:
@@ -358,6 +370,7 @@ _JUDGE: dict[type, Any] = {
     AttemptsKnown: _know,
     NodeDrained: _drain,
     NodeLeft: _leave,
+    NodeRemoved: _remove,
     TaskStarted: judge_report,
     TaskFinished: judge_report,
     TaskFailed: judge_report,

@@ -38,6 +38,8 @@ def due(state: State, time: int, prefix: bytes) -> Any | None:
     wake_ms = wake_of(state)
     if wake_ms is not None and wake_ms <= time:
         return TimeReached(wake_ms)
+    if state.removed:
+        return NodeForgotten(next(iter(state.removed)))
     if state.stirred and time >= earliest_opening_ms(state):
         return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards)
     gone = _gone_longest(state)
@@ -55,6 +57,8 @@ def next_due_ms(state: State) -> int | None:
         return 0
     if state.open is not None:
         return None
+    if state.removed:
+        return 0
     next_ms = wake_of(state)
     if state.stirred:
         opening_ms = earliest_opening_ms(state)

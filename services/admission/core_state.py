@@ -38,7 +38,8 @@ class Hold:
 class NodeState:
     """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
     `devices_free`: milli-units free by index of the device. `holds`: the attempts that hold room here, by
-    "job/stage/index", in the order in which they were granted. `unschedulable`: why its agent takes no new tasks;
+    "job/stage/index", in the order in which they were granted. `drain_reason`, and `drain_ends`, whether what runs here
+    is to end by a deadline: of the drain in force. `unschedulable`: why its agent takes no new tasks;
     empty: it does.
     """
 
@@ -49,6 +50,8 @@ class NodeState:
     devices: list[Device] = field(default_factory=list)
     devices_free: dict[str, int] = field(default_factory=dict)
     draining: bool = False
+    drain_reason: str = ""
+    drain_ends: bool = False
     lost: bool = False
     holds: dict[str, Hold] = field(default_factory=dict)
     unschedulable: str = ""
@@ -122,13 +125,13 @@ class Opening:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
-    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
-    longest first. `known`: by node, attempts named for a registration that has not come yet. `live_tasks`,
-    `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs
-    whose end is still to be announced. `stirred`: something happened since the last opening that can change the
-    schedule. `skips`: by "topic/offset", the inputs that an operator has skipped, the oldest
-    first. `wake_ms`: least wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases
-    and Plans."""
+    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost,
+    the longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten.
+    `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
+    all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
+    to be announced. `stirred`: something happened since the last opening that can change the schedule. `skips`: by
+    "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
+    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -138,6 +141,7 @@ class State:
     ceilings: dict[str, Vector] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, bool] = field(default_factory=dict)
     known: dict[str, KnownSoFar] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)

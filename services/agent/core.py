@@ -1,7 +1,7 @@
 """Agent: what the log says must run on one node, and what must stop.
 
-Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeLost, RoundClosed, the task facts,
-        ConfigChanged.
+Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
+        RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a deadline.
 Decides nothing by `decide`: `take` says what has changed for the node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 """
@@ -18,6 +18,8 @@ from schemas import (
     JobCancelled,
     JobEnded,
     JobSpec,
+    NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -32,7 +34,7 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 2
+LAYOUT = 3
 
 StopReason = Literal["killed", "gang", "revoked"]
 Standing = Literal["new", "registered", "lost", "taken"]
@@ -72,13 +74,15 @@ class Held:
 class State:
     """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
     the next `take`. `rival`: the epoch that followed ours, be it after that was lost. `unschedulable`: why the node
-    takes no new tasks, as the log has it of our epoch."""
+    takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is held is
+    revoked, as a drain asks for; None: it is not."""
 
     node: str
     epoch: str
     standing: Standing = "new"
     rival: str = ""
     unschedulable: str = ""
+    drain_until_ms: int | None = None
     node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
     jobs: dict[str, Job] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -141,6 +145,10 @@ def fold(state: State, record: Record) -> None:
     learn = FOLDS.get(type(record.body))
     if learn is not None:
         learn(state, record)
+    if state.drain_until_ms is not None and record.time >= state.drain_until_ms:
+        state.drain_until_ms = None
+        for key in state.held:
+            _stop(state, key, "revoked")
 
 
 def take(state: State) -> list[Action]:
@@ -309,6 +317,18 @@ def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:
             _stop(state, key, "gang")
 
 
+def _drained(state: State, record: Record) -> None:
+    body: NodeDrained = record.body
+    if body.node == state.node:
+        state.drain_until_ms = None if body.within_ms is None else record.time + body.within_ms
+
+
+def _forgotten(state: State, record: Record) -> None:
+    body: NodeForgotten = record.body
+    if body.node == state.node:
+        state.drain_until_ms = None
+
+
 def _configured(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
     if body.policy is not None:
@@ -329,7 +349,9 @@ FOLDS: Folds = {
     JobEnded: _ended,
     NodeRegistered: _registered,
     NodeReported: _reported,
+    NodeDrained: _drained,
     NodeLost: _lost,
+    NodeForgotten: _forgotten,
     RoundClosed: _closed,
     TaskStarted: _started,
     TaskFinished: _finished,

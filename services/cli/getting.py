@@ -8,7 +8,7 @@ import typer
 from services.cli.arguments import Job, Json, Url
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
-from services.cli.show import Draw, drawing, listed, on_terminal, rounded, span
+from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
@@ -86,6 +86,10 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
         free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
     if reason := node.get("unschedulable"):
         free += f"; takes no new tasks: {reason}"
+    if drain := node.get("drain"):
+        free += f"; drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else "")
+        if (until_ms := drain["until_ms"]) is not None:
+            free += f"; what runs there is ended at {moment(until_ms)}"
     return node["node"], node["state"], node["running"], free
 
 

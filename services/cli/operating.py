@@ -1,36 +1,84 @@
 """What operators ask of a running cell: node and config."""
 
+import re
 from typing import Annotated
 
 import typer
 
 from services.cli.arguments import Json, Node, Url, file_path
 from services.cli.client import Gateway, step
-from services.cli.ending import note, out, out_json
+from services.cli.ending import Wrong, note, out, out_json
 from services.cli.show import counted
 
-node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Stop and resume placements on a node.")
+REASON_MAX = 300
+"""Characters of the reason for a drain, as the cell takes them."""
+
+node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Drain, resume and remove nodes.")
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy.")
 
 
-def _drain(name: str, what: str, url: str | None, json: bool) -> None:
-    document = Gateway(url).document("POST", f"/v1/nodes/{step(name)}/{what}", "state", "running")
+_SPAN = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")
+_SPAN_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+SPAN_MS_MAX = 10 * 365 * 86_400_000
+
+
+def _span_ms(option: str, text: str) -> int:
+    """Milliseconds of `90s`, `10m`, `2h`, `1d`, or of a bare number of seconds. Raises Wrong."""
+    match = _SPAN.fullmatch(text)
+    span_ms = int(match[1]) * _SPAN_MS[match[2] or "s"] if match is not None else None
+    if span_ms is None or span_ms > SPAN_MS_MAX:
+        raise Wrong(f"{option}: {text!r} is no time: write it like 90s, 10m, 2h or 1d, at most ten years")
+    return span_ms
+
+
+def _drain(name: str, what: str, url: str | None, json: bool, **params: str | int) -> None:
+    path = f"/v1/nodes/{step(name)}/{what}"
+    document = Gateway(url).document("POST", path, "state", "running", params=params)
     if json:
         out_json(document)
     else:
         out(f"{name}: {document['state']}, {counted(document['running'], 'task')} on it")
 
 
-@node_app.command("drain")
-def drain(name: Node, url: Url = None, json: Json = False) -> None:
-    """Stop new placements on a node; what runs there runs on."""
-    _drain(name, "drain", url, json)
+@node_app.command("drain", short_help="Stop new placements on a node.")
+def drain(
+    name: Node,
+    deadline: Annotated[
+        str | None,
+        typer.Option("--deadline", help="end what still runs there after so long, like 10m", metavar="TIME"),
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", help="why, shown by `get nodes`", metavar="TEXT")] = "",
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Stop new placements on a node; what runs there runs on, or until the deadline, and then elsewhere.
+
+    The last drain of a node counts, whole: one without --deadline takes an earlier deadline back.
+    """
+    if len(reason) > REASON_MAX or not reason.isprintable():
+        raise Wrong(f"--reason: has to be one line of at most {REASON_MAX} characters")
+    params: dict[str, str | int] = {"reason": reason} if reason else {}
+    if deadline is not None:
+        params["within_ms"] = _span_ms("--deadline", deadline)
+    _drain(name, "drain", url, json, **params)
 
 
 @node_app.command("resume")
 def resume(name: Node, url: Url = None, json: Json = False) -> None:
     """Take new placements on a node again."""
     _drain(name, "resume", url, json)
+
+
+@node_app.command("remove")
+def remove(name: Node, url: Url = None, json: Json = False) -> None:
+    """Remove a node that is lost and does not come back; refused while it is alive."""
+    document = Gateway(url).document("DELETE", f"/v1/nodes/{step(name)}", "state")
+    if json:
+        out_json(document)
+    elif document["state"] == "removed":
+        out(f"{name}: removed")
+    else:
+        out(f"{name}: asked for; the log has not said so yet")
 
 
 @config_app.command("show")

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,11 @@ def span(ms: float) -> str:
         if ms < below * length_ms:
             return f"{ms / length_ms:.1f} {unit}"
     return f"{ms / 86_400_000:.1f} d"
+
+
+def moment(moment_ms: int) -> str:
+    """A moment by this machine's clock: `2026-11-23 14:05:00`."""
+    return datetime.fromtimestamp(moment_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def percent(share: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import Draw, counted, described, listed, on_terminal, plain, span, width
+from services.cli.show import Draw, counted, described, listed, moment, on_terminal, plain, span, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = 20
@@ -112,7 +112,7 @@ def _clock() -> str:
 def job_text(document: Document, draw: Draw = listed) -> str:
     """One job: what it is, its stages, where it runs, the attempts that failed. `draw`: for whom, as `drawing` says."""
     rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority", "user", "author")]
-    rows += [(name, _time(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
+    rows += [(name, _moment(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
     rows += [("detail", document["detail"])]
     said = [row for row in rows if row[1] not in ("", None)]
     text = described(said) if draw is listed else draw(("", ""), said)
@@ -138,6 +138,10 @@ def _places(stage: Document) -> Iterator[tuple[str, int, str]]:
     for node, tasks in stage["nodes"].items():
         indexes = stage["indexes"]
         yield node, tasks, "" if indexes is None else ranges_text(indexes.get(node, []))
+
+
+def _moment(moment_ms: int | None) -> str:
+    return "" if moment_ms is None else moment(moment_ms)
 
 
 def ranges_text(indexes: list[int]) -> str:
@@ -166,9 +170,3 @@ def jobs_text(found: list[Document], draw: Draw = listed) -> str:
         rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
     heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
     return draw(heads, rows, kinds="kkllrrl" if wide else "kklrrl")
-
-
-def _time(moment_ms: int | None) -> str:
-    if moment_ms is None:
-        return ""
-    return datetime.fromtimestamp(moment_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -21,8 +21,9 @@ from largesse.readers import Readers, ReadersBusy
 from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
-from schemas.edge_base import at_key, author_of
+from schemas.edge_base import DURATION_MS_MAX, at_key, author_of
 from schemas.edge_config import SKIP_REASON_MAX
+from schemas.edge_nodes import DRAIN_REASON_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.spelling import nearest
 from services.gateway import documents
@@ -179,6 +180,7 @@ def make_app(
     _add_jobs(app, api)
     _add_streams(app, api)
     _add_cluster(app, api)
+    _add_nodes(app, api)
     _add_config(app, api)
     add_bodies(app)
     return app
@@ -336,22 +338,6 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Reservations and what the planner has promised them."""
         return _json({"reservations": documents.reservation_documents(api.follower.state)})
 
-    async def drain(node: str, draining: bool, request: Request) -> Response:
-        if documents.node_document(api.follower.state, node) is None:
-            raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
-        answer = await api.send("nodes", dumped({"drain": {"node": node, "draining": draining}}), request)
-        return _json(documents.node_document(api.follower.state, node), 200 if answer.answered else 202)
-
-    @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready)
-    async def drain_node(node: str, request: Request) -> Response:
-        """Stops new placements on a node; what runs there runs on."""
-        return await drain(node, True, request)
-
-    @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready)
-    async def resume_node(node: str, request: Request) -> Response:
-        """Takes new placements on a node again."""
-        return await drain(node, False, request)
-
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready)
     async def abandon_round(number: Annotated[int, Path(ge=1)], request: Request) -> Response:
         """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
@@ -374,6 +360,45 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         answer = await api.send("config", dumped(document), request)
         told = {"topic": topic, "offset": offset, "skipped": answer.answered}
         return _json(told, 200 if answer.answered else 202)
+
+
+def _add_nodes(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
+    def known(node: str) -> documents.Document:
+        if (document := documents.node_document(api.follower.state, node)) is None:
+            raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
+        return document
+
+    async def drain(node: str, request: Request, **said: Any) -> Response:
+        known(node)
+        answer = await api.send("nodes", dumped({"drain": {"node": node, **said}}), request)
+        return _json(known(node), 200 if answer.answered else 202)
+
+    @app.delete("/v1/nodes/{node}", tags=["cluster"], dependencies=ready)
+    async def remove_node(node: str, request: Request) -> Response:
+        """Removes a node that is lost and does not come back. 200: it is gone, 202: the log has not said so
+        within 10 s, 409: it is alive."""
+        document = known(node)
+        answer = await api.send("nodes", dumped({"remove": {"node": node}}), request)
+        over = answer.answered and await api.follower.until(lambda view: node not in view.nodes, ANSWER_WAIT_S)
+        return _json({**document, "state": "removed"} if over else document, 200 if over else 202)
+
+    @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready)
+    async def drain_node(
+        node: str,
+        request: Request,
+        reason: Annotated[str, Query(max_length=DRAIN_REASON_MAX)] = "",
+        within_ms: Annotated[int | None, Query(ge=0, le=DURATION_MS_MAX)] = None,
+    ) -> Response:
+        """Stops new placements on a node. What runs there runs on, or, with `within_ms`, ends after so long and runs
+        elsewhere. The last call counts, whole."""
+        return await drain(node, request, draining=True, reason=reason, within_ms=within_ms)
+
+    @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready)
+    async def resume_node(node: str, request: Request) -> Response:
+        """Takes new placements on a node again."""
+        return await drain(node, request, draining=False)
 
 
 def _add_config(app: FastAPI, api: Api) -> None:

@@ -272,7 +272,17 @@ def _node(state: State, name: str, node: NodeRow) -> Document:
         "epoch": node.epoch,
         "address": node.address,
         "unschedulable": node.unschedulable,
+        "drain": _drain(node),
     }
+
+
+def _drain(node: NodeRow) -> Document | None:
+    """The drain in force. `until_ms`: when what runs there is revoked, null where it runs on."""
+    drain = node.drain
+    if not node.draining or drain is None:
+        return None
+    until_ms = None if drain.within_ms is None else drain.at_ms + drain.within_ms
+    return {"author": drain.author, "reason": drain.reason, "until_ms": until_ms}
 
 
 # ---------------------------------------------------------------- the rest

@@ -51,6 +51,7 @@ from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
+    DrainRow,
     EndedJob,
     EndedStage,
     FailedAttempt,
@@ -66,7 +67,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 9
+LAYOUT = 10
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -215,7 +216,7 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     devices = devices_of(body.capacity, body.devices)
     node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author, unschedulable=body.unschedulable)
     if before is not None:
-        node.used, node.holds, node.draining = before.used, before.holds, before.draining
+        node.used, node.holds, node.draining, node.drain = before.used, before.holds, before.draining, before.drain
         node.address = before.address
     if isinstance(body, NodeRegistered):
         node.address = body.address
@@ -224,7 +225,8 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
 
 def _drained(state: State, record: Record) -> None:
     body: NodeDrained = record.body
-    state.nodes[body.node].draining = body.draining
+    node = state.nodes[body.node]
+    node.draining, node.drain = body.draining, DrainRow(body.author, body.reason, record.time, body.within_ms)
 
 
 def _lost(state: State, record: Record) -> None:
@@ -235,8 +237,7 @@ def _lost(state: State, record: Record) -> None:
 
 
 def _forgotten(state: State, record: Record) -> None:
-    body: NodeForgotten = record.body
-    del state.nodes[body.node]
+    del state.nodes[record.body.node]
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:

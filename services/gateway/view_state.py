@@ -106,9 +106,20 @@ class Hold:
 
 
 @dataclass(slots=True)
+class DrainRow:
+    """A drain: by whom, why and when. `within_ms`: after so long what runs there is revoked; None: it runs on."""
+
+    author: str
+    reason: str
+    at_ms: int
+    within_ms: int | None
+
+
+@dataclass(slots=True)
 class NodeRow:
     """A node as the log knows it. `used`: what attempts hold of it. `left`: lost because its agent went. `address`:
     where the agent shows what tasks print. `unschedulable`: why its agent takes no new tasks; empty: it does.
+    `drain`: what was last said of draining it, or of an end of that.
     """
 
     epoch: str
@@ -123,6 +134,7 @@ class NodeRow:
     left: bool = False
     address: str = ""
     unschedulable: str = ""
+    drain: DrainRow | None = None
 
 
 @dataclass(slots=True)
