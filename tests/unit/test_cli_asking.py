@@ -12,7 +12,8 @@ import pytest
 
 from services.cli.client import Gateway, failure_text
 from services.cli.ending import Unanswered, Wrong
-from tests.unit.cli_process import CLUSTER, ROOT, largesse
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import CLUSTER, ROOT
 
 ENDED = {"job": "j", "state": "succeeded", "submitted_ms": 0, "ended_ms": 5, "detail": "", "why": None, "stages": []}
 

@@ -9,7 +9,7 @@ from services.cli import contexts
 from services.cli.client import URL_DEFAULT, gateway_url, settled, user
 from services.cli.contexts import Config, Context, config_path, read_config, write_config
 from services.cli.ending import Wrong
-from tests.unit.cli_process import largesse
+from tests.unit.cli_here import largesse
 
 PROD, TEST = "http://prod:1", "http://test:2"
 FILE = f"""
