@@ -25,7 +25,8 @@ class Candidates:
         self._hoping = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, bool] = {}  # Where they may have it,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
-        self._failed = 0  # So many classes found none since `_hoping` was worked out.
+        self._failed = 0  # So many classes found none since `_hoping` was worked out,
+        self._failed_open = 0  # and so many that were not blocked since those were swept.
 
     @property
     def live(self) -> int:
@@ -39,6 +40,7 @@ class Candidates:
         self._open |= (1 << self._known) - (1 << first)
         self._nodes = dict.fromkeys(self.room.changed_since(self._looked), True)
         self._looked = self.room.cursor
+        self._failed_open = 0
         self._sum_up()
 
     def _sum_up(self) -> None:
@@ -59,6 +61,9 @@ class Candidates:
             task.blocked = True
             self.blocked[task.index] = task
             self._open ^= mark
+            self._failed_open += 1
+            if self._failed_open > _FAILED_LEAST + len(self.room.nodes):
+                self._sweep()
         if self._hoping & mark:
             self._hoping ^= mark
             self._failed += 1
@@ -66,6 +71,19 @@ class Candidates:
                 before = self._hoping
                 self._sum_up()
                 self._hoping &= before
+
+    def _sweep(self) -> None:
+        """Blocks all classes at once that no node has room for: many new ones may find a full cell."""
+        union = 0
+        for node in self.room.nodes:
+            if node.open:
+                union |= self._demands.classes(node.free)
+        for index in numbers(self._open & ~union):
+            task = self.classes[index]
+            task.blocked = True
+            self.blocked[index] = task
+        self._open &= union
+        self._failed_open = 0
 
     def unblock(self, task: TaskClass) -> None:
         """The class has room, or may have."""

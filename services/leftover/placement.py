@@ -148,12 +148,12 @@ class Board:
         if self.discipline == "fifo_stage":
             waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
         job.waits = waits
-        for waiting in waits:
+        for position, waiting in enumerate(waits):
             task = waiting.task
-            if task.blocked:
-                self.stirred[task.index] = True  # It may be the first to wait since the class was blocked.
-                if not task.waiting:
-                    self._candidates.unblock(task)  # Nobody tried the room that there has been since.
+            waiting.position = position
+            self.stirred[task.index] = True
+            if not task.waiting:
+                self._candidates.unblock(task)  # Nobody tried the room that there has been since.
             task.waiting += waiting.count
         self._enter(job)
 
@@ -191,8 +191,9 @@ class Board:
                 self._offer(leaf, other, leaf.bins[other])
 
     # ------------------------------------------------------------ ranking
-    def _key(self, rank: int, job: JobSeat, waiting: Waiting, position: int) -> int:
+    def _key(self, rank: int, job: JobSeat, waiting: Waiting) -> int:
         """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
+        position = waiting.position
         if self.discipline == "fair":
             return (((rank << 44) | job.order) << 24) | position
         if self.discipline == "fifo_job":
@@ -202,25 +203,26 @@ class Board:
     def _enter(self, job: JobSeat) -> None:
         """Puts a job in the bins of what it waits for, each under its first span of that class."""
         leaf = job.leaf
-        entered: list[int] = []
+        seen: dict[int, bool] = {}
         lane, rank = job.lane << LANE_BITS, leaf.rank(job)
-        for position, waiting in enumerate(job.waits):
+        for waiting in job.waits:
             bin_id = lane | waiting.task.index
-            if bin_id in entered:
+            if bin_id in seen:
                 continue
-            entered.append(bin_id)
+            seen[bin_id] = True
             bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
                 bin_ = self._new_bin(leaf, bin_id, waiting.task)
-            key = self._key(rank, job, waiting, position)
+            key = self._key(rank, job, waiting)
             bin_.set(job.order, key)
             if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
                 self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
             else:
                 self._offer(leaf, bin_id, bin_)
+        entered = list(seen)
         if job.bins != entered:
             for bin_id in job.bins:
-                if bin_id not in entered:
+                if bin_id not in seen:
                     self._withdraw(leaf, job, bin_id)
             job.bins = entered
         if job.tasks or not entered:
@@ -312,6 +314,8 @@ class Board:
             waiting = job.waits[0]
             if waiting.task is not task:
                 waiting = next(w for w in job.waits if w.task is task)
+            if self._has_fallen_behind(leaf, bin_id, job, waiting):
+                continue
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
                 continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
@@ -333,6 +337,17 @@ class Board:
             job.aged = True
             self._enter(job)
         self._hungry_ms = _NEVER_MS if first_ms is None else first_ms
+
+    def _has_fallen_behind(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+        """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
+        a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
+        """
+        bin_, key = leaf.bins[bin_id], self._key(leaf.rank(job), job, waiting)
+        if bin_.key[job.order] == key:
+            return False
+        bin_.set(job.order, key)
+        self._offer(leaf, bin_id, bin_)
+        return True
 
     def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
@@ -421,14 +436,18 @@ class Board:
         waiting.count -= count
         task.waiting -= count
         self.stirred[task.index] = True
+        self._hungry.drop(job.order)
+        bin_id, next_ = job.lane << LANE_BITS | task.index, waiting
         if not waiting.count:
             job.waits.remove(waiting)
-        if job.waits or len(job.bins) > 1:
-            self._enter(job)
+            next_ = next((other for other in job.waits if other.task is task), waiting)
+        if next_.count:
+            bin_ = leaf.bins[bin_id]
+            bin_.set(job.order, self._key(leaf.rank(job), job, next_))
+            self._offer(leaf, bin_id, bin_)
         else:
-            self._withdraw(leaf, job, job.bins[0])
-            self._hungry.drop(job.order)
-            job.bins = []
+            self._withdraw(leaf, job, bin_id)
+            job.bins.remove(bin_id)
         self._line.move(leaf)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:

@@ -23,7 +23,9 @@ _PRIORITY_TOP = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`."""
+    """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`. `position`: in the
+    list of spans that its job came with.
+    """
 
     stage: str
     place: int
@@ -33,6 +35,7 @@ class Waiting:
     attempt: int
     since_ms: int
     placed: dict[tuple[int, bool], "Part"] | None = None
+    position: int = 0
 
     def __init__(
         self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
@@ -45,6 +48,7 @@ class Waiting:
         self.attempt = attempt
         self.since_ms = since_ms
         self.placed = None
+        self.position = 0
 
 
 @dataclass(slots=True, eq=False)
