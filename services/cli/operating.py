@@ -69,7 +69,7 @@ def resume(name: Node, url: Url = None, json: Json = False) -> None:
     _drain(name, "resume", url, json)
 
 
-@node_app.command("remove")
+@node_app.command("remove", short_help="Remove a node that does not come back.")
 def remove(name: Node, url: Url = None, json: Json = False) -> None:
     """Remove a node that is lost and does not come back; refused while it is alive."""
     document = Gateway(url).document("DELETE", f"/v1/nodes/{step(name)}", "state")
