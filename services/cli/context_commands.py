@@ -69,7 +69,7 @@ def show_context(
     out(drawing()(("", "is", "because of"), rows, kinds="kkl"))
 
 
-@context_app.command("set")
+@context_app.command("set", short_help="Make a context, or change what is said of one.")
 def set_context(
     name: Name,
     url: Annotated[str | None, typer.Option("--url", help="its gateway", metavar="URL")] = None,
