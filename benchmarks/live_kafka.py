@@ -185,7 +185,7 @@ async def throughput(cluster: Cluster) -> dict[str, float]:
 
     keeping = asyncio.create_task(keep_pending())
     try:
-        # The first fill is not measured: kernels are warm and the cell is full afterwards.
+        # The first fill is not measured: the cell is full afterwards.
         await _until(lambda: cluster.placed >= 2 * size.nodes * size.cores)
         placed, rounds, begun = cluster.placed, cluster.rounds, time.perf_counter()
         before = cluster.cpu_s()

@@ -10,7 +10,17 @@ import sys
 
 from services.fairness import core as fairness
 
-BENCHMARKS = ("scheduling", "variety", "file_bus", "fairness", "hdrf_paper", "watchers", "kafka_bus", "live_kafka")
+BENCHMARKS = (
+    "scheduling",
+    "variety",
+    "file_bus",
+    "fairness",
+    "fairness_rounds",
+    "hdrf_paper",
+    "watchers",
+    "kafka_bus",
+    "live_kafka",
+)
 ON_KAFKA = ("kafka_bus", "live_kafka")
 
 

@@ -34,7 +34,6 @@ from schemas.track import is_broken, judge_failure
 from services.fairness.core_counts import add_tasks, counted, counted_capacity, recount, slots_of, touch
 from services.fairness.core_levels import levels_in
 from services.fairness.core_placed import fold_levels, forget_placed, touch_all, watch_room
-from services.fairness.core_plot import foresee
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
 from services.fairness.core_state import Holding, Job, State
@@ -95,7 +94,6 @@ def _config(state: State, record: Record) -> None:
         _begin(state, limit(state.gate, body.queues))
         forget_queues(state)
         forget_placed(state)
-        foresee(body.queues)
     state.filled = state.ledger = None
     touch_all(state)
     state.stirred = record.seq

@@ -111,12 +111,15 @@ def _refilled(state: State, ledger: Ledger, before: Filled | None, caps: Caps) -
     if filled is None or filled.all_fits or filled.churned or filled.caps != caps or _matters(ledger, filled, state):
         if plotted is not None and not plotted.follow(state, ledger, caps):
             plotted = None
-        filled = _fill_kept(ledger, plotted) if plotted is not None else None
-        if filled is None:
+        planting: Planting | None = None
+        if plotted is None:
             planting = Planting(state, ledger, caps)
             plotted = plotted_of(planting, ledger)
-            filled = _fill_kept(ledger, plotted) if plotted is not None else None
-            filled = filled or _fill(state, ledger, planting)
+        if plotted is not None:
+            filled = _fill_kept(ledger, plotted)
+        else:
+            assert planting is not None
+            filled = _fill(state, ledger, planting)
         filled.caps, filled.over = caps, before.over if before is not None else None
     filled.moved, filled.plotted = {}, plotted
     return filled
@@ -178,17 +181,15 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _fill_kept(ledger: Ledger, plotted: Plotted) -> Filled | None:
-    """What `_fill` comes to with a tree that is kept; None where that takes compiled code too many bits."""
+def _fill_kept(ledger: Ledger, plotted: Plotted) -> Filled:
+    """What `_fill` comes to with a tree that is kept."""
     found = plotted.fill()
-    if found is None:
-        return None
-    levels = dict(zip(found.names, found.units, strict=True))
+    levels = dict(zip(found.names, found.units(), strict=True))
     satisfied = dict(zip(found.names, found.satisfied, strict=True))
     for unit in plotted.idle:
         del levels[unit], satisfied[unit]
-    inner = zip(found.inner, found.inner_units, strict=True)
-    nodes = {path: units for path, units in inner if path is not None and path != TOP}
+    nodes = dict(zip(found.inner, found.inner_units(), strict=True))
+    nodes.pop(TOP, None)
     return Filled(levels, nodes, {unit: ledger.seats[unit].demand for unit in levels}, satisfied)
 
 

@@ -4,10 +4,8 @@ What a kept tree comes to is what a new one would, to the last bit. So it is giv
 otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
 """
 
-from schemas import Queue
-from schemas.queue_tree import walk as queues_in
 from services.fairness import arrays
-from services.fairness.arrays import Filled, Plot, is_large, plot_of
+from services.fairness.arrays import Filled, Plot, plot_of
 from services.fairness.core_state import State
 from services.fairness.core_tree import Caps, Planting
 from services.fairness.ledger import Ledger, Seat
@@ -22,6 +20,7 @@ class Plotted:
         self._plot = plot
         self.moved: dict[str, bool] = {}
         self.idle: dict[str, bool] = {}
+        self._units = len(plot.names)
         self._above: dict[str, str] = {}
         self._asking: dict[str, int] = {}  # Queue -> children in the tree that ask.
         self._heaviest: dict[str, int] = {}  # And those as heavy as any that ever did.
@@ -40,10 +39,11 @@ class Plotted:
         if not _is_plain(ledger):
             return False
         units = [ledger.group_of(path) for path in moved if path in ledger.seats]
-        return all(self._put(state, unit, caps) for unit in units if unit.is_group)
+        put = all(self._put(state, unit, caps) for unit in units if unit.is_group)
+        return put and self._units - len(self.idle) >= arrays.LEAVES_MIN  # A new tree would be filled otherwise.
 
-    def fill(self) -> Filled | None:
-        """A filling; None where it has to be worked out otherwise."""
+    def fill(self) -> Filled:
+        """A filling."""
         return self._plot.fill()
 
     def _put(self, state: State, seat: Seat, caps: Caps) -> bool:
@@ -83,17 +83,9 @@ def _is_plain(ledger: Ledger) -> bool:
 
 
 def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
-    """A tree to be kept; None where it is small, has limits or unlike policies, or is not for compiled code."""
+    """A tree to be kept; None where it has limits or unlike policies, or is not filled in arrays."""
     root = planting.root
-    if root is None or not _is_plain(ledger) or planting.passes_over or planting.churned or not is_large(root):
+    if root is None or not _is_plain(ledger) or planting.passes_over or planting.churned:
         return None
     plot = plot_of(root, planting.capacity)
     return Plotted(root, plot) if plot is not None else None
-
-
-def foresee(queues: Queue) -> None:
-    """Where a tree is large, have the code loaded that will fill it, or compiled: a fold may wait for that, while no
-    round should.
-    """
-    if sum([not queue.children for _, queue in queues_in(queues)]) >= arrays.LEAVES_MIN:
-        arrays.warm_up()

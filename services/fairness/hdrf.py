@@ -17,7 +17,7 @@ from heapq import heappop, heapreplace
 from itertools import compress
 from operator import add, mul, sub
 
-from services.fairness.arrays import is_large, plot_of
+from services.fairness.arrays import plot_of
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
 from services.fairness.water import Inner, Leaf
 
@@ -47,30 +47,25 @@ class Fill:
 def fill(root: Node, capacity: Sequence[int]) -> Fill:
     """Fluid static H-DRF of an empty cell, in the units of `capacity`; what nodes hold already is ignored.
 
-    The answer is within 2^-60 of the cell and the same everywhere: all in integers, and what lies that close is a tie.
-    Large trees go through compiled code, if it is installed, and come to the same, to the last bit.
+    Small trees are filled by events, in integers; large ones in arrays (`arrays.py`), to 2^-30 of the cell.
     """
-    found = fill_compiled(root, capacity) if is_large(root) else None
-    return fill_plainly(root, capacity) if found is None else found
-
-
-def fill_compiled(root: Node, capacity: Sequence[int]) -> Fill | None:
-    """`fill` by compiled code; None where that cannot be (`arrays.py` says when)."""
     plot = plot_of(root, capacity)
-    found = plot.fill() if plot is not None else None
-    if found is None:
-        return None
+    if plot is None:
+        return fill_by_events(root, capacity)
+    found = plot.fill()
     leaves = map(Reached, found.shares(), found.satisfied)
-    nodes = zip(found.inner, map(Reached, found.inner_shares(), found.inner_satisfied), strict=True)
+    nodes = map(Reached, found.inner_shares(), found.inner_satisfied)
     return Fill(
         dict(zip(found.names, leaves, strict=True)),
-        {name: reached for name, reached in nodes if name is not None},
+        dict(zip(found.inner, nodes, strict=True)),
         [found.full >> j & 1 == 1 for j in range(len(capacity))],
     )
 
 
-def fill_plainly(root: Node, capacity: Sequence[int]) -> Fill:
-    """`fill` without compiled code."""
+def fill_by_events(root: Node, capacity: Sequence[int]) -> Fill:
+    """`fill` of a tree of any size and order, within 2^-60 of the cell: all in integers, and what lies that close is a
+    tie.
+    """
     flow = _Flow(root, capacity, {})
     while not flow.top.blocked:
         flow.step()

@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-pytest.importorskip("numba")
-
 from services.fairness import arrays, core_levels
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, walked
@@ -22,21 +20,20 @@ plain = shapes(limits=({},), maxima=({},), policies=("", "", "fifo", "hdrf"))
 
 @pytest.fixture(autouse=True)
 def restored():
-    before = arrays.LEAVES_MIN, arrays.LEAVES_FEW
+    before, arrays.LEAVES_MIN = arrays.LEAVES_MIN, 1
     yield
-    arrays.LEAVES_MIN, arrays.LEAVES_FEW = before
+    arrays.LEAVES_MIN = before
 
 
 def both(shape, preset):
-    """A cell in which every tree is kept, and one in which none is, nor anything else, nor code is compiled."""
-    return [(Books(shape, preset, forgetful=forgets), 10**9 if forgets else 1) for forgets in (False, True)]
+    """A cell in which every tree is kept, and one in which none is, nor anything else."""
+    return [Books(shape, preset, forgetful=forgets) for forgets in (False, True)]
 
 
 @for_all(st.one_of(plain, shapes()), st.sampled_from(["hdrf", "hdrf", "drf", "collapsed", "naive-hdrf"]), asks, steps)
 def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given, changes):
     books = both(shape, preset)
-    for each, least in books:
-        arrays.LEAVES_MIN = arrays.LEAVES_FEW = least
+    for each in books:
         each.set_capacity(CAPACITIES[0])
         for ask in given:
             each.job(*ask)
@@ -46,27 +43,26 @@ def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given
             getattr(each, what)(*values)
             each.decide()
 
-    assert books[0][0].told == books[1][0].told
-    assert books[0][0].state.told == books[1][0].state.told
+    assert books[0].told == books[1].told
+    assert books[0].state.told == books[1].state.told
 
 
 @for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)
 def test_it_says_the_same_whatever_happens(shape, preset, changes):
     books = both(shape, preset)
-    for each, least in books:
-        arrays.LEAVES_MIN = arrays.LEAVES_FEW = least
+    for each in books:
         each.set_capacity(CAPACITIES[0])
         for what, *values in changes:
             getattr(each, what)(*values)
             each.look()
 
-    assert books[0][0].told == books[1][0].told
+    assert books[0].told == books[1].told
 
 
 def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_when_another_asks_no_more():
     shape = tree(queue("a", 1), replace(queue("b", 1, queue("b0"), queue("b1")), policy="fifo"))
     told = []
-    for each, _ in both(shape, "hdrf"):
+    for each in both(shape, "hdrf"):
         each.set_capacity({"cpu": 100_000, "gpu": 0})
         each.job(1, {"gpu": 1_000}, 1)
         each.job(2, {"cpu": 1_000}, 1)
@@ -89,7 +85,6 @@ def planted(monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(core_levels, "Planting", counting)
-    arrays.LEAVES_MIN = arrays.LEAVES_FEW = 1
     return found
 
 
@@ -150,10 +145,11 @@ def test_a_limit_that_begins_to_count_ends_it(planted):
     assert planted[-1].bits
 
 
-@pytest.mark.parametrize(("leaves", "loads"), [(arrays.LEAVES_MIN - 1, False), (arrays.LEAVES_MIN, True)])
-def test_code_for_a_large_tree_is_there_before_its_first_round(leaves, loads):
-    arrays._code.cache_clear()
-
-    Books(tree(queue("a", 1, *[queue(f"a{at}") for at in range(leaves)])))
-
-    assert arrays._code.cache_info().currsize == loads
+def test_a_tree_in_which_few_ask_any_more_is_not_kept(planted):
+    books = full_cell(pair("a", 1, 2, 2), pair("b", 2, 2))
+    arrays.LEAVES_MIN = 4
+    before = len(planted)
+    for at, more in ((0, 0), (1, 1)):
+        books.cancel(at)
+        books.look()
+        assert len(planted) == before + more

@@ -11,11 +11,6 @@ import yaml
 from tests.conftest import ROOT
 
 OURS = {"schemas", "largesse", "services"}
-NOT_THERE = {
-    "numba": "kernels run uncompiled where it is missing",
-    "numpy": "only kernels need it",
-}
-"""What a service may import and the image does not have, and why that is no harm."""
 
 
 def locked(path: Path) -> dict[str, set[str]]:
@@ -43,7 +38,7 @@ def test_the_image_has_every_package_that_a_service_imports():
     owners = packages_distributions()
     missing = {
         name
-        for name in imported() - NOT_THERE.keys()
+        for name in imported()
         if not any(owner.lower().replace("_", "-") in has for owner in owners.get(name, [name]))
     }
 
