@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from largesse.codec import encode, record_of, wrap
 from largesse.failpoints import VARIABLE
 from largesse.memory_bus import MemoryBus
 from largesse.strict import loads
-from schemas import Header, Record, SequencerClaimed
+from schemas import Header, JobEnded, Record, SequencerClaimed
 from schemas.edge import Malformed, read_input
 from schemas.topics import LOG
 from services.admission.core_judge import lose
@@ -147,6 +147,9 @@ class ScriptedCell:
         return [item for item in single if job is None or item.job == job]
 
 
+Story = Callable[[ScriptedCell], Awaitable[None]]
+
+
 @asynccontextmanager
 async def scripted_cell() -> AsyncIterator[ScriptedCell]:
     """A cell that serves for the length of the story."""
@@ -159,6 +162,19 @@ async def scripted_cell() -> AsyncIterator[ScriptedCell]:
         with suppress(asyncio.CancelledError):
             await cell.serving
         await cell.bus.close()
+
+
+async def first_end(*ways: Awaitable[Any]) -> None:
+    """Until the first of these has ended; raises what it raised."""
+    done, _ = await asyncio.wait(map(asyncio.ensure_future, ways), return_when=asyncio.FIRST_COMPLETED)
+    for end in done:
+        end.result()
+
+
+async def outcome_of(cell: ScriptedCell, job: str = "j") -> str:
+    """How a job ended, once it has."""
+    ends = await cell.until(lambda: [end for body in cell.bodies(JobEnded) for end in body.jobs if end.job == job])
+    return str(ends[0].outcome)
 
 
 def settings(data: Path, **changes: Any) -> NodeSettings:

@@ -1,6 +1,5 @@
 """An agent puts away what ended jobs left, looks only at what has not ended when it starts, and never falls behind."""
 
-import asyncio
 import fcntl
 from pathlib import Path
 
@@ -12,25 +11,14 @@ from services.agent.attempts import Attempts
 from services.agent.clearing import ENDED, LOCK
 from services.agent.folders import OVER, Kept, attempt_folder
 from services.agent.runs import runs_of_jobs
-from tests.live.agent_cell import agent_on, end_tasks, eventually, scripted_cell, settings
+from tests.live.agent_cell import agent_on, eventually, settings
 from tests.printed import read_output
 
 
-@pytest.fixture
-def tell(tmp_path, monkeypatch):
-    """Runs a story of a cell, without an agent."""
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
     monkeypatch.setattr(troubles, "PROBE_MS", 50)
     monkeypatch.setattr(shell, "LOOK_MS", 50)
-
-    async def told(story):
-        async with scripted_cell() as cell:
-            ends = [asyncio.ensure_future(story(cell)), cell.serving]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                end.result()
-
-    yield lambda story: asyncio.run(told(story))
-    end_tasks(tmp_path)
 
 
 def ended(cell) -> list[str]:

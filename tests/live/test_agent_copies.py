@@ -1,6 +1,5 @@
 """A copied data folder, or one node's name twice: each grant is acted on by one agent, and one of the two ends."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -11,33 +10,10 @@ import pytest
 from schemas import NodeRegistered, TaskFinished
 from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
-from tests.live.agent_cell import (
-    AgentProcess,
-    agent_on,
-    end_tasks,
-    eventually,
-    is_alive,
-    scripted_cell,
-    settings,
-)
-from tests.live.test_agent_restarts import go, once, outcome_of, pid_in, ran, started
+from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, outcome_of, settings
+from tests.live.test_agent_restarts import go, once, pid_in, ran, started
 
 JOBS = 10
-
-
-@pytest.fixture
-def tell(tmp_path):
-    """Runs a story of a cell, without an agent."""
-
-    async def told(story):
-        async with scripted_cell() as cell:
-            ends = [asyncio.ensure_future(story(cell)), cell.serving]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                end.result()
-
-    yield lambda story: asyncio.run(told(story))
-    end_tasks(tmp_path)
 
 
 def of(cell, folder):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 from largesse.file_lock import DirectoryHeld
 from largesse.log import LogReader
 from schemas import (
-    JobEnded,
     NodeLost,
     NodeRegistered,
     Revocation,
@@ -31,10 +29,9 @@ from tests.live.agent_cell import (
     AgentProcess,
     ScriptedCell,
     agent_on,
-    end_tasks,
     eventually,
     is_alive,
-    scripted_cell,
+    outcome_of,
     settings,
 )
 from tests.printed import read_output
@@ -46,21 +43,6 @@ echo $$ > "ran-$LARGESSE_TASK_INDEX-$LARGESSE_ATTEMPT" || exit 9
 while ! test -e "go-$LARGESSE_TASK_INDEX"; do sleep 0.02; done
 """
 """A task that proves that no attempt of it starts twice (`set -C` opens with O_EXCL), and waits for a word."""
-
-
-@pytest.fixture
-def tell(tmp_path):
-    """Runs a story of a cell, without an agent."""
-
-    async def told(story: Callable[[ScriptedCell], Awaitable[None]]) -> None:
-        async with scripted_cell() as cell:
-            ends = [asyncio.ensure_future(story(cell)), cell.serving]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                end.result()
-
-    yield lambda story: asyncio.run(told(story))
-    end_tasks(tmp_path)
 
 
 def once(folder: Path, tasks: int, **stage: Any) -> dict[str, Any]:
@@ -86,11 +68,6 @@ def pid_in(path: Path) -> int:
 
 async def started(cell: ScriptedCell, count: int) -> None:
     await cell.until(lambda: len(cell.items(TaskStarted)) >= count)
-
-
-async def outcome_of(cell: ScriptedCell, job: str = "j") -> str:
-    ends = await cell.until(lambda: [end for body in cell.bodies(JobEnded) for end in body.jobs if end.job == job])
-    return str(ends[0].outcome)
 
 
 # ---------------------------------------------------------------- death and return
@@ -370,67 +347,6 @@ def test_an_old_registration_that_comes_late_is_answered_with_a_new_one(tell, tm
         epochs = [body.epoch for body in cell.bodies(NodeRegistered)]
         assert epochs[2] == epochs[0]
         assert len(set(epochs)) == 3
-
-    tell(story)
-
-
-# ---------------------------------------------------------------- a bus that fails
-@pytest.mark.parametrize("kind", ["lost", "unknown", "torn", "late"])
-@pytest.mark.parametrize("topic", ["nodes", "tasks"])
-def test_what_the_bus_may_have_lost_is_said_again(tell, tmp_path, topic, kind):
-    async def story(cell):
-        for skip in (0, 1):
-            cell.bus.inject(kind, topic=topic, skip=skip)
-        await cell.submit("j", {"command": ["true"], "tasks": 5})
-        async with agent_on(cell, settings(tmp_path / "data")):
-            assert await outcome_of(cell) == "succeeded"
-            cell.bus.deliver_late()
-            await cell.submit("k", {"command": ["true"]})
-            assert await outcome_of(cell, "k") == "succeeded"
-        assert len(cell.items(TaskFinished)) == 6
-        assert cell.items(TaskFailed) == []
-
-    tell(story)
-
-
-def test_a_registration_that_nobody_hears_is_repeated(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("services.agent.voice.REGISTER_MS", 50)
-
-    async def story(cell):
-        cell.deaf = True
-        async with agent_on(cell, settings(tmp_path / "data")):
-            await eventually(lambda: cell.heard.get("nodes", 0) >= 2)
-            cell.deaf = False
-            await cell.until(lambda: cell.bodies(NodeRegistered))
-
-    tell(story)
-
-
-def test_a_report_that_the_log_does_not_show_is_repeated(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("services.agent.reports.Due.__init__.__defaults__", (50,))  # REPEAT_MS
-
-    async def story(cell):
-        await cell.submit("j", once(tmp_path, 1))
-        async with agent_on(cell, settings(tmp_path / "data")):
-            await started(cell, 1)
-            cell.deaf = True
-            heard = cell.heard["tasks"]
-            go(tmp_path, 0)
-            await eventually(lambda: cell.heard["tasks"] >= heard + 3)
-            cell.deaf = False
-
-            assert await outcome_of(cell) == "succeeded"
-        assert len(cell.items(TaskFinished)) == 1
-
-    tell(story)
-
-
-def test_a_heartbeat_comes_three_times_a_lease_at_least(tell, tmp_path):
-    async def story(cell):
-        await cell.tell("config", {"set": {"node_lease_ms": 1_000}})
-        async with agent_on(cell, settings(tmp_path / "data", heartbeat_ms=60_000)):
-            await cell.until(lambda: cell.bodies(NodeRegistered))
-            await eventually(lambda: sum("report" in document for document in cell.inputs["nodes"]) >= 3)
 
     tell(story)
 

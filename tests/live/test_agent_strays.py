@@ -1,6 +1,5 @@
 """A shim that is killed: whatever its task has started is gone before the attempt is said to be over."""
 
-import asyncio
 import os
 import signal
 import sys
@@ -11,15 +10,7 @@ from schemas import JobEnded, NodeRegistered, TaskFailed, TaskStarted
 from services.agent import attempts
 from services.agent.documents import CLAIM, read_json
 from services.agent.found import attempt_folders
-from tests.live.agent_cell import (
-    AgentProcess,
-    agent_on,
-    end_tasks,
-    eventually,
-    is_alive,
-    scripted_cell,
-    settings,
-)
+from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, settings
 
 DETACHED = """
 import os, sys, time
@@ -37,21 +28,6 @@ for number in range(2):
 time.sleep(1_000)
 """
 """A task with two daemons in sessions of their own, one of them another program."""
-
-
-@pytest.fixture
-def tell(tmp_path):
-    """Runs a story of a cell, without an agent."""
-
-    async def told(story):
-        async with scripted_cell() as cell:
-            ends = [asyncio.ensure_future(story(cell)), cell.serving]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                end.result()
-
-    yield lambda story: asyncio.run(told(story))
-    end_tasks(tmp_path)
 
 
 def detached(folder, environment="os.environ"):

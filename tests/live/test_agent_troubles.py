@@ -16,27 +16,16 @@ from services.agent.folders import JOBS
 from services.agent.found import attempt_folders
 from services.agent.shell import run
 from services.agent.troubles import Room
-from tests.live.agent_cell import agent_on, end_tasks, eventually, is_alive, scripted_cell, settings
+from tests.live.agent_cell import agent_on, end_tasks, eventually, is_alive, settings
 
 ANY_ROOM = Room(bytes=0, inodes=0)
 SLEEP = {"command": ["sleep", "1000"]}
 
 
-@pytest.fixture
-def tell(tmp_path, monkeypatch):
-    """Runs a story of a cell, without an agent."""
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
     monkeypatch.setattr(troubles, "PROBE_MS", 50)
     monkeypatch.setattr(shell, "LOOK_MS", 50)
-
-    async def told(story):
-        async with scripted_cell() as cell:
-            ends = [asyncio.ensure_future(story(cell)), cell.serving]
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in done:
-                end.result()
-
-    yield lambda story: asyncio.run(told(story))
-    end_tasks(tmp_path)
 
 
 def outcomes(cell):

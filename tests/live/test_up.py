@@ -417,7 +417,7 @@ def test_an_example_is_a_job_without_warnings(path):
 def test_the_demo_ends_as_it_says(tmp_path):
     said = largesse("demo", columns=60, TMPDIR=str(tmp_path))
 
-    assert (said.code, said.err) == (0, "")
+    assert (said.code, said.err) == (0, ""), said.out
     assert "the log verified" in said.out.splitlines()[-1]
     assert "fails: failed" in said.out
     assert list(tmp_path.iterdir()) == []

@@ -143,6 +143,7 @@ def test_what_is_no_question_ends_with_two_and_one_line(stdin):
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # `run` gives it a minute.
 def test_as_many_queues_as_a_tree_may_have_are_answered_in_time():
     leaves = [{"name": f"q{i}", "weight": 1 + i % 7} for i in range(9_999)]
     demand = {leaf["name"]: [{"cpu": 1 + i % 11, "memory": 1 + i % 5}] for i, leaf in enumerate(leaves)}

@@ -1,14 +1,10 @@
 """The sequencer step by step, on a clock of its own: what it makes of inputs, when it speaks, and when it stands by."""
 
-import json
-from base64 import b64decode
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
 from largesse.bus import BusFull, PositionGap
-from largesse.core import RULES
 from largesse.deadletter import read_letter
 from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input
@@ -20,22 +16,15 @@ from schemas import (
     InputRefused,
     JobAdmitted,
     JobCancelled,
-    JobRejected,
     NodeLost,
-    Plans,
-    Releases,
-    RoundAbandoned,
     RoundClosed,
     RoundOpened,
     SequencerAlive,
-    SequencerClaimed,
     Shares,
-    TimeReached,
 )
 from schemas.topics import DEADLETTER, SNAPSHOTS
 from services.admission import shell as admission
 from services.admission.shell import Sequencer
-from tests.builders import grant
 from tests.bus_stories import Scribe, answers_in, append_raw, story
 
 JOB = {"stages": [{"stage": "s", "tasks": 2, "demand": {"cpu": "1"}, "duration_ms": 1_000}]}
@@ -432,179 +421,6 @@ async def test_nobody_is_lost_while_reports_lie_unread(desk):
         assert await desk.bodies(NodeLost) == []
 
     assert await desk.bodies(NodeLost) == []
-
-
-# ---------------------------------------------------------------- rounds
-@desk
-async def test_a_round_opens_when_something_stirs_and_closes_when_all_have_answered(desk):
-    await desk.take("jobs", JOB)
-    opening = await desk.opening()
-    await desk.scribe.say(opening, "shares", Shares([]))
-    await desk.scribe.say(opening, "asks", Asks(0, 1, []))
-    await desk.turn()
-    assert await desk.bodies(RoundClosed) == []
-    await desk.scribe.say(opening, "grants", Grants([]))
-    await desk.turn()
-    closing = (await desk.records())[-1].record
-
-    assert closing.cause == opening.id
-    assert [(named.topic, named.shard, named.of) for named in closing.body.hashes] == [
-        ("shares", 0, 1),
-        ("asks", 0, 1),
-        ("grants", 0, 1),
-    ]
-
-
-@desk
-async def test_every_shard_of_the_opening_is_waited_for(desk):
-    await desk.take("config", {"set": {"altruism_shards": 3}})
-    closing = await desk.answer()
-
-    assert [(named.topic, named.shard, named.of) for named in closing.hashes] == [
-        ("shares", 0, 1),
-        ("asks", 0, 3),
-        ("asks", 1, 3),
-        ("asks", 2, 3),
-        ("grants", 0, 1),
-    ]
-
-
-@desk
-async def test_what_came_meanwhile_waits_for_the_next_round(desk):
-    await desk.take("jobs", JOB)
-    assert kinds(await desk.take("jobs", JOB)) == ["JobAdmitted"]
-    await desk.answer()
-
-    assert kinds(await desk.bodies(RoundOpened | RoundClosed)) == ["RoundOpened", "RoundClosed", "RoundOpened"]
-
-
-@desk
-async def test_a_grant_that_newer_facts_have_overtaken_is_struck(desk):
-    await desk.take("nodes", {"register": NODE})
-    await desk.answer()
-    await desk.take("jobs", {**JOB, "job": "j"})
-    await desk.take("nodes", {"drain": {"node": "n1", "draining": True}})
-    closing = await desk.answer(grants=Grants([grant("j/s", count=2)]))
-
-    assert [(item.grant.job, item.reason) for item in closing.struck] == [("j", "node_draining")]
-    assert closing.grants == []
-
-
-@desk
-async def test_it_wakes_at_the_least_of_what_the_answers_name(desk):
-    await desk.take("jobs", JOB)
-    await desk.answer(shares=Shares([], wake_ms=1_600), grants=Grants([], wake_ms=1_500))
-    assert desk.sequencer.wait_ms() == 500
-    assert kinds(each.record.body for each in await desk.turn(499)) == []
-    records = [each.record for each in await desk.turn(1)]
-
-    assert kinds(record.body for record in records) == ["TimeReached", "RoundOpened"]
-    assert records[0].body == TimeReached(1_500)
-
-
-@desk
-async def test_a_new_sequencer_abandons_a_round_of_other_rules_and_opens_the_next(desk):
-    scribe = await desk.scribe.claim("older")
-    await scribe.open(rules=RULES + 1)
-    await desk.turn()
-    await desk.turn(3_000)
-
-    assert (await desk.bodies(RoundAbandoned))[0].reason == "rules"
-    assert [body.rules for body in await desk.bodies(RoundOpened)] == [RULES + 1, RULES]
-
-
-@desk
-async def test_an_open_round_is_closed_by_a_successor(desk):
-    await desk.take("jobs", JOB)
-    desk.start()
-    await desk.answer()
-
-    assert len(await desk.bodies(SequencerClaimed)) == 2
-    assert len(await desk.bodies(RoundClosed)) == 1
-
-
-# ---------------------------------------------------------------- forecasts
-@desk
-async def test_a_forecast_becomes_a_fact_and_the_next_has_to_know_it(desk):
-    await desk.take("jobs", JOB)
-    opening = await desk.opening()
-    await desk.scribe.say(opening, "releases", Releases(after=0, at_ms=5))
-    fact = (await desk.turn())[0]
-    await desk.answer()
-    await desk.take("jobs", JOB)
-    for after in (0, fact.record.seq):
-        await desk.scribe.say(await desk.opening(), "releases", Releases(after=after, at_ms=6))
-    await desk.turn()
-
-    assert (fact.header.topic, fact.header.offset) == ("releases", 0)
-    assert fact.record.cause == f"releases/0-1/{opening.id}"
-    assert [body.at_ms for body in await desk.bodies(Releases)] == [5]
-
-
-@desk
-async def test_a_plan_opens_a_round(desk):
-    await desk.take("jobs", JOB)
-    await desk.answer()
-    await desk.scribe.say(await desk.opening(), "plans", Plans(after=0))
-
-    assert kinds(each.record.body for each in await desk.turn()) == ["Plans", "RoundOpened"]
-
-
-@desk
-async def test_a_forecast_for_an_opening_that_the_log_does_not_have_is_ignored(desk):
-    await desk.take("jobs", JOB)
-    opening = await desk.opening()
-    await desk.scribe.say(replace(opening, id=opening.id + "0"), "releases", Releases(after=0, at_ms=5))
-
-    assert await desk.turn() == []
-
-
-# ---------------------------------------------------------------- dead letters
-@desk
-async def test_a_dead_letter_has_the_reason_and_the_original_bytes(desk):
-    raw = b"\xff{ no json"
-    await desk.take("jobs", raw, "bob")
-    letter = (await desk.letters())[0]
-    refusal = (await desk.records())[-1].record
-
-    assert b64decode(letter["original"]) == raw
-    assert (letter["seq"], letter["topic"], letter["offset"], letter["author"]) == (refusal.seq, "jobs", 0, "bob")
-    assert letter["reason"] == refusal.body.reason
-
-
-@desk
-async def test_a_job_that_the_cell_refuses_has_one_too(desk):
-    await desk.take("nodes", {"register": NODE})
-    await desk.answer()
-    huge = {"stages": [{**JOB["stages"][0], "demand": {"cpu": "99"}}]}
-    assert kinds(await desk.take("jobs", huge)) == ["JobRejected"]
-    letter = (await desk.letters())[0]
-
-    assert (letter["type"], letter["reason"]) == ("JobRejected", "exceeds_capacity")
-    assert json.loads(b64decode(letter["original"])) == huge
-    assert len(await desk.bodies(JobRejected)) == 1
-
-
-@desk
-async def test_a_successor_writes_the_letters_that_are_missing_and_no_other(desk):
-    await desk.take("jobs", b"one")
-    await desk.take("jobs", b"two")
-    desk.bus.lose_tail(DEADLETTER, 0, 1)
-    desk.start()
-    await desk.turn()
-
-    assert [b64decode(letter["original"]) for letter in await desk.letters()] == [b"one", b"two"]
-
-
-@desk
-async def test_a_letter_whose_original_is_gone_says_so(desk):
-    await desk.take("jobs", b"one")
-    desk.bus.lose_tail(DEADLETTER, 0, 0)
-    desk.bus.retire("jobs", 0, 1)
-    desk.start()
-    await desk.turn()
-
-    assert (await desk.letters())[0]["original"] is None
 
 
 # ---------------------------------------------------------------- snapshots

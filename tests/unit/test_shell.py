@@ -286,10 +286,10 @@ async def test_it_runs_until_it_is_stopped(bus, scribe):
     stop = asyncio.Event()
     service = asyncio.ensure_future(run(Toy(), bus, SETTINGS, stop=stop))
     opening = await scribe.open()
-    assert await bus.wait_any({("shares", 0): 0}, 5_000)
+    assert await bus.wait_any({("shares", 0): 0}, 60_000)
     await scribe.close(opening)
     stop.set()
-    await asyncio.wait_for(service, 5)
+    await asyncio.wait_for(service, 60)
 
     assert len(await answers_in(bus, "shares")) == 1
 
