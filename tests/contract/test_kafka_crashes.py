@@ -7,7 +7,7 @@ import pytest
 
 from largesse.bus import BusError
 from tests.contract.kafka_rig import make_topic, new_name
-from tests.contract.test_kafka_bus import LONG_MS, needs_kafka, open_bus, out, read_on, tell
+from tests.contract.test_kafka_bus import GUARD_SECONDS, LONG_MS, needs_kafka, open_bus, out, read_on, tell
 from tests.kafka_broker import SCRIPT, Broker
 
 
@@ -56,7 +56,9 @@ def test_a_killed_broker_loses_and_doubles_nothing_that_was_acknowledged(broker)
         topic = await make_topic(broker.address, new_name(), 1)
         over, written = asyncio.Event(), asyncio.Event()
         met: list[bytes] = []
-        async with open_bus(broker.address) as writing, open_bus(broker.address) as reading:
+        # A broker on a loaded machine may need longer to come back than a service would wait for it.
+        patient = {"patience_ms": GUARD_SECONDS * 1_000}
+        async with open_bus(broker.address, **patient) as writing, open_bus(broker.address, **patient) as reading:
             tasks = [asyncio.create_task(write(writing, topic, name, over)) for name in "abc"]
             following = asyncio.create_task(follow(reading, topic, met, written))
             await until(300)
