@@ -34,6 +34,7 @@ COMPILED = {
         "core",
         "core_counts",
         "core_levels",
+        "core_placed",
         "core_queues",
         "core_rests",
         "core_state",
