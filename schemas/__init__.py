@@ -37,6 +37,7 @@ from schemas.rounds import (
     Grants,
     HeldRoom,
     JobAsk,
+    KindsLevel,
     Level,
     PlanProposed,
     Plans,

@@ -129,16 +129,27 @@ class RoundAbandoned:
     author: str = "unknown"
 
 
+@dataclass(slots=True)
+class KindsLevel:
+    """The part of a leaf's level that is for tasks which ask for just these kinds of resource: their dominant share, in
+    10^-9 of the cell."""
+
+    kinds: list[str]
+    target: int
+
+
 @dataclass
 class Level:
     """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
     leftover divides by; inner nodes what their children come to. `due`: of a
     leaf that is passed over because its waiting tasks find no room, what it would be entitled to if they did; `target`
-    is then what it can place, and what is left of the due goes to its siblings first."""
+    is then what it can place, and what is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks
+    ask for several sets of kinds, the level of each, by kinds; `target` is what they come to together."""
 
     queue: str
     target: int
     due: int | None = None
+    kinds: list[KindsLevel] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -31,8 +31,8 @@ from schemas.gate import admit, leave, limit
 from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import is_broken, judge_failure
-from services.fairness.core_counts import add_tasks, counted, counted_capacity, recount, slots_of, touch
-from services.fairness.core_levels import levels_in
+from services.fairness.core_counts import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
+from services.fairness.core_levels import kinds_levels, levels_in
 from services.fairness.core_placed import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
@@ -64,14 +64,20 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     ledger = ledger_of(state)
     filled, dues = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
+    parts = filled.parts if filled is not None else {}
+    moved: list[str] = []
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     shares = Shares([], full=full)
     if full:
-        shares.levels = [Level(queue, target, dues.get(queue)) for queue, target in sorted(levels.items())]
-    elif levels != state.told or dues != state.dues:
-        told, before = state.told, state.dues
-        moved = [at for at in levels.items() if told.get(at[0]) != at[1] or before.get(at[0]) != dues.get(at[0])]
-        shares.levels = [Level(queue, target, dues.get(queue)) for queue, target in sorted(moved)]
+        moved = list(levels)
+    elif levels != state.told or dues != state.dues or parts != state.parts:
+        told, due, part = state.told, state.dues, state.parts
+        moved = [
+            at
+            for at, target in levels.items()
+            if told.get(at) != target or due.get(at) != dues.get(at) or part.get(at) != parts.get(at)
+        ]
+    shares.levels = [Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at))) for at in sorted(moved)]
     if full or levels != state.told:
         shares.gone = sorted(queue for queue in state.told if queue not in levels)
     if ledger is not None:
@@ -161,9 +167,7 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
     more."""
     demand = counted(state, demand)
     if asked:
-        add_tasks(state.demand, leaf, demand, asked)
-        for resource, amount in demand.items():
-            state.total[resource] = state.total.get(resource, 0) + amount * asked
+        add_demand(state, leaf, demand, asked)
         if state.filled is not None:
             state.filled.moved[leaf] = True
     if waiting:

@@ -27,7 +27,7 @@ def slots_of(policy: Policy) -> int:
 def recount(state: State) -> None:
     """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
     state.capacity, state.total = {}, {}
-    state.demand, state.waiting, state.used, state.rests, state.rested = {}, {}, {}, {}, {}
+    state.demand, state.sets, state.waiting, state.used, state.rests, state.rested = {}, {}, {}, {}, {}, {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state, capacity).items():
             state.capacity[resource] = state.capacity.get(resource, 0) + amount
@@ -35,10 +35,8 @@ def recount(state: State) -> None:
         for at, left in enumerate(job.progress.left):
             if job.began and left and job.progress.parents[at] == 0:
                 demand = counted(state, job.graph.stages[at].demand)
-                add_tasks(state.demand, job.queue, demand, left)
+                add_demand(state, job.queue, demand, left)
                 add_tasks(state.waiting, job.queue, demand, left)
-                for resource, amount in demand.items():
-                    state.total[resource] = state.total.get(resource, 0) + amount * left
     for key, held in state.held.items():
         demand = counted(state, held.demand)
         add_tasks(state.used, held.leaf, demand, len(held.since))
@@ -67,6 +65,22 @@ def touch(state: State, leaf: str) -> None:
     state.touched[leaf] = True
     if state.ledger is not None:
         state.ledger.moved[leaf] = True
+
+
+def set_of(demand: Vector) -> str:
+    """Names the set of kinds that a demand asks for."""
+    return ",".join(sorted([kind for kind, amount in demand.items() if amount]))
+
+
+def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative)."""
+    add_tasks(state.demand, leaf, demand, tasks)
+    sets = state.sets.setdefault(leaf, {})
+    add_tasks(sets, set_of(demand), demand, tasks)
+    if not sets:
+        del state.sets[leaf]
+    for resource, amount in demand.items():
+        state.total[resource] = state.total.get(resource, 0) + amount * tasks
 
 
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
+from schemas import KindsLevel, Vector
 from schemas.queue_tree import upwards
 from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_churn import handed_out
 from services.fairness.core_placed import cap_of, is_short
 from services.fairness.core_plot import Plotted, is_asked_of, plotted_of
 from services.fairness.core_state import State
-from services.fairness.core_tree import TOP, Caps, Planting
+from services.fairness.core_tree import PIECE, TOP, Caps, Planting
 from services.fairness.hdrf import Fill, fill
 from services.fairness.ledger import Ledger, Seat
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
@@ -33,7 +34,8 @@ class Filled:
     `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from; `amounts`: what they
     left to each queue, were there one kind only, and whether it would take more. `moved`: leaves whose demand has
     changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold. `caps`: units that were
-    taken to ask for these amounts; `over`: the filling with further caps, once there was one.
+    taken to ask for these amounts; `over`: the filling with further caps, once there was one. `parts`: of leaves that
+    ask for several sets of kinds, the levels by set; `pieces`: for each set what it asked for, whether satisfied.
     """
 
     levels: dict[str, int]
@@ -49,6 +51,13 @@ class Filled:
     plotted: Plotted | None = None
     caps: Caps = field(default_factory=dict)
     over: "Filled | None" = None
+    parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    pieces: dict[str, dict[str, tuple[Sequence[int], bool]]] = field(default_factory=dict)
+
+
+def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
+    """Levels by set of kinds, as a record has them."""
+    return [KindsLevel(key.split(","), target) for key, target in sorted(parts.items())] if parts else []
 
 
 def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[str, int]]:
@@ -116,7 +125,7 @@ def _refilled(state: State, ledger: Ledger, before: Filled | None, caps: Caps) -
             planting = Planting(state, ledger, caps)
             plotted = plotted_of(planting, ledger)
         if plotted is not None:
-            filled = _fill_kept(ledger, plotted)
+            filled = _fill_kept(state, ledger, plotted)
         else:
             assert planting is not None
             filled = _fill(state, ledger, planting)
@@ -174,6 +183,9 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     unit = ledger.group_of(leaf)
     if unit.name in filled.caps:
         return False  # What it asks for does not count; whether it is capped has been looked at.
+    sets = state.sets.get(leaf, {})
+    if unit.name in filled.pieces or (len(sets) > 1 and not unit.children):
+        return _a_part_moves(ledger, filled, unit.name, sets)
     if not unit.asks or unit.name not in filled.levels:
         return leaf in state.demand or unit.name in filled.levels
     if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
@@ -181,7 +193,35 @@ def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
     return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _fill_kept(ledger: Ledger, plotted: Plotted) -> Filled:
+def _a_part_moves(ledger: Ledger, filled: Filled, unit: str, sets: Mapping[str, Vector]) -> bool:
+    """The same for a leaf that asks, or asked, for several sets of kinds: as if each were a leaf."""
+    before = filled.pieces.get(unit, {})
+    if before.keys() != sets.keys():
+        return True
+    for key, (asked, satisfied) in before.items():
+        demand = [sets[key].get(kind, 0) for kind in ledger.kinds]
+        if satisfied or direction_of(demand) != direction_of(asked):
+            return True
+        if ledger.share_of(demand) <= filled.parts[unit][key] + 1:
+            return True
+    return False
+
+
+def _join_pieces(state: State, ledger: Ledger, filled: Filled, pieces: Mapping[str, Sequence[str]]) -> None:
+    """Levels of nodes below leaves become parts of the leaves' levels."""
+    for leaf, names in pieces.items():
+        levels, sets = filled.levels, state.sets.get(leaf, {})
+        filled.parts[leaf], filled.pieces[leaf] = {}, {}
+        for name in names:
+            key = name.partition(PIECE)[2]
+            filled.parts[leaf][key] = levels.pop(name, 0)
+            demand = [sets[key].get(kind, 0) for kind in ledger.kinds]
+            filled.pieces[leaf][key] = demand, filled.satisfied.pop(name, True)
+        levels[leaf] = filled.nodes.pop(leaf, 0)
+        filled.satisfied[leaf] = all(satisfied for _, satisfied in filled.pieces[leaf].values())
+
+
+def _fill_kept(state: State, ledger: Ledger, plotted: Plotted) -> Filled:
     """What `_fill` comes to with a tree that is kept."""
     found = plotted.fill()
     levels = dict(zip(found.names, found.units(), strict=True))
@@ -190,7 +230,10 @@ def _fill_kept(ledger: Ledger, plotted: Plotted) -> Filled:
         del levels[unit], satisfied[unit]
     nodes = dict(zip(found.inner, found.inner_units(), strict=True))
     nodes.pop(TOP, None)
-    return Filled(levels, nodes, {unit: ledger.seats[unit].demand for unit in levels}, satisfied)
+    filled = Filled(levels, nodes, {}, satisfied)
+    _join_pieces(state, ledger, filled, plotted.pieces)
+    filled.asked = {unit: ledger.seats[unit].demand for unit in levels}
+    return filled
 
 
 def _fill(state: State, ledger: Ledger, planting: Planting) -> Filled:
@@ -214,9 +257,11 @@ def _fill(state: State, ledger: Ledger, planting: Planting) -> Filled:
             nodes.pop(node.name, None)
     asking = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
     nodes = {**_passed_over(got, nodes), **nodes}
-    filled = Filled({unit: level for unit, level in levels.items() if unit in asking}, nodes, {}, {})
+    satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
+    filled = Filled(levels, nodes, {}, satisfied)
+    _join_pieces(state, ledger, filled, planting.pieces)
+    filled.levels = {unit: level for unit, level in filled.levels.items() if unit in asking}
     filled.asked = {unit: ledger.seats[unit].demand for unit in filled.levels}
-    filled.satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled.capped = {name: True for name, seat in ledger.seats.items() if seat.over} if ledger.over else {}
     filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}
     amounts = planting.amounts.items()
@@ -246,7 +291,7 @@ def _passed_over(got: Mapping[str, Sequence[int]], known: Mapping[str, int]) -> 
     """What queues come to that no filling has told of: the sum of their units."""
     sums: dict[str, list[int]] = {}
     for unit, vector in got.items():
-        for path in upwards(unit.rpartition("/")[0]):
+        for path in upwards(unit.partition(PIECE)[0].rpartition("/")[0]):
             if path and path not in known:
                 sums[path] = [has + more for has, more in zip(sums.get(path, [0] * len(vector)), vector, strict=True)]
     return {path: _units(max(vector)) for path, vector in sums.items()}

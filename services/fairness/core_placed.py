@@ -42,6 +42,7 @@ def fold_levels(state: State, body: Shares) -> None:
     for queue in body.gone:
         state.told.pop(queue, None)
         state.dues.pop(queue, None)
+        state.parts.pop(queue, None)
         state.touched[queue] = True
     for level in body.levels:
         state.told[level.queue] = level.target
@@ -49,6 +50,10 @@ def fold_levels(state: State, body: Shares) -> None:
             state.dues[level.queue] = level.due
         else:
             state.dues.pop(level.queue, None)
+        if level.kinds:
+            state.parts[level.queue] = {",".join(part.kinds): part.target for part in level.kinds}
+        else:
+            state.parts.pop(level.queue, None)
         state.touched[level.queue] = True
     for unit in [unit for unit in state.capped if unit not in state.dues]:
         del state.capped[unit]
@@ -80,6 +85,12 @@ def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], tim
             state.capped[name] = Cap(_amounts(ledger.seats[name], ledger))
 
 
+def is_divided(state: State, unit: str) -> bool:
+    """Whether a unit is a leaf that asks for several sets of kinds. It is not capped: its holdings do not say which of
+    them it cannot place."""
+    return len(state.sets.get(unit, ())) > 1
+
+
 def cap_of(cap: Cap, ledger: Ledger) -> list[int]:
     """A cap as a vector in the order of the ledger's kinds."""
     return [cap.amounts.get(kind, 0) for kind in ledger.kinds]
@@ -93,7 +104,7 @@ def is_short(seat: Seat, held: int, level: int) -> bool:
 def _measure(state: State, ledger: Ledger, unit: Seat) -> None:
     level = max(state.told.get(unit.name, 0), state.dues.get(unit.name, 0))
     held = ledger.share_of(unit.used)
-    if not level or not is_short(unit, held, level):
+    if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
     claim = (held << _RATIO_BITS) // level
@@ -117,6 +128,8 @@ def _worst_served(state: State, ledger: Ledger, grants: Sequence[Grant]) -> int:
         demand = counted(state, held.demand)
         size = ledger.share_of([demand.get(kind, 0) for kind in ledger.kinds]) * (len(held.since) if is_gang else 1)
         unit = ledger.group_of(seat.name).name
+        if is_divided(state, unit):
+            continue  # It is served set by set.
         sizes[unit] = max(sizes.get(unit, 0), size)
     worst = 0
     for name, size in sizes.items():

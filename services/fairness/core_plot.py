@@ -4,10 +4,12 @@ What a kept tree comes to is what a new one would, to the last bit. So it is giv
 otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
 """
 
+from collections.abc import Sequence
+
 from services.fairness import arrays
 from services.fairness.arrays import Filled, Plot, plot_of
 from services.fairness.core_state import State
-from services.fairness.core_tree import Caps, Planting
+from services.fairness.core_tree import PIECE, Caps, Planting
 from services.fairness.ledger import Ledger, Seat
 from services.fairness.tree import Node, walk
 
@@ -16,8 +18,9 @@ class Plotted:
     """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
     caller says; `idle`: units in it that ask for nothing now."""
 
-    def __init__(self, root: Node, plot: Plot) -> None:
+    def __init__(self, root: Node, plot: Plot, pieces: dict[str, list[str]]) -> None:
         self._plot = plot
+        self.pieces = pieces  # Of leaves that ask for several sets of kinds.
         self.moved: dict[str, bool] = {}
         self.idle: dict[str, bool] = {}
         self._units = len(plot.names)
@@ -39,21 +42,32 @@ class Plotted:
         if not _is_plain(ledger):
             return False
         units = [ledger.group_of(path) for path in moved if path in ledger.seats]
-        put = all(self._put(state, unit, caps) for unit in units if unit.is_group)
+        put = all(self._put(state, ledger, unit, caps) for unit in units if unit.is_group)
         return put and self._units - len(self.idle) >= arrays.LEAVES_MIN  # A new tree would be filled otherwise.
 
     def fill(self) -> Filled:
         """A filling."""
         return self._plot.fill()
 
-    def _put(self, state: State, seat: Seat, caps: Caps) -> bool:
+    def _put(self, state: State, ledger: Ledger, seat: Seat, caps: Caps) -> bool:
         asks = is_asked_of(state, seat)
+        sets = state.sets.get(seat.name, {})
+        if seat.name in self.pieces or len(sets) > 1:
+            names = [f"{seat.name}{PIECE}{key}" for key in sorted(sets)]
+            if self.pieces.get(seat.name) != names or seat.name in caps:
+                return False
+            demands = [[sets[key].get(kind, 0) for kind in ledger.kinds] for key in sorted(sets)]
+            return all(self._write(name, demand) for name, demand in zip(names, demands, strict=True))
         if seat.name not in self._above:
             return not asks
         if asks == (seat.name in self.idle) and not self._turn(seat.name, asks):
             return False
+        return self._write(seat.name, caps.get(seat.name, seat.demand))
+
+    def _write(self, name: str, demand: Sequence[int]) -> bool:
+        """False where compiled code has too few bits for it."""
         try:
-            self._plot.put(seat.name, caps.get(seat.name, seat.demand))
+            self._plot.put(name, demand)
         except OverflowError:
             return False
         return True
@@ -88,4 +102,4 @@ def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
     if root is None or not _is_plain(ledger) or planting.passes_over or planting.churned:
         return None
     plot = plot_of(root, planting.capacity)
-    return Plotted(root, plot) if plot is not None else None
+    return Plotted(root, plot, planting.pieces) if plot is not None else None

@@ -75,16 +75,18 @@ class Cap:
 class State:
     """One cell. `gate`: which jobs may run.
 
-    By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves);
+    By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
+    `sets`, the same by set of kinds asked for;
     `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
     jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
     still hold. `resting`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `rest_ends`: a heap
     of when, for which job and what; `rests` and `rested`: by leaf, how many tasks that is and what they ask for.
 
-    `told` are the levels in force, `shares` what was said of queues, `full_round` the last round in which everything
-    was. `below`: queues that hold less than they are guaranteed -> since when; `broken`: those of which that has been
-    told, `mended`: of which it is no longer so, and that has not been told; `unplaced`: those told to find no room for
-    what waits. `oldest_ms`: since when the longest task had been running after the last closing.
+    `told` are the levels in force, `parts` those by set of kinds of leaves that ask for several; `shares` what was said
+    of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
+    guaranteed -> since when; `broken`: those of which that has been told, `mended`: of which it is no longer so, and
+    that has not been told; `unplaced`: those told to find no room for what waits. `oldest_ms`: since when the longest
+    task had been running after the last closing.
 
     Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as
     told; `short`: those below their level; `capped`: those whose levels follow what they can place. `touched`: queues
@@ -101,6 +103,7 @@ class State:
     gate: Gate = field(default_factory=Gate)
     jobs: dict[str, Job] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
+    sets: dict[str, dict[str, Vector]] = field(default_factory=dict)
     total: Vector = field(default_factory=dict)
     waiting: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, int] = field(default_factory=dict)
@@ -112,6 +115,7 @@ class State:
     rests: dict[str, int] = field(default_factory=dict)
     rested: dict[str, Vector] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, dict[str, int]] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
     below: dict[str, int] = field(default_factory=dict)

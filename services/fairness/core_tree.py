@@ -25,6 +25,9 @@ from services.fairness.tree import ONE, ONE_BITS, Node
 
 TOP = "/"  # No path of a queue is called so.
 
+PIECE = "//"
+"""Stands between the path of a leaf and a set of kinds; no path has it inside."""
+
 HELD = ("naive-hdrf", "capacity")
 """Policies that go by what is held at the moment, not by a filling of an empty cell."""
 
@@ -43,7 +46,9 @@ class Planting:
     """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
 
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`:
-    path -> demand. `churned`: tops of subtrees that go by what is held; `passes_over`: some queues are not in it.
+    path -> demand. `pieces`: leaves that ask for several sets of kinds -> a node for each, side by side below the leaf:
+    it is an inner node of its jobs, so that a full kind does not hold back tasks that need none of it. `churned`: tops
+    of subtrees that go by what is held; `passes_over`: some queues are not in it.
     """
 
     def __init__(self, state: State, ledger: Ledger, caps: Caps | None = None) -> None:
@@ -58,10 +63,13 @@ class Planting:
         self.bits = 0
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
+        self.pieces: dict[str, list[str]] = {}
+        self._state = state
         self._nodes: dict[str, Node] = {}  # Path -> where it stands in the tree.
         self.churned: list[Node] = []
         self.asking: dict[str, bool] = {}
-        for leaf in ledger.leaves_of([*state.demand, *(state.used if self._churns() else ())]):
+        self._goes_by_holdings = self._churns()
+        for leaf in ledger.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
             for path in upwards(leaf):
                 if path in self.asking:
                     break
@@ -79,15 +87,23 @@ class Planting:
 
     def leaves_of(self, unit: str) -> Iterator[str]:
         """The leaves of a unit that ask for something or hold something."""
-        if not self._ledger.seats[unit].children:
-            return iter((unit,) if unit in self.asking else ())
+        if unit in self.pieces:
+            return iter(self.pieces[unit])
+        if PIECE in unit or not self._ledger.seats[unit].children:
+            return iter((unit,) if unit.partition(PIECE)[0] in self.asking else ())
         return (leaf.name for leaf in _leaves(self._ledger.seats[unit]) if leaf.name in self.asking)
 
     def is_clipped(self, unit: str) -> bool:
         """Whether a maximum keeps it from asking for all."""
         if not self._parts or unit in self._parts:
             return bool(self._parts)
-        return bool(self._ledger.seats[unit].children) and any(leaf in self._parts for leaf in self.leaves_of(unit))
+        if unit in self.pieces:
+            return any(piece in self._parts for piece in self.pieces[unit])
+        return (
+            PIECE not in unit
+            and bool(self._ledger.seats[unit].children)
+            and any(leaf in self._parts for leaf in self.leaves_of(unit))
+        )
 
     def _churns(self) -> bool:
         return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
@@ -113,6 +129,8 @@ class Planting:
         if not queue.children or policy in LISTS:
             self.units[path] = demand = self._demand(path)
             node = self._nodes[path] = Node(path, queue.weight, demand=demand)
+            if not queue.children and policy not in LISTS:
+                self._divide_leaf(node)
             return node
         node = self._nodes[path] = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
         if policy == "collapsed":
@@ -125,6 +143,17 @@ class Planting:
         if policy in HELD and (above not in HELD or not path):
             self.churned.append(node)
         return node
+
+    def _divide_leaf(self, leaf: Node) -> None:
+        """A node for each set of kinds that a leaf asks for, all with the same weight, where there are several."""
+        sets = self._state.sets.get(leaf.name, {})
+        if len(sets) < 2 or leaf.name in self._caps or self._goes_by_holdings:
+            return
+        self.pieces[leaf.name] = pieces = [f"{leaf.name}{PIECE}{key}" for key in sorted(sets)]
+        for piece in pieces:
+            self.units[piece] = demand = self._demand(piece)
+            self._nodes[piece] = Node(piece, demand=demand)
+        leaf.children = [self._nodes[piece] for piece in pieces]
 
     def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, share: int) -> list[Node]:
         asking = [(queue, name) for queue, name in queues if name in self.asking]
@@ -178,19 +207,24 @@ class Planting:
                 yield node
 
     def _demand(self, unit: str) -> list[int]:
-        seat = self._ledger.seats[unit]
         if unit in self._caps:  # A queue's maximum was kept by what it holds.
             return [amount << self.bits for amount in self._caps[unit]]
         if not self._parts:
-            return [amount << self.bits for amount in seat.demand] if self.bits else seat.demand
-        if not seat.children:
-            part = self._parts.get(unit, 1 << self.bits) if unit in self.asking else 0
-            return [asked * part for asked in seat.demand]
+            asked = self._asked(unit)
+            return [amount << self.bits for amount in asked] if self.bits else asked
         total = [0] * len(self._ledger.capacity)
         for leaf in self.leaves_of(unit):
             part = self._parts.get(leaf, 1 << self.bits)
-            total = [has + asked * part for has, asked in zip(total, self._ledger.seats[leaf].demand, strict=True)]
+            total = [has + asked * part for has, asked in zip(total, self._asked(leaf), strict=True)]
         return total
+
+    def _asked(self, unit: str) -> list[int]:
+        """All that a unit, or a leaf or its tasks for one set of kinds, asks for."""
+        leaf, _, key = unit.partition(PIECE)
+        if not key:
+            return self._ledger.seats[unit].demand
+        demand = self._state.sets[leaf][key]
+        return [demand.get(kind, 0) for kind in self._ledger.kinds]
 
     # ------------------------------------------------------------------ maxima
     def _clip(self) -> None:
@@ -232,8 +266,9 @@ class Planting:
     def _leave(self, unit: str, part: int, whole: int) -> None:
         for leaf in self.leaves_of(unit):
             self._parts[leaf] = self._parts.get(leaf, 1 << self.bits) * part // whole
-        if unit in self.units:
-            self.units[unit] = self._nodes[unit].demand = self._demand(unit)
+        for name in (*self.pieces.get(unit, ()), unit, unit.partition(PIECE)[0]):
+            if name in self.units:
+                self.units[name] = self._nodes[name].demand = self._demand(name)
 
 
 def _leaves(seat: Seat) -> Iterator[Seat]:

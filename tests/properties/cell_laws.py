@@ -135,7 +135,8 @@ class Attempts:
 
 # ---------------------------------------------------------------- shares
 def fair_levels(preset, queues, capacity, demand):
-    """What every leaf is entitled to, filled from nothing. `demand`: by leaf, all that its jobs run or could start."""
+    """What every leaf is entitled to, filled from nothing. `demand`: by leaf and set of kinds, all that its jobs run or
+    could start."""
     if queues is None or not queues.children or preset == "fifo":
         return {}
     kinds = sorted(kind for kind, amount in capacity.items() if amount)  # What is not there never counts.
@@ -143,9 +144,12 @@ def fair_levels(preset, queues, capacity, demand):
 
     def grow(queue, path):
         if not queue.children:
-            if not any(demand.get(path, {}).values()):
+            if not any(map(any, (each.values() for each in demand.get(path, {}).values()))):
                 return None
-            leaves.append(Node(path, queue.weight, demand=[demand[path].get(kind, 0) for kind in kinds]))
+            vectors = [[each.get(kind, 0) for kind in kinds] for each in demand[path].values()]
+            leaves.append(Node(path, queue.weight, demand=vectors[0]))
+            if len(vectors) > 1:
+                leaves[-1].children = [Node(f"{path}//{at}", demand=vector) for at, vector in enumerate(vectors)]
             return leaves[-1]
         below = [grow(child, f"{path}/{child.name}" if path else child.name) for child in queue.children]
         children = [each for each in below if each is not None]
@@ -156,20 +160,22 @@ def fair_levels(preset, queues, capacity, demand):
         return {}
     if preset == "drf":
         top = Node("/", children=leaves)
-    reached = fill(top, [capacity[kind] for kind in kinds]).leaves
-    return {name: at.share_units for name, at in reached.items()}
+    found = fill(top, [capacity[kind] for kind in kinds])
+    reached = found.leaves | found.nodes
+    return {leaf.name: reached[leaf.name].share_units for leaf in leaves}
 
 
 def demand_of(state):
-    """By leaf, all that live jobs run or could start, from admission's own books."""
+    """By leaf and set of kinds, all that live jobs run or could start, from admission's own books."""
     demand = {}
     for job in state.jobs.values():
         leaf = demand.setdefault(job.spec.queue, {})
         for at, of in enumerate(job.graph.stages):
             if not job.progress.parents[at]:
+                each = leaf.setdefault(tuple(sorted(kind for kind, amount in of.demand.items() if amount)), {})
                 for kind, amount in of.demand.items():
-                    leaf[kind] = leaf.get(kind, 0) + amount * job.progress.left[at]
-    return demand
+                    each[kind] = each.get(kind, 0) + amount * job.progress.left[at]
+    return {leaf: {key: each for key, each in sets.items() if any(each.values())} for leaf, sets in demand.items()}
 
 
 def check_levels(cell, before):
@@ -186,7 +192,7 @@ def check_levels(cell, before):
     demand = demand_of(state)
     all_due = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
     assert any(due == all_due[leaf] for leaf, due in dues.items()) or not dues
-    demand |= {leaf: cell.fairness.capped[leaf].amounts for leaf in dues}
+    demand |= {leaf: {"": cell.fairness.capped[leaf].amounts} for leaf in dues}
     placed = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
     assert levels == dict.fromkeys(dues, 0) | placed
     assert all(due > levels[leaf] for leaf, due in dues.items())

@@ -176,7 +176,9 @@ class Books:
         self.known |= said
         since = {name: at for name, at in self.below.items() if name not in self.broken}
         limit = self.oldest if self.oldest is not None else self.time
-        assert {(one.queue, one.since_ms) for one in body.breaches if not one.over} == {
+        again = {one.queue for one in body.breaches if one.queue in self.broken and not one.over}
+        assert all(name in self.below for name in again)  # Whether what waits there finds room has changed.
+        assert {(one.queue, one.since_ms) for one in body.breaches if not one.over and one.queue not in again} == {
             (name, at) for name, at in since.items() if at < limit
         }
         assert {one.queue for one in body.breaches if one.over} == {n for n in self.broken if n not in self.below}
@@ -204,6 +206,18 @@ class Books:
             vector = found.setdefault(live.leaf, {})
             for kind, amount in live.demand.items():
                 vector[kind] = vector.get(kind, 0) + amount * count(live)
+        return found
+
+    @property
+    def demand_by_set(self):
+        """By leaf and set of kinds, what is asked for."""
+        leaves = [path for path, queue in walked(self.tree) if not queue.children]
+        found = {}
+        for live in [live for live in self.jobs if live.leaf in leaves and live.asked]:
+            key = tuple(sorted(kind for kind, amount in live.demand.items() if amount))
+            vector = found.setdefault(live.leaf, {}).setdefault(key, {})
+            for kind, amount in live.demand.items():
+                vector[kind] = vector.get(kind, 0) + amount * live.asked
         return found
 
     @property

@@ -47,13 +47,22 @@ def got(books, path):
     """The share of each kind that the levels below a queue come to, in billionths."""
     total = {}
     for unit, vector in unit_demand(books).items():
-        share = books.share(vector)
-        if share and (not path or f"{unit}/".startswith(f"{path}/")):
-            part = books.state.told.get(unit, 0) / share
-            for kind, amount in vector.items():
-                if books.capacity.get(kind):
-                    total[kind] = total.get(kind, 0) + part * amount / books.capacity[kind]
+        if not path or f"{unit}/".startswith(f"{path}/"):
+            parts = books.state.parts.get(unit)
+            if parts is None:
+                add_level(books, total, books.state.told.get(unit, 0), vector)
+            else:
+                assert parts.keys() == {",".join(key) for key in books.demand_by_set[unit]}
+                for key, each in books.demand_by_set[unit].items():
+                    add_level(books, total, parts[",".join(key)], each)
     return total
+
+
+def add_level(books, total, level, vector):
+    share = books.share(vector)
+    for kind, amount in vector.items():
+        if share and books.capacity.get(kind):
+            total[kind] = total.get(kind, 0) + level / share * amount / books.capacity[kind]
 
 
 # ---------------------------------------------------------------- maxima

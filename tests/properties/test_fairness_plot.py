@@ -103,9 +103,13 @@ def pair(name, *weights):
 
 def test_other_demands_plant_no_tree(planted):
     books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
+    for at in range(4):
+        books.job(at, {"cpu": 1_000}, 10)  # Each of them asks for another set of kinds, for the first time.
+    books.look()
     before = len(planted)
     for at in range(4):
         books.job(at, {"cpu": 1_000}, 10 * at + 10)
+        books.job(at, {"cpu": 1_000, "memory": 300}, 10)
         books.look()
 
     assert len(planted) == before

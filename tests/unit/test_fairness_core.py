@@ -307,7 +307,7 @@ class Levelled(Books):
         super().check(body)
         levels = {queue: target for queue, target in self.state.told.items() if queue not in body.gone}
         levels |= {level.queue: level.target for level in body.levels}
-        assert levels == fair_levels(self.preset, self.tree, self.capacity, self.demand)
+        assert levels == fair_levels(self.preset, self.tree, self.capacity, self.demand_by_set)
 
 
 @for_all(moves, st.sampled_from(sorted(TREES)), st.sampled_from(["hdrf", "drf"]))
