@@ -7,7 +7,7 @@ from services.fairness.tree import Node
 from tests.simulation.placed_cells import Load, PlacedCell, queue
 from tests.strategies import for_all
 
-NODES = {f"n{i}": ({"cpu": 16, "gpu": 4}, {}) for i in range(10)}
+NODES: dict[str, tuple[dict[str, int], dict[str, str]]] = {f"n{i}": ({"cpu": 16, "gpu": 4}, {}) for i in range(10)}
 ON_GPU, ON_CPU = Load({"cpu": 1, "gpu": 1}, tasks=1_000), Load({"cpu": 1}, tasks=1_000)
 OTHERS = {"other": ON_CPU, **{f"g{i}": ON_GPU for i in range(4)}}
 
