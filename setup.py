@@ -17,7 +17,7 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     "largesse": ("codec", "core", "ids"),
-    "schemas": ("followed", "gate", "graph", "quantities", "queue_tree", "track"),
+    "schemas": ("estimates", "followed", "gate", "graph", "quantities", "queue_tree", "track"),
     "services/admission": (
         "classes",
         "core",
@@ -49,10 +49,12 @@ COMPILED = {
         "candidates",
         "core",
         "core_board",
+        "core_gather",
         "core_state",
         "fits",
         "headroom",
         "keyed",
+        "lending",
         "line",
         "maxima",
         "placement",
@@ -60,6 +62,7 @@ COMPILED = {
         "reasons",
         "room",
         "seats",
+        "timeline",
     ),
     "services/simulator": ("cluster", "drive", "engine", "metrics"),
 }

@@ -52,6 +52,7 @@ from schemas.rounds import (
     SequencerAlive,
     SequencerClaimed,
     Shares,
+    Shortfall,
     StageAsk,
     StageRelease,
     Struck,

@@ -29,6 +29,7 @@ _RANGES = {
     "node_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
     "keyframe_rounds": (1, QUANTITY_MAX),
+    "headroom_nodes_permille": (1, 1_000),
     "slots_per_node": (1, SLOTS_MAX),
     "job_tasks_max": (1, JOB_TASKS_MAX),
     "user_tasks_max": (1, QUANTITY_MAX),

@@ -41,8 +41,9 @@ class Policy:
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
-    queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is kept free for
-    the largest tasks that find none: never, once none of them has started for `headroom_after_ms`, or always.
+    queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is gathered for
+    queues that hold less than they are due, and for the largest tasks that find none: never, once they have waited for
+    `headroom_after_ms`, or always. `headroom_nodes_permille`: on at most this part of the nodes at a time.
     `node_kept_ms`: for so long a lost node counts as one that may come back. `slots_per_node`: under the preset `slots`
     so many tasks run on a node, whatever they ask for. `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks
     of one job, of one user's live jobs and of all live jobs together; a job that would go beyond is refused.
@@ -64,6 +65,7 @@ class Policy:
     ageing_ms: int = 3_600 * 1_000
     headroom: Literal["off", "aged", "always"] = "aged"
     headroom_after_ms: int = 60 * 1_000
+    headroom_nodes_permille: int = 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
     slots_per_node: int = 4
     job_tasks_max: int = 1_000_000

@@ -144,12 +144,14 @@ class Level:
     leftover divides by; inner nodes what their children come to. `due`: of a
     leaf that is passed over because its waiting tasks find no room, what it would be entitled to if they did; `target`
     is then what it can place, and what is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks
-    ask for several sets of kinds, the level of each, by kinds; `target` is what they come to together."""
+    ask for several sets of kinds, the level of each, by kinds; `target` is what they come to together. `lent`: how much
+    of the due, or else of the target, is only what others cannot place; no room is gathered for it."""
 
     queue: str
     target: int
     due: int | None = None
     kinds: list[KindsLevel] = field(default_factory=list)
+    lent: int = 0
 
 
 @dataclass(slots=True)
@@ -239,7 +241,8 @@ class Asks:
 @dataclass(slots=True)
 class HeldRoom:
     """Room of a node that is kept free on purpose, `demand` in base units: for tasks of the class (`task`, `labels`,
-    `prefer`, `gang`), and for no other. An empty `demand`: nothing is kept there any more.
+    `prefer`, `gang`), `tasks` of them, and meanwhile for others that do not delay those. An empty `demand`: nothing is
+    kept there any more. `complete_ms`: when the room is complete, by the estimated ends of what runs on the node.
     """
 
     node: str
@@ -249,6 +252,16 @@ class HeldRoom:
     labels: dict[str, str] = field(default_factory=dict)
     prefer: dict[str, str] = field(default_factory=dict)
     gang: int = 0
+    tasks: int = 1
+    complete_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Shortfall:
+    """A leaf queue that waits holds less than it is due by more than one of its tasks. `over`: it is no longer so."""
+
+    queue: str
+    over: bool = False
 
 
 @dataclass(slots=True)
@@ -267,7 +280,7 @@ class ClassWait:
 @dataclass
 class Grants:
     """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
-    wait has changed.
+    wait has changed; leaf queues that began to hold too little, or hold enough again.
     """
 
     grants: list[Grant]
@@ -276,6 +289,7 @@ class Grants:
     waits: list[ClassWait] = field(default_factory=list)
     full: bool = False
     wake_ms: int | None = None
+    shortfalls: list[Shortfall] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
 from schemas.track import is_broken, judge_failure
 from services.fairness.core_counts import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
-from services.fairness.core_levels import kinds_levels, levels_in
+from services.fairness.core_levels import kinds_levels, lent_in, levels_in
 from services.fairness.core_placed import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core_queues import breaches, fold_said, forget_queues, ledger_of, queue_shares, watch
 from services.fairness.core_rests import forget_rests, regang, rest, wake
@@ -65,19 +65,18 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     filled, dues = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
     parts = filled.parts if filled is not None else {}
+    lent = lent_in(state, levels, dues)
     moved: list[str] = []
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     shares = Shares([], full=full)
     if full:
         moved = list(levels)
-    elif levels != state.told or dues != state.dues or parts != state.parts:
-        told, due, part = state.told, state.dues, state.parts
-        moved = [
-            at
-            for at, target in levels.items()
-            if told.get(at) != target or due.get(at) != dues.get(at) or part.get(at) != parts.get(at)
-        ]
-    shares.levels = [Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at))) for at in sorted(moved)]
+    elif levels != state.told or dues != state.dues or parts != state.parts or lent != state.lent:
+        part = state.parts
+        moved = [at for at in levels if not _is_as_told(state, at, levels, dues, lent) or part.get(at) != parts.get(at)]
+    shares.levels = [
+        Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0)) for at in sorted(moved)
+    ]
     if full or levels != state.told:
         shares.gone = sorted(queue for queue in state.told if queue not in levels)
     if ledger is not None:
@@ -86,6 +85,12 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         if state.waits and state.stirred > state.settled:
             shares.wake_ms = opened.time + SETTLE_MS
     return [shares]
+
+
+def _is_as_told(state: State, unit: str, levels: dict[str, int], dues: dict[str, int], lent: dict[str, int]) -> bool:
+    if levels[unit] != state.told.get(unit) or dues.get(unit) != state.dues.get(unit):
+        return False
+    return lent.get(unit, 0) == state.lent.get(unit, 0)
 
 
 # ---------------------------------------------------------------- facts

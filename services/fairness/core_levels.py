@@ -89,6 +89,15 @@ def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[
     return _over_what_fits(state, ledger, filled)
 
 
+def lent_in(state: State, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
+    """By unit, how much of its level (or of its due) is only what others cannot place."""
+    plain: Filled | None = state.filled
+    if not dues or plain is None:
+        return {}
+    rests = {unit: max(level, dues.get(unit, 0)) - plain.levels.get(unit, 0) for unit, level in levels.items()}
+    return {unit: rest for unit, rest in rests.items() if rest > 0}
+
+
 def _over_what_fits(state: State, ledger: Ledger, filled: Filled) -> tuple[Filled, dict[str, int]]:
     """Levels with those units capped that cannot place what they are due. What such a unit leaves may be more than a
     sibling can place: then that one is due so much, and is capped in the next filling.

@@ -43,9 +43,14 @@ def fold_levels(state: State, body: Shares) -> None:
         state.told.pop(queue, None)
         state.dues.pop(queue, None)
         state.parts.pop(queue, None)
+        state.lent.pop(queue, None)
         state.touched[queue] = True
     for level in body.levels:
         state.told[level.queue] = level.target
+        if level.lent:
+            state.lent[level.queue] = level.lent
+        else:
+            state.lent.pop(level.queue, None)
         if level.due is not None:
             state.dues[level.queue] = level.due
         else:

@@ -88,9 +88,10 @@ class State:
     that has not been told; `unplaced`: those told to find no room for what waits. `oldest_ms`: since when the longest
     task had been running after the last closing.
 
-    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as
-    told; `short`: those below their level; `capped`: those whose levels follow what they can place. `touched`: queues
-    of which a sum or the level has changed since the last closing.
+    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as told, and
+    `lent`, how much of its level or due each has only because others cannot place it; `short`: those below their level;
+    `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has changed
+    since the last closing.
 
     `stirred`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last one
     that was closed; `wake_ms`: the wake-up that this core asked for last.
@@ -124,6 +125,7 @@ class State:
     unplaced: dict[str, bool] = field(default_factory=dict)
     oldest_ms: int | None = None
     dues: dict[str, int] = field(default_factory=dict)
+    lent: dict[str, int] = field(default_factory=dict)
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
     touched: dict[str, bool] = field(default_factory=dict)

@@ -4,8 +4,6 @@ Folds   facts of nodes and jobs, task ends, ConfigChanged; winning Shares, Asks 
 Decides Grants: tasks with their nodes, and the task classes whose reason to wait has changed.
 """
 
-from typing import cast
-
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
 from schemas import (
@@ -15,7 +13,6 @@ from schemas import (
     DeviceShare,
     Grant,
     Grants,
-    HeldRoom,
     JobAdmitted,
     JobAsk,
     JobCancelled,
@@ -36,25 +33,25 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.estimates import total_ms
 from schemas.gate import admit, leave, limit
 from schemas.graph import graph_of
 from schemas.nodes import devices_of
 from schemas.quantities import SHARE_UNITS
-from schemas.rounds import HoldReason
 from schemas.sharing import groups
-from services.leftover.core_board import build, class_of, leaf_of, seat, waiting_of, work_left
+from services.leftover.core_board import build, leaf_of, seat, waiting_of, work_left
+from services.leftover.core_gather import due_of, hold, said_of, shortfalls
 from services.leftover.core_state import Decided, Held, Job, Node, State
-from services.leftover.headroom import choose, large, nodes_again, nodes_for
 from services.leftover.placement import Board
-from services.leftover.reasons import reasons, short
-from services.leftover.room import Kept, class_key
+from services.leftover.reasons import reasons
+from services.leftover.room import class_key
 from services.leftover.seats import Placement
 
 NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
-LAYOUT = 4
+LAYOUT = 5
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -76,60 +73,19 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
     for queue in shares.body.gone:
         board.set_target(queue, SHARE_UNITS)
+        board.leaf(queue).due = None
     for level in shares.body.levels:
         board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
+        board.leaf(level.queue).due = due_of(level)
     for record in asks:
         _show_asks(state, board, record.body)
     placements = board.place(opened.time, state.policy.ageing_ms)
-    kept, wake_ms = _headroom(state, board, placements, opened.time)
-    while board.room.keep(kept) and (more := board.place(opened.time, state.policy.ageing_ms)):
-        placements += more  # Somebody could use what is kept no longer.
-        kept, wake_ms = _headroom(state, board, placements, opened.time)
+    gathered = hold(state, board, placements, opened.time)
     grants = [_grant(board, p) for p in placements]
-    held = _held(state, board, kept)
+    held = said_of(state, board, gathered.held)
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
-    return [Grants(grants, held, waits=_waits(state, board), wake_ms=wake_ms)]
-
-
-def _headroom(
-    state: State, board: Board, placements: list[Placement], now_ms: int
-) -> tuple[dict[int, Kept], int | None]:
-    """Nodes to keep free, and when another answer may come without another fact (ms)."""
-    policy = state.policy
-    if policy.headroom == "off" or policy.preset == "fifo":
-        return {}, None
-    placed = {placement.task.index: True for placement in placements}
-    due, wake_ms = [], None
-    for task in large(short(board)):
-        since_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
-        due_ms = since_ms + policy.headroom_after_ms
-        if policy.headroom == "always" or due_ms <= now_ms:
-            due.append((since_ms, task))
-        elif wake_ms is None or due_ms < wake_ms:
-            wake_ms = due_ms
-    if not due:
-        return {}, wake_ms
-    before = next((class_of(board, held) for held in state.kept.values()), None)
-    chosen = choose(board, due, before)
-    if chosen is None:
-        return {}, wake_ms
-    stays = chosen is before and chosen.index not in placed
-    kept = nodes_again(board.room, chosen, list(state.kept)) if stays else {}
-    return kept or nodes_for(board.room, chosen), None
-
-
-def _held(state: State, board: Board, kept: dict[int, Kept]) -> list[HeldRoom]:
-    """Where the room kept free is another than before, by name of the node."""
-    if not kept and not state.kept:
-        return []
-    after: dict[str, HeldRoom] = {}
-    for number, (task, count) in kept.items():
-        name, why = board.room.nodes[number].name, "gang" if task.gang else "headroom"
-        room = {kind: amount * count for kind, amount in task.demand.items()}
-        after[name] = HeldRoom(name, cast(HoldReason, why), room, task.demand, task.labels, task.prefer, task.gang)
-    gone = {name: HeldRoom(name, held.why, {}) for name, held in state.kept.items() if name not in after}
-    changed = {name: held for name, held in after.items() if state.kept.get(name) != held}
-    return [held for _, held in sorted({**gone, **changed}.items())]
+    waits, short = _waits(state, board), shortfalls(state, board)
+    return [Grants(grants, held, waits=waits, wake_ms=gathered.wake_ms, shortfalls=short)]
 
 
 def _show_asks(state: State, board: Board, asks: Asks) -> None:
@@ -213,9 +169,9 @@ def _registered(state: State, record: Record) -> None:
     _release_ranges(state, body.lost)
     for known in body.attempts:
         if known.state != "running":
-            _release(state, known.job, known.stage, known.first, known.count)
+            _release(state, body.node, known.job, known.stage, known.first, known.count)
         if known.state == "succeeded":
-            _count_done(state, known.job, known.stage, known.count)
+            _count_done(state, known.job, known.stage, known.count, known.run_ms)
         elif known.state == "failed":
             _count_back(state, known.job, known.stage)
 
@@ -286,22 +242,24 @@ def _forget_job(state: State, name: str) -> None:
 
 def _finished(state: State, record: Record) -> None:
     for item in record.body.items:
-        _release(state, item.job, item.stage, item.first, item.count)
-        _count_done(state, item.job, item.stage, item.count)
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
+        _count_done(state, item.job, item.stage, item.count, item.run_ms)
 
 
 def _failed(state: State, record: Record) -> None:
     for item in record.body.items:
-        _release(state, item.job, item.stage, item.first, item.count)
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
         _count_back(state, item.job, item.stage)
 
 
-def _count_done(state: State, name: str, stage: str, count: int) -> None:
+def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[int]) -> None:
     """Tasks of a stage have succeeded. (Of a gang's broken attempt too: until it is broken again it counts as done.)"""
     job = state.jobs.get(name)
     if job is None or len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
         return
     job.done[stage] = job.done.get(stage, 0) + count
+    if run_ms and not job.graph.stages[job.graph.position[stage]].estimate_ms:
+        job.ran_ms[stage] = job.ran_ms.get(stage, 0) + total_ms(run_ms, count)
     if state.board is not None and state.board.leaf_of(name).order == "srtf":
         state.board.set_work(name, work_left(state.board, job))
 
@@ -311,25 +269,29 @@ def _count_back(state: State, name: str, stage: str) -> None:
     job = state.jobs.get(name)
     if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
         job.done[stage] = 0
+        job.ran_ms.pop(stage, None)
         if state.board is not None and state.board.leaf_of(name).order == "srtf":
             state.board.set_work(name, work_left(state.board, job))
 
 
 def _release_ranges(state: State, ranges: list[TaskRange]) -> None:
     for item in ranges:
-        _release(state, item.job, item.stage, item.first, item.count)
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
         _count_back(state, item.job, item.stage)
 
 
-def _release(state: State, job: str, stage: str, first: int, count: int) -> None:
+def _release(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
     board: Board | None = state.board
+    on_node = state.held[node]
     for index in range(first, first + count):
-        held = state.held.pop(f"{job}/{stage}/{index}")
+        held = on_node.pop(f"{job}/{stage}/{index}")
         if board is not None:
             pairs = board.room.pairs(held.demand)
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            board.room.give(board.room.number[held.node], pairs, devices)
+            board.room.give(board.room.number[node], pairs, devices)
             board.hold(job, pairs, -1, held.queue)
+    if not on_node:
+        del state.held[node]
 
 
 # ---------------------------------------------------------------- winners and closings
@@ -343,8 +305,13 @@ def _shares(state: State, record: Record) -> None:
         _forget_board(state)
     for queue in body.gone:
         state.targets.pop(queue, None)
+        state.dues.pop(queue, None)
     for level in body.levels:
         state.targets[level.queue] = max(level.target, level.due or 0)
+        if due_of(level) == state.targets[level.queue]:
+            state.dues.pop(level.queue, None)
+        else:
+            state.dues[level.queue] = due_of(level)
 
 
 def _asks(state: State, record: Record) -> None:
@@ -367,7 +334,7 @@ def _grants(state: State, record: Record) -> None:
     if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         _forget_board(state)
     if body.full:
-        state.reasons, state.kept = {}, {}
+        state.reasons, state.kept, state.short = {}, {}, {}
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":
@@ -383,12 +350,17 @@ def _grants(state: State, record: Record) -> None:
             state.kept[held.node] = held
         else:
             state.kept.pop(held.node, None)
+    for shortfall in body.shortfalls:
+        if shortfall.over:
+            state.short.pop(shortfall.queue, None)
+        else:
+            state.short[shortfall.queue] = record.time
 
 
 def _closed(state: State, record: Record) -> None:
     body: RoundClosed = record.body
     for grant in body.grants:
-        _bind(state, grant)
+        _bind(state, grant, record.time)
     if state.board is not None:
         if body.struck:
             _take_back(state, body.struck)
@@ -397,7 +369,7 @@ def _closed(state: State, record: Record) -> None:
     state.decided = None
 
 
-def _bind(state: State, grant: Grant) -> None:
+def _bind(state: State, grant: Grant, time: int) -> None:
     job = state.jobs[grant.job]
     stages = job.graph.stages
     stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
@@ -405,10 +377,10 @@ def _bind(state: State, grant: Grant) -> None:
         state.served[leaf] = state.opened
         if state.board is not None:
             state.board.serve(leaf, state.opened)
-    prefix, first = f"{grant.job}/{grant.stage}/", grant.first
+    prefix, first, on_node = f"{grant.job}/{grant.stage}/", grant.first, state.held.setdefault(grant.node, {})
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
-        state.held[f"{prefix}{first + task}"] = Held(grant.job, job.queue, grant.node, stage.demand, devices)
+        on_node[f"{prefix}{first + task}"] = Held(grant.job, grant.stage, job.queue, time, stage.demand, devices)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         key = state.board.class_for(*like).key if state.board is not None else class_key(*like)

@@ -1,14 +1,12 @@
 """From what leftover keeps to the board that ranks it."""
 
-from schemas import HeldRoom, StageAsk, Vector
+from schemas import HeldRoom, Stage, StageAsk, Vector
+from schemas.estimates import duration_ms
 from schemas.queue_tree import walk
 from services.leftover.core_state import Job, State
 from services.leftover.placement import Board, Discipline
-from services.leftover.room import Kept, Room, TaskClass
+from services.leftover.room import Room, TaskClass
 from services.leftover.seats import Order, Waiting
-
-WORK_MS_UNTOLD = 60_000
-"""What a task counts for in `srtf` where nobody said how long it takes."""
 
 
 def build(state: State) -> Board:
@@ -24,20 +22,21 @@ def build(state: State) -> Board:
         board.serve(leaf, seq)
     for name, job in state.jobs.items():
         seat(state, board, name, job)
-    for held in state.held.values():
-        pairs = room.pairs(held.demand)
-        if held.node in room.number:
-            room.occupy(held.node, pairs, [(share.index, share.milli) for share in held.devices])
-        board.hold(held.job, pairs, 1, held.queue)
+    for node_name, on_node in state.held.items():
+        for held in on_node.values():
+            pairs = room.pairs(held.demand)
+            if node_name in room.number:
+                room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
+            board.hold(held.job, pairs, 1, held.queue)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
+        board.leaf(queue).due = state.dues.get(queue, target)
     for name, job in state.jobs.items():
         if job.asks:
             board.wait(name, waiting_of(board, job, job.asks))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang)
-    kept = {room.number[n]: Kept(class_of(board, held), 0) for n, held in state.kept.items() if n in room.number}
-    room.keep(kept)
+    room.keep({room.number[n]: class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.stir_all()
     return board
 
@@ -76,14 +75,21 @@ def seat(state: State, board: Board, name: str, job: Job) -> None:
     board.add_job(name, job.order, leaf, job.priority, job.queue, work)
 
 
+def estimate_of(job: Job, stage: Stage) -> int:
+    """What a task of a stage is expected to take, in ms."""
+    if stage.estimate_ms:
+        return stage.estimate_ms
+    return duration_ms(0, job.done.get(stage.stage, 0), job.ran_ms.get(stage.stage, 0))
+
+
 def work_left(board: Board, job: Job) -> int:
-    """What is left to be done of a job, in share units x ms: tasks not ended x dominant share x what one is told to
-    take. A stage of which nothing is told counts as if its tasks took WORK_MS_UNTOLD each.
+    """What is left to be done of a job, in share units x ms: tasks not ended x dominant share x what one is expected to
+    take.
     """
     left = 0
     for stage in job.graph.stages:
         share = board.share_of(stage.demand)
-        left += (stage.tasks - job.done.get(stage.stage, 0)) * share * (stage.estimate_ms or WORK_MS_UNTOLD)
+        left += (stage.tasks - job.done.get(stage.stage, 0)) * share * estimate_of(job, stage)
     return left
 
 

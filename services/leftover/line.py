@@ -19,6 +19,7 @@ class Line:
         self.fair = fair
         self.leaves = leaves
         self.ranks: Ranks[str] = Ranks()
+        self.changed: dict[str, bool] = {}  # Leaves whose claim may have moved since somebody took this note.
 
     def claim(self, leaf: LeafSeat) -> int:
         """What leaves are served by, least first."""
@@ -49,6 +50,7 @@ class Line:
 
     def move(self, leaf: LeafSeat) -> None:
         """The leaf's claim may be another."""
+        self.changed[leaf.name] = True
         if leaf.name in self.ranks.key:
             self.ranks.set(leaf.name, self.claim(leaf), leaf.draw.classes)
 

@@ -60,7 +60,7 @@ class Board:
         self.jobs: dict[str, JobSeat] = {}
         self.by_order: dict[int, JobSeat] = {}
         self.leaves: dict[str, LeafSeat] = {}
-        self._line = Line(discipline == "fair", self.leaves)
+        self.line = Line(discipline == "fair", self.leaves)
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
         self._hungry: Keyed[int] = Keyed()  # Jobs that wait and hold nothing, by since when.
@@ -237,7 +237,7 @@ class Board:
         bin_ = leaf.bins[bin_id] = Keyed()
         task.bins[leaf.name, bin_id] = True
         leaf.sizes.set(bin_id, task.size)
-        self._line.move(leaf)  # Another task may be the smallest.
+        self.line.move(leaf)  # Another task may be the smallest.
         return bin_
 
     def _unwait(self, job: JobSeat) -> None:
@@ -261,14 +261,14 @@ class Board:
         """Brings a leaf's draw in line with one of its bins."""
         least = bin_.least()
         if least is None:
-            self._line.withdraw(leaf, bin_id)
+            self.line.withdraw(leaf, bin_id)
             leaf.sizes.drop(bin_id)
-            self._line.move(leaf)  # Another task may be the smallest.
+            self.line.move(leaf)  # Another task may be the smallest.
             del leaf.bins[bin_id], self.classes[bin_id & CLASS_MASK].bins[leaf.name, bin_id]
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
         else:
-            self._line.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
+            self.line.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
 
     def _share(self, held: list[int]) -> int:
         share, total = 0, self.room.total
@@ -282,7 +282,7 @@ class Board:
         for name in self._stale_leaves:
             leaf = self.leaves[name]
             leaf.share = self._share(leaf.held)
-            self._line.move(leaf)
+            self.line.move(leaf)
         for name in self._stale_jobs:
             job = self.jobs[name]
             share, before = self._share(job.held), job.share
@@ -305,7 +305,7 @@ class Board:
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        while (found := self._line.next(candidates.live)) is not None:
+        while (found := self.line.next(candidates.live)) is not None:
             leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
             top = leaf.bins[bin_id].top()
@@ -326,7 +326,7 @@ class Board:
             elif task.blocked:
                 candidates.unblock(task)
         candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
-        return self._collect()
+        return self.placed()
 
     def _age(self, since_ms: int) -> None:
         """Jobs that hold nothing and wait since then, or longer, go first."""
@@ -349,6 +349,24 @@ class Board:
         self._offer(leaf, bin_id, bin_)
         return True
 
+    def first_in(self, leaf: LeafSeat, bin_id: int) -> tuple[JobSeat, Waiting]:
+        """The job that is served first in a bin, with its first span there."""
+        while True:
+            top = leaf.bins[bin_id].top()
+            assert top is not None, f"{leaf.name}: an empty bin"
+            job, task = self.by_order[top], self.classes[bin_id & CLASS_MASK]
+            waiting = next(span for span in job.waits if span.task is task)
+            if not self._has_fallen_behind(leaf, bin_id, job, waiting):
+                return job, waiting
+
+    def head(self, leaf: LeafSeat) -> int | None:
+        """The bin that a leaf would serve first, whether there is room or not."""
+        while (bin_id := leaf.draw.first()) is not None:
+            self.first_in(leaf, bin_id)
+            if leaf.draw.first() == bin_id:
+                break
+        return bin_id
+
     def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
         shrinks, and where the order is strict its lane.
@@ -359,7 +377,7 @@ class Board:
         lane = bin_id >> LANE_BITS
         bins = [other for other in leaf.bins if other >> LANE_BITS == lane] if leaf.strict else [bin_id]
         for other in bins:
-            self._line.withdraw(leaf, other)
+            self.line.withdraw(leaf, other)
             full.capped[leaf.name, other] = True
         if leaf.strict:
             leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.order]
@@ -369,8 +387,7 @@ class Board:
         number = self.room.best(waiting.task)
         if number is None:
             return False
-        self._note(leaf, job, waiting, number, self.room.take(waiting.task, number))
-        self._shrink(leaf, job, waiting, 1)
+        self.put(leaf, job, waiting, number)
         return True
 
     def _place_gang(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
@@ -405,8 +422,13 @@ class Board:
                 part.devices = []
             part.devices.append(devices)
 
-    def _collect(self) -> list[Placement]:
-        """The round's placements, each span's tasks in one piece a node."""
+    def put(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int) -> None:
+        """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
+        self._note(leaf, job, waiting, number, self.room.take(waiting.task, number))
+        self._shrink(leaf, job, waiting, 1)
+
+    def placed(self) -> list[Placement]:
+        """What was placed since the last call, each span's tasks in one piece a node."""
         placements = []
         for job, waiting in self._touched:
             for (number, beyond), part in (waiting.placed or {}).items():
@@ -448,7 +470,7 @@ class Board:
         else:
             self._withdraw(leaf, job, bin_id)
             job.bins.remove(bin_id)
-        self._line.move(leaf)
+        self.line.move(leaf)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
@@ -460,7 +482,8 @@ class Board:
 
     # ------------------------------------------------------------ classes
     def stir_all(self) -> None:
-        """Every class's reason is worth a look: the board is new."""
+        """Every class's reason, and every leaf, is worth a look: the board is new."""
+        self.line.changed = dict.fromkeys(self.leaves, True)
         self.stirred = {task.index: True for task in self.classes}
 
     def is_crowded(self) -> bool:

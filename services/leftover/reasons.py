@@ -40,8 +40,13 @@ def _reason(board: Board, task: TaskClass) -> Reason:
 
 
 def seeking(board: Board, task: TaskClass) -> list[LeafSeat]:
-    """Leaves in which tasks of a class wait for nothing but room: no head of a strict order is before them, and no
-    queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
+    """Leaves in which tasks of a class wait for nothing but room."""
+    return [leaf for leaf, _ in seekers(board, task)]
+
+
+def seekers(board: Board, task: TaskClass) -> list[tuple[LeafSeat, int]]:
+    """Leaves and bins in which tasks of a class wait for nothing but room: no head of a strict order is before them,
+    and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
     """
     found = []
     for name, bin_id in task.bins:
@@ -51,7 +56,7 @@ def seeking(board: Board, task: TaskClass) -> list[LeafSeat]:
         if leaf.strict and bin_id != _head_of(board, leaf):
             continue
         if full_seat(board.by_order[top], task) is None:
-            found.append(leaf)
+            found.append((leaf, bin_id))
     return found
 
 

@@ -8,7 +8,6 @@ rank, brought up to date with the nodes that changed.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from schemas.quantities import SHARE_UNITS, Vector, on_devices
 from services.leftover.fits import Fits, numbers, step
@@ -82,13 +81,6 @@ class TaskClass:
 def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
     """Names a class of tasks that placement cannot tell apart."""
     return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
-
-
-class Kept(NamedTuple):
-    """What a node is kept for: so many tasks of a class."""
-
-    task: TaskClass
-    tasks: int
 
 
 class Room:
@@ -386,17 +378,18 @@ class Room:
                 node.devices[node.device_indexes.index(index)] += milli
         self.touch(number)
 
-    def keep(self, kept: dict[int, Kept]) -> bool:
-        """These nodes take tasks of these classes alone, and all others take any. Whether a node takes others now."""
+    def keep(self, kept: dict[int, TaskClass]) -> bool:
+        """In a round these nodes take tasks of these classes alone, and all others take any. Returns whether a node
+        takes others from now on.
+        """
         opened = False
         for number in self.kept_nodes:
-            if number not in kept or kept[number].task is not self.nodes[number].kept:
+            if kept.get(number) is not self.nodes[number].kept:
                 self.nodes[number].kept = None
                 self.touch(number)
                 opened = True
-        for number, (task, _) in kept.items():
+        for number, task in kept.items():
             self.nodes[number].kept = task
-            self.touch(number)
         self.kept_nodes = list(kept)
         return opened
 

@@ -88,14 +88,15 @@ def _draw() -> Draw:
 class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draw`: those bins in order that no maximum holds back. `served`: seq of the opening whose
-    round gave it something last. `stopped`: where the order is strict, lanes whose head finds this queue full, with its
-    key.
+    round gave it something last. `target`: its level; `due`: what it is due of its own, None where no level is known.
+    `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
     """
 
     name: str
     held: list[int]
     order: Order = "drf"
     target: int = SHARE_UNITS
+    due: int | None = None
     share: int = 0
     served: int = 0
     sizes: Keyed[int] = field(default_factory=Keyed)

@@ -32,8 +32,9 @@ def check_room(cell):
     assert {k: n for k, n in total.items() if n} == {k: n for k, n in cell.fairness.capacity.items() if n}
     held = {key: (hold.node, hold.demand, hold.devices or {}) for key, hold in holds_of(state).items()}
     assert held == {
-        key: (each.node, each.demand, {str(share.index): share.milli for share in each.devices})
-        for key, each in cell.leftover.held.items()
+        key: (node, each.demand, {str(share.index): share.milli for share in each.devices})
+        for node, held_here in cell.leftover.held.items()
+        for key, each in held_here.items()
     }
 
 
@@ -223,7 +224,7 @@ def check_maxima(cell, grown):
     if cell.admission.queues is None or cell.admission.policy.preset == "fifo":
         return
     used = {}
-    for held in cell.leftover.held.values():
+    for held in (each for held_here in cell.leftover.held.values() for each in held_here.values()):
         for path in upwards(held.queue):
             for kind, amount in held.demand.items():
                 used[path, kind] = used.get((path, kind), 0) + amount

@@ -199,12 +199,13 @@ def test_a_node_that_goes_has_left_and_is_in_view_until_it_is_forgotten():
 
 
 def test_room_that_is_kept_for_a_large_task_shows_at_its_node_until_the_task_starts():
-    cell = Watched(nodes=2, cpu=2, headroom="always").submit("small", stage(tasks=3)).submit("large", stage(cpu=2))
+    cell = Watched(nodes=2, cpu=2, headroom="always").submit("small", stage(tasks=4)).submit("large", stage(cpu=2))
+    cell.submit("more", stage(estimate_ms=120_000))
     kept = {node["node"]: node["kept"] for node in node_documents(cell.view)}
     assert sorted(kept.values(), key=str) == [None, {"why": "headroom", "demand": {"cpu": "2"}}]
 
     for name in [name for name, room in kept.items() if room]:
-        for index in range(3):
+        for index in range(4):
             hold = cell.view.holds[f"small/s/{index}"]
             if hold.node == name:
                 cell.start("small", "s", first=index, node=name).finish("small", "s", first=index, node=name)

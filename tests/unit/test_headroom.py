@@ -27,8 +27,8 @@ def kept(story):
 
 def end_one(story, node_name):
     """The oldest one-core task of a node ends."""
-    held = story.leftover.held.items()
-    name, index = next((key.split("/")[0], int(key.split("/")[2])) for key, h in held if h.node == node_name)
+    name, _, index = next(iter(story.leftover.held[node_name])).split("/")
+    index = int(index)
     grants = (g for g in story.granted if g.job == name and g.first <= index < g.first + g.count)
     story.finish(single(next(grants), index))
 
@@ -71,7 +71,7 @@ def test_a_large_task_that_waited_long_enough_gets_a_node_to_itself():
     story.at(10 + AFTER_MS).settle()
     assert kept(story) == {"n1": 4_000}
     assert story.answer("grants").held == [
-        HeldRoom("n1", "headroom", {"cpu": 4_000, "memory": 1_024}, {"cpu": 4_000, "memory": 1_024})
+        HeldRoom("n1", "headroom", {"cpu": 4_000, "memory": 1_024}, {"cpu": 4_000, "memory": 1_024}, complete_ms=1_000)
     ]
 
     churn(story, 12)
