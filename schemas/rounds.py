@@ -141,11 +141,12 @@ class KindsLevel:
 @dataclass
 class Level:
     """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
-    leftover divides by; inner nodes what their children come to. `due`: of a
-    leaf that is passed over because its waiting tasks find no room, what it would be entitled to if they did; `target`
-    is then what it can place, and what is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks
-    ask for several sets of kinds, the level of each, by kinds; `target` is what they come to together. `lent`: how much
-    of the due, or else of the target, is only what others cannot place; no room is gathered for it."""
+    leftover divides by; inner nodes what their children come to. `due`: of a leaf that is passed over because its
+    waiting tasks find no room, what it would be entitled to if they did; `target` is then what it can place, and what
+    is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks ask for several sets of kinds, the
+    level of each, by kinds; `target` is what they come to together. `lent`: how much of the due, or else of the target,
+    is only there because others cannot place it; no room is gathered for that part.
+    """
 
     queue: str
     target: int
