@@ -1,6 +1,6 @@
 """A cell under full load for a long time: what it does each second, and whether anything grows that should not.
 
-    python -m benchmarks.sustained [--minutes 60] [--kafka HOST:PORT] [--data DIR] [--out FILE]
+    python -m benchmarks.sustained [--minutes 60] [--kafka HOST:PORT] [--set KEY=NUMBER..] [--data DIR] [--out FILE]
 
 Starts `largesse up`, or with `--kafka` every service and two agents as processes of their own, and keeps `--backlog`
 jobs unfinished through the gateway: most of them simulated, one in REAL_EVERY of real commands. Every few seconds it
@@ -382,6 +382,9 @@ async def run(asked: argparse.Namespace, folder: Path) -> bool:
             async with asyncio.timeout(START_S):
                 while not await _serves(client, cell.url):  # noqa: ASYNC110
                     await asyncio.sleep(0.5)
+            if asked.knobs:
+                set_ = {"set": {key: int(value) for key, _, value in (each.partition("=") for each in asked.knobs)}}
+                (await client.put(f"{cell.url}/v1/config", json=set_)).raise_for_status()
             loading = asyncio.create_task(load.run())
             looker.begun = time.monotonic()
             while looker.begun + asked.minutes * 60 > time.monotonic() and not ending.is_set():
@@ -416,6 +419,7 @@ def main() -> int:
     parser.add_argument("--kafka", default="", help="HOST:PORT of a broker; without it the embedded cell")
     parser.add_argument("--broker", type=Path, help="that broker's data folder, where it lies on this machine")
     parser.add_argument("--backlog", type=int, default=100, help="jobs kept unfinished")
+    parser.add_argument("--set", action="append", dest="knobs", metavar="KEY=NUMBER", help="a knob of the policy")
     parser.add_argument("--data", type=Path, help="folder for all that the cell keeps; without it one that is removed")
     parser.add_argument("--out", type=Path, help="a JSON document for each look")
     asked = parser.parse_args()
