@@ -56,6 +56,8 @@ class LogClock:
         self._agreed_since_ms = self.steady_ms
         self._credit_ms = 0
         self._is_known = False
+        self._ticked_ms: int | None = None  # Log time after the last tick, where it was known,
+        self._unheard_ms: int | None = None  # and now, had nothing been heard since the last but one.
 
     def tick(self) -> None:
         """Reads both clocks."""
@@ -64,9 +66,14 @@ class LogClock:
         self.wall_ms = self._wall()
         self._look_for_jump()
         self.leapt_ms = 0
-        if not self._is_known:
+        self._unheard_ms = None if self._ticked_ms is None else self._ticked_ms + elapsed_ms
+        if self._is_known:
+            self._go_on(elapsed_ms)
+        else:
             self.log_ms = self.wall_ms
-            return
+        self._ticked_ms = self.log_ms if self._is_known else None
+
+    def _go_on(self, elapsed_ms: int) -> None:
         self.log_ms += elapsed_ms
         behind_ms = self.wall_ms - self.log_ms
         if behind_ms > 0 and self.steady_ms - self._agreed_since_ms >= BELIEVED_AFTER_MS:
@@ -84,9 +91,15 @@ class LogClock:
         """Another sequencer has just written a record of this log time."""
         self.log_ms, self._is_known = time_ms, True
 
-    def forget(self) -> None:
-        """What was heard is out of date: this process was away itself."""
-        self._is_known = False
+    def discard_heard(self) -> None:
+        """This process was away between the last two ticks, so nobody knows when what it heard meanwhile was written:
+        log time goes on from the first of the two. The wall clock says it where it was not known by then.
+        """
+        if self._unheard_ms is None:
+            self.log_ms, self._is_known = self.wall_ms, False
+        else:
+            self.log_ms = self._unheard_ms
+        self._ticked_ms = self._unheard_ms
 
     def lead(self, last_ms: int) -> None:
         """Begins to tell log time for a log whose last record is of `last_ms`."""

@@ -196,7 +196,7 @@ class Sequencer:
         reader = self._reader or await self._restore()
         if self._away_ms > self._settings.wait_ms + self._lease_ms:
             # What it reads now may have been written long ago.
-            self._clock.forget()
+            self._clock.discard_heard()
             self._is_caught_up = False
         if await self._read(reader):
             return True

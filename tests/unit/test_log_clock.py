@@ -138,13 +138,28 @@ def test_a_standby_that_heard_the_log_takes_over_with_its_time_whatever_its_own_
     assert abs(rose - 30_000) <= 30_000 // SLEW
 
 
-def test_what_a_standby_heard_before_it_was_away_counts_no_more():
+@pytest.mark.parametrize("jump_ms", [0, *JUMPS])
+@pytest.mark.parametrize("written_ms", [0, 60_000])
+def test_a_standby_that_was_away_goes_on_with_the_time_it_knew_before(jump_ms, written_ms):
+    machine = Machine()
+    machine.clock.hear(NOW_MS)
+    machine.passes(1_000)
+    machine.clock.hear(NOW_MS + 1_000 + written_ms)  # Read before its pause, or at the end of it.
+    machine.passes(60_000, jump_ms)
+    machine.clock.discard_heard()
+    machine.leads(NOW_MS)
+
+    assert abs(machine.clock.log_ms - (NOW_MS + 61_000)) <= 61_000 // SLEW
+
+
+def test_a_standby_that_was_away_before_it_knew_the_time_takes_the_wall_clock():
     machine = Machine()
     machine.clock.hear(NOW_MS - 30 * 60_000)
-    machine.clock.forget()
+    machine.passes(60_000)
+    machine.clock.discard_heard()
     machine.leads(NOW_MS - 30 * 60_000)
 
-    assert machine.clock.log_ms == NOW_MS
+    assert machine.clock.log_ms == machine.wall
 
 
 def test_a_jump_is_told_once_with_its_size():
