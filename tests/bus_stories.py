@@ -15,6 +15,9 @@ from largesse.log_writer import LogWriter, claim_message
 from largesse.memory_bus import MemoryBus
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened
 
+READ_BACK_MS = 60_000
+"""A guard against a standstill, and no measure."""
+
 
 class Scribe:
     """Writes a cell's log under a claim of its own."""
@@ -41,7 +44,7 @@ class Scribe:
         assert self._log is not None
         self.time = self.time if time is None else time
         records = [self._log.put(body, time=self.time, cause=cause) for body in bodies]
-        await self._log.flush(1_000)
+        await self._log.flush(READ_BACK_MS)
         return records[-1]
 
     async def open(self, shards: int = 1, rules: int = RULES) -> Record:

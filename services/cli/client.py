@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:  # Half of the time of a short command would go into importing
 URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
 """Longer than the gateway waits for the log's answer."""
+
+BUSY_S_MAX = 30.0
+"""So long a request is made again where the gateway has taken nothing of it, and says when to come again."""
 
 USER_MAX = 253
 USER_HEADER = "Largesse-User"
@@ -109,11 +113,19 @@ class Gateway:
             raise Wrong(f"{self.url} cannot be asked: is it right, and HTTP_PROXY or HTTPS_PROXY?") from None
 
     def ask(self, method: str, path: str, **request: Any) -> "httpx.Response":
-        """One request. Raises Refused, Wrong, Broken, the last also for a redirect: no gateway sends one."""
+        """One request, made again while the gateway is busy. Raises Refused, Wrong, Broken, the last also for a
+        redirect: no gateway sends one."""
         from services.cli.http_library import httpx
 
+        until = monotonic() + BUSY_S_MAX
         try:
-            response = self._http.request(method, path, **request)
+            while (
+                response := self._http.request(method, path, **request)
+            ).status_code == httpx.codes.SERVICE_UNAVAILABLE:
+                pause_s = _pause_s(response)
+                if pause_s is None or monotonic() + pause_s > until:
+                    break
+                sleep(pause_s)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         if response.is_error:
@@ -226,6 +238,16 @@ def step(name: str) -> str:
 def stranger(response: "httpx.Response") -> Broken:
     """How a command ends that got an answer which no gateway gives."""
     return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does: is --url right?")
+
+
+def _pause_s(response: "httpx.Response") -> float | None:
+    """Seconds after which a gateway that has taken nothing of a request wants it again; None if it does not say so."""
+    try:
+        again = response.json()["type"] == "urn:largesse:busy"
+        pause_s = int(response.headers.get("Retry-After", ""))
+    except (ValueError, KeyError, TypeError):
+        return None
+    return pause_s if again and pause_s >= 0 else None
 
 
 def ending_of(response: "httpx.Response") -> Ending:

@@ -35,7 +35,7 @@ UNSENT_BYTES_MAX = 64 << 20
 PIPELINED_BYTES_MAX = 16 << 10
 """What a client may send before its last request is answered."""
 TURNED_AWAY_MAX = 64
-"""Connections beyond the limit that are told so at once; more are closed without a word."""
+"""Connections beyond the limit that wait to be told so; of more the oldest, which has not spoken, is closed unheard."""
 TURNED_AWAY_SECONDS = 1
 LOOK_SECONDS = 0.5
 
@@ -158,10 +158,12 @@ class Connection(H11Protocol):
             return
         self._refused = True
         self.transport = transport
-        if len(self._door.turned_away) >= TURNED_AWAY_MAX:
-            transport.abort()
-            return
-        self._door.turned_away[self] = None
+        turned_away = self._door.turned_away
+        if len(turned_away) >= TURNED_AWAY_MAX:
+            oldest = next(iter(turned_away))
+            self._door.leave(oldest)
+            oldest.transport.abort()
+        turned_away[self] = None
         # Closed before what the client says was read, the connection would be reset, and the answer lost.
         self.loop.call_later(TURNED_AWAY_SECONDS, transport.abort)
 

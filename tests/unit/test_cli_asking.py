@@ -60,6 +60,34 @@ def output(text, state="ended"):
     return 200, text, headers
 
 
+# ---------------------------------------------------------------- a busy gateway
+BUSY = (503, {"type": "urn:largesse:busy", "detail": "try again"}, {"Retry-After": "0"})
+
+
+def test_what_a_busy_gateway_has_not_taken_is_sent_again_when_it_says():
+    answers = {("DELETE", "/v1/jobs/a"): [BUSY, BUSY, *cancelled("a")]}
+    with a_gateway(answers) as (url, asked):
+        said = largesse("cancel", "a", "--url", url)
+    assert (said.code, said.err) == (0, "")
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((503, {"type": "urn:largesse:busy", "detail": "try again"}, {}), id="without a time"),
+        pytest.param((503, BUSY[1], {"Retry-After": "31"}), id="later than anybody waits"),
+        pytest.param((503, {"type": "urn:largesse:ending", "detail": "try again"}, BUSY[2]), id="ending"),
+    ],
+)
+def test_other_refusals_end_the_command_at_once(answer):
+    with a_gateway({("DELETE", "/v1/jobs/a"): [answer]}) as (url, asked):
+        said = largesse("cancel", "a", "--url", url)
+    assert said.code == 3
+    assert "try again" in said.err
+    assert len(asked) == 1
+
+
 # ---------------------------------------------------------------- cancel
 def cancelled(name):
     return [(200, {"job": name, "state": "cancelled"}, {})]

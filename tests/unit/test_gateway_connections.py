@@ -9,7 +9,7 @@ import pytest
 from largesse.hosts import hosts_of
 from largesse.strict import INPUT_BYTES_MAX
 from services.gateway import guard
-from services.gateway.connections import PIPELINED_BYTES_MAX, Limits
+from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX, Limits
 from services.gateway.guard import Budget
 from tests.http_rig import HOST, JOB, request, told, until
 
@@ -66,6 +66,22 @@ def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_again():
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
     assert refused.headers["retry-after"] == "1"
     assert answer.status == 200
+
+
+def test_of_many_beyond_the_limit_those_that_came_last_are_heard():
+    async def story(served):
+        await served.submit()
+        busy = await served.connect()
+        await busy.say(request("GET", "/v1/jobs/j/events", busy.host))
+        assert (await busy.head())[0] == 200
+        first, *_ = [await served.connect() for _ in range(2 * TURNED_AWAY_MAX)]
+        last = await served.connect()
+        refused = await last.ask("GET", "/livez")
+        await first.is_closed()
+        return refused
+
+    refused = told(story, limits=Limits(connections=1))
+    assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
 
 
 @pytest.mark.parametrize(("grace_s", "status"), [pytest.param(0, 200, id="old"), pytest.param(60, 503, id="young")])
