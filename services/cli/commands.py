@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 from services.cli import contexts, live
 from services.cli.arguments import Json
 from services.cli.context_commands import context_app
-from services.cli.ending import Wrong, note, out, out_json
+from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
 from services.cli.operating import config_app, node_app
 from services.cli.show import counted
@@ -158,25 +158,12 @@ def compare(
     json: Json = False,
 ) -> None:
     """Run one workload under several policies, side by side; exit code 1 where none could admit a job."""
-    from services.cli.simulating import (
-        Asked,
-        check_admitted,
-        comparison,
-        inputs_of,
-        run_one,
-        values_of,
-        write_report,
-    )
+    from services.cli.simulating import Asked, check_admitted, compare_presets, comparison
 
     names = presets.split(",")
     if len(names) != len(set(names)):
         raise Wrong("--presets: names one twice")
-    asked = Asked(workload, cluster, settings or [], seed)
-    values = {name: values_of(asked, name) for name in names}
-    jobs, nodes = inputs_of(asked)
-    results = {name: run_one(jobs, nodes, values[name]) for name in names}
-    if report is not None:
-        note(f"report in {write_report(results, report)}")
+    results = compare_presets(Asked(workload, cluster, settings or [], seed), names, report)
     if json:
         out_json({"presets": results})
     else:

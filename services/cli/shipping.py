@@ -36,10 +36,10 @@ def build_text() -> str:
     """Commit or release, and whether the cores are compiled: `commit 1a2b3c4d5e6f, cores interpreted`."""
     found = importlib.util.find_spec(_CORE)
     compiled = found is not None and found.origin is not None and not found.origin.endswith(".py")
-    return f"{_commit() or 'release'}, cores {'compiled' if compiled else 'interpreted'}"
+    return f"{commit_text() or 'release'}, cores {'compiled' if compiled else 'interpreted'}"
 
 
-def _commit() -> str:
+def commit_text() -> str:
     """The commit that a wheel or an image was built from, or that is checked out; empty where neither is known."""
     if _COMMIT.is_file():
         return f"commit {_COMMIT.read_text().strip()}"

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from largesse.export import ExportWriter
+from largesse.release import VERSION
 from schemas import JobRejected, JobSpec
 from schemas.edge import Cluster, Malformed, knob_of_text
+from schemas.quantities import quantity_texts
 from schemas.spelling import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
+from services.cli.shipping import commit_text
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
-from services.simulator.run import Options, simulate
-from services.simulator.schedule import ScheduleWriter
+from services.simulator.run import Options, simulate, total_capacity
+from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.workload_file import read_workload
 
@@ -71,11 +74,13 @@ def run_one(
     jobs: Jobs,
     cluster: Cluster,
     values: dict[str, int | str],
-    schedule: str | None = None,
+    schedule: str | ShortSchedule | None = None,
     log: str | None = None,
     refused: list[JobRejected] | None = None,
 ) -> dict[str, Any]:
-    """simulate's JSON result; `refused` gets the first jobs that were. Raises Wrong where a file cannot be written."""
+    """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
+    that were. Raises Wrong where a file cannot be written.
+    """
 
     def refuse(body: JobRejected) -> None:
         if refused is not None and len(refused) < REJECTED_SHOWN_MAX:
@@ -83,7 +88,9 @@ def run_one(
 
     with ExitStack() as files, progress_of(str(values.get("preset", "")) or "simulating", "jobs") as progress:
         options = Options(values, progress=progress, refused=refuse)
-        if schedule is not None:
+        if isinstance(schedule, ShortSchedule):
+            options.schedule = schedule
+        elif schedule is not None:
             with _writing("--schedule"):
                 options.schedule = files.enter_context(ScheduleWriter(schedule))
         if log is not None:
@@ -161,14 +168,33 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
     return head + in_blocks(("", *drawn.columns[1:]), drawn.rows)
 
 
-def write_report(results: dict[str, dict[str, Any]], folder: str) -> Path:
-    """The page of a comparison in `folder`, which is made. Raises Wrong where it cannot be written."""
-    from services.simulator.report import comparison_page
+def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, Any]]:
+    """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
+    values = {name: values_of(asked, name) for name in presets}
+    jobs, cluster = inputs_of(asked)
+    if report is None:
+        return {name: run_one(jobs, cluster, values[name]) for name in presets}
+    from services.simulator.report.page import GANTT_SPANS_MAX, Inputs, comparison_page
 
-    page = Path(folder, REPORT)
-    try:
+    page = Path(report, REPORT)
+    with _writing("--report"):  # Before the runs: they may take long.
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(comparison_page(results), encoding="utf-8")
-    except OSError as error:
-        raise Wrong(f"--report: {error.filename}: {error.strerror}") from None
-    return page
+    schedules = {name: ShortSchedule(GANTT_SPANS_MAX) for name in presets}
+    results = {name: run_one(jobs, cluster, values[name], schedules[name]) for name in presets}
+    inputs = Inputs(
+        f"{VERSION} ({commit_text() or 'release'})",
+        _named(asked.workload),
+        _named(asked.cluster),
+        len(cluster.nodes),
+        quantity_texts(total_capacity(cluster)),
+        asked.settings,
+        schedules,
+    )
+    with _writing("--report"):
+        page.write_text(comparison_page(results, inputs), encoding="utf-8")
+    note(f"report in {page}")
+    return results
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else Path(path).name

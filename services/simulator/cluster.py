@@ -36,7 +36,7 @@ from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.metrics import Metrics
-from services.simulator.schedule import AttemptOutcome, ScheduleWriter
+from services.simulator.schedule import AttemptOutcome, Schedule
 from services.simulator.shared_nodes import SharedNodes
 
 AUTHOR = "simulator"
@@ -93,7 +93,7 @@ class SimCluster:
     def __init__(
         self,
         metrics: Metrics,
-        schedule: ScheduleWriter | None = None,
+        schedule: Schedule | None = None,
         refused: Callable[[JobRejected], None] | None = None,
     ) -> None:
         self.metrics = metrics

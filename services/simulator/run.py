@@ -15,7 +15,7 @@ from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Drive
 from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
-from services.simulator.schedule import ScheduleWriter
+from services.simulator.schedule import Schedule
 
 EPOCH = "simulated"
 
@@ -31,7 +31,7 @@ class Options:
     """
 
     values: dict[str, int | str]
-    schedule: ScheduleWriter | None = None
+    schedule: Schedule | None = None
     listener: Listener | None = None
     progress: Callable[[int, int], None] | None = None
     before_round: Callable[[Cell], None] | None = None

@@ -1,15 +1,17 @@
-"""The schedule file of a simulated run: one JSON line a task attempt, and one a span of room held on purpose.
+"""The schedule of a simulated run: in a file, one JSON line a task attempt and one a span of room held on purpose, or,
+of a short run, in memory.
 
 Written as the attempts end. A path that ends in `.gz` is compressed; the same lines give the same bytes there too.
 """
 
 import gzip
 import json
+from dataclasses import dataclass, field
 from functools import lru_cache
 from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from schemas.quantities import Vector, quantity_texts
 
@@ -17,6 +19,84 @@ AttemptOutcome = Literal["succeeded", "failed", "killed", "lost", "revoked"]
 Why = Literal["required", "optional", "packed", "reserved"]
 
 _LEVEL = 6  # Named, so that bytes do not follow a library's default.
+
+
+class Schedule(Protocol):
+    """What is told of a simulated run as it goes. Times in ms of the run."""
+
+    def attempt(
+        self,
+        job: str,
+        stage: str,
+        index: int,
+        attempt: int,
+        node: str,
+        start_ms: int,
+        end_ms: int,
+        outcome: AttemptOutcome,
+        why: Why,
+    ) -> None:
+        """One attempt of task `index` of a stage that has ended."""
+
+    def held(self, node: str, from_ms: int, to_ms: int, why: str, demand: Vector) -> None:
+        """Room of a node that was kept free on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """An attempt, or room held on purpose (no job): from start to end on one node. `why`: why it was there."""
+
+    node: str
+    start_ms: int
+    end_ms: int
+    why: str
+    job: str | None = None
+    stage: str = ""
+    index: int = 0
+    attempt: int = 0
+    outcome: str = ""
+
+
+@dataclass(slots=True)
+class ShortSchedule:
+    """Keeps the schedule of a run in memory as long as it has at most `spans_max` spans; of a longer run, only how many
+    there were.
+    """
+
+    spans_max: int
+    count: int = 0
+    spans: list[Span] = field(default_factory=list)
+
+    def attempt(
+        self,
+        job: str,
+        stage: str,
+        index: int,
+        attempt: int,
+        node: str,
+        start_ms: int,
+        end_ms: int,
+        outcome: AttemptOutcome,
+        why: Why,
+    ) -> None:
+        """One attempt of task `index` of a stage that has ended."""
+        self._keep(Span(node, start_ms, end_ms, why, job, stage, index, attempt, outcome))
+
+    def held(self, node: str, from_ms: int, to_ms: int, why: str, demand: Vector) -> None:
+        """Room of a node that was kept free on purpose."""
+        self._keep(Span(node, from_ms, to_ms, why))
+
+    @property
+    def whole(self) -> bool:
+        """Whether `spans` is all of it."""
+        return self.count <= self.spans_max
+
+    def _keep(self, span: Span) -> None:
+        self.count += 1
+        if self.whole:
+            self.spans.append(span)
+        else:
+            self.spans.clear()
 
 
 class ScheduleWriter:

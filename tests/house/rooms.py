@@ -92,9 +92,9 @@ ROOMS = (
     ),
     Room(
         "the comparison of presets",  # Plots: only the command line asks for them.
-        ("services/simulator/report.py",),
-        ours=("schemas", "largesse"),
-        others=STDLIB | {"leather"},
+        ("services/simulator/report/*",),
+        ours=("schemas", "largesse", "services.simulator.report", "services.simulator.schedule"),
+        others=STDLIB | {"plotly"},
     ),
     Room(
         "a host of cores",

@@ -1,26 +1,34 @@
-"""The comparison of presets: rows that can be checked by hand, and a page that needs nothing else."""
+"""The comparison of presets: rows that can be checked by hand, and a page that loads nothing."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
+from itertools import pairwise
 
+import plotly.graph_objects
 import pytest
+from hypothesis import strategies as st
 
-pytest.importorskip("leather", reason="no plots without the extra `cli`")
-
-from services.simulator.report import comparison_page, comparison_table
+from services.simulator.report import Inputs, charts, comparison_page, comparison_table
+from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table
+from services.simulator.schedule import ShortSchedule, Span
+from tests.strategies import for_all
 
 
 def result(*took_ms, jain=0.5):
     """A result of jobs j0, j1 .. that all came at 1,000 ms and took so long; None: still there."""
     rows = [
-        {"job": f"j{i}", "submit_ms": 1_000, "end_ms": None if took is None else 1_000 + took}
+        {
+            "job": f"j{i}", "queue": f"q{i % 3}", "class": "small" if i % 2 else "large", "submit_ms": 1_000,
+            "start_ms": 1_000, "end_ms": None if took is None else 1_000 + took, "tasks": 1, "outcome": "succeeded",
+        }
         for i, took in enumerate(took_ms)
-    ]
+    ]  # fmt: skip
     spread = {"mean": 2_000.0, "p50": 1, "p95": 2, "p99": 3}
     return {
         "jobs": len(rows), "rejected": [{"job": "x", "reason": "gang_too_wide"}], "makespan_ms": 1_234_567,
         "jct_ms": spread, "waiting_ms": spread, "jain": {"mean": jain, "min": 0.1}, "utilisation": {"cpu": 0.25},
-        "placements": 7, "per_job": rows,
+        "placements": 7, "per_job": rows, "tasks": 5, "seed": 42, "digest": "0123456789abcdef0123",
     }  # fmt: skip
 
 
@@ -51,30 +59,164 @@ def test_jobs_that_never_ended_are_no_part_of_it():
     assert said["median speed-up against drf"] == ["1.00", "-"]
 
 
-def test_the_page_loads_nothing_runs_nothing_and_is_the_same_every_time():
-    results = {"drf": result(1_000), "largesse & <co>": result(900), **{f"p{i}": result(None) for i in range(9)}}
+def test_presets_with_the_same_times_of_every_job_are_equal():
+    results = {"drf": result(1, 2), "a": result(1, 3), "hdrf": result(1, 2), "b": result(1, 3), "c": result(1)}
 
-    page = comparison_page(results)
+    assert equal_presets(results) == [["drf", "hdrf"], ["a", "b"], ["c"]]
 
-    assert page == comparison_page(results)
-    assert page.count("<svg") == 4
-    assert "largesse &amp; &lt;co&gt;" in page
-    assert "<co>" not in page
-    assert not re.search(r"<script|<link|<img|src=|href=|url\(|@import", page)
+
+def test_groups_have_the_mean_and_the_95th_percentile_of_each_preset():
+    table = groups_table({"drf": result(1_000, 2_000, 3_000, 5_000), "x": result(1_000, None, 3_000, 1_000)}, "queue")
+
+    assert table.columns == ["queue", "jobs", "drf mean", "drf p95", "x mean", "x p95"]
+    assert table.rows == [
+        ["q0", "2", "3.0", "5.0", "1.0", "1.0"],
+        ["q1", "1", "2.0", "2.0", "-", "-"],
+        ["q2", "1", "3.0", "3.0", "3.0", "3.0"],
+    ]
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 7])
+def test_queues_beyond_the_limit_are_one_row(beyond):
+    one = result(*[1_000] * (GROUPS_MAX + beyond))
+    for i, row in enumerate(one["per_job"]):
+        row["queue"] = f"q{i}"
+
+    rows = groups_table({"drf": one}, "queue").rows
+
+    assert len(rows) == GROUPS_MAX + bool(beyond)
+    assert sum(int(row[1]) for row in rows) == GROUPS_MAX + beyond
+    assert (f"({beyond} others)" in [row[0] for row in rows]) == bool(beyond)
+
+
+SPANS = [Span("n-0", 0, 1_000, "required", "j0", "s", 0, 1, "succeeded"), Span("n-0", 500, 900, "headroom")]
+
+
+def page_of(results, spans=SPANS, spans_max=10):
+    schedules = {preset: ShortSchedule(spans_max) for preset in results}
+    for kept in schedules.values():
+        for span in spans:
+            kept._keep(span)
+    inputs = Inputs("0.1.0 (release)", "w<1>.jsonl", "c.json", 8, {"cpu": "80"}, ["headroom=off"], schedules)
+    return comparison_page(results, inputs)
+
+
+def figures_of(page):
+    return re.findall(r'<div id="([^"]+)" class="plotly-graph-div"', page)
+
+
+def test_the_page_names_what_was_compared():
+    page = unescape(page_of({"drf": result(1_000), "x": result(900)}))
+
+    for told in (
+        "w<1>.jsonl",
+        "c.json",
+        "8 nodes",
+        "80 cpu",
+        "42",
+        "headroom=off",
+        "0.1.0 (release)",
+        "0123456789abcdef",
+    ):
+        assert told in page.partition("</script>")[2]
+
+
+def test_the_page_is_the_same_every_time():
+    results = {"drf": result(1_000), "x": result(900)}
+
+    assert page_of(results) == page_of(results)
+
+
+def test_names_are_texts_and_no_html():
+    odd = "</script><b onclick=x>"
+    results = {"drf": result(1_000), "x": result(900)}
+    for row in results["x"]["per_job"]:
+        row["queue"] = odd
+
+    page = page_of(results)
+
+    assert odd not in page
+    assert "&lt;b onclick=x&gt;" in page
+
+
+def test_equal_presets_are_marked_and_drawn_once():
+    page = page_of({"drf": result(1_000), "hdrf": result(1_000), "x": result(900)})
+
+    assert "Equal: under drf and hdrf every job starts and ends at the same time." in page
+    assert figures_of(page) == ["distribution", "differences", "ratios", "gantt-0", "gantt-1"]
+    assert '"name":"drf = hdrf"' in page
+
+
+def test_where_all_are_equal_there_is_no_chart_of_differences():
+    assert figures_of(page_of({"drf": result(1_000), "hdrf": result(1_000)})) == ["distribution", "gantt-0"]
+
+
+@pytest.mark.parametrize(("spans_max", "drawn"), [(len(SPANS), True), (len(SPANS) - 1, False)])
+def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(spans_max, drawn):
+    page = page_of({"drf": result(1_000)}, spans_max=spans_max)
+
+    assert ("gantt-0" in figures_of(page)) == drawn
+    assert ("no Gantt chart, since the run has 2 attempts" in page) != drawn
+
+
+def test_presets_without_a_job_that_ended_can_be_compared():
+    assert "gantt-0" in figures_of(page_of({f"p{i}": result(None, None) for i in range(9)}))
+
+
+@pytest.mark.parametrize("took", [(1,), (1, 1), (5, 70, 900), tuple(range(1, 1_000)), (1, 10**9)])
+def test_plotly_knows_every_field_of_the_figures(took):
+    results = {"drf": result(*took), "x": result(*(each + 7 for each in took), jain=0)}
+    groups = equal_presets(results)
+
+    for figure in (
+        charts.distribution(results, groups),
+        charts.ratios(results, groups),
+        charts.differences(results, groups),
+        charts.gantt(SPANS, {"j0": "q0"}, 1_000),
+    ):
+        plotly.graph_objects.Figure(figure)  # Raises ValueError at an unknown field or value.
+
+
+spans = st.lists(
+    st.builds(
+        lambda node, start, length: Span(f"n-{node}", start, start + length, "packed", "j", "s", 0, 1, "succeeded"),
+        st.integers(0, 11),
+        st.integers(0, 50),
+        st.integers(1, 30),
+    ),
+    max_size=40,
+)
+
+
+@for_all(spans)
+def test_lanes_never_overlap_and_are_as_many_as_run_at_a_time(drawn):
+    lanes, nodes = charts.lanes_of(drawn)
+
+    assert [node for node, _ in nodes] == sorted({span.node for span in drawn}, key=lambda name: int(name[2:]))
+    by_lane = {}
+    for span, lane in zip(drawn, lanes, strict=True):
+        by_lane.setdefault(lane, []).append(span)
+    for together in by_lane.values():
+        together.sort(key=lambda span: span.start_ms)
+        assert len({span.node for span in together}) == 1
+        assert all(a.end_ms <= b.start_ms for a, b in pairwise(together))
+    for node, count in nodes:
+        here = [span for span in drawn if span.node == node]
+        assert count == max(sum(a.start_ms <= b.start_ms < a.end_ms for a in here) for b in here)
 
 
 class Tags(HTMLParser):
     open: list[str]
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "path"):
+        if tag not in ("meta", "br"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):
         pass
 
     def handle_endtag(self, tag):
-        if tag not in ("meta", "path"):
+        if tag not in ("meta", "br"):
             assert self.open.pop() == tag
 
 
@@ -82,6 +224,6 @@ def test_every_element_of_the_page_is_closed():
     tags = Tags()
     tags.open = []
 
-    tags.feed(comparison_page({"drf": result(1_000)}))
+    tags.feed(page_of({"drf": result(1_000), "x": result(1)}))
 
     assert tags.open == []

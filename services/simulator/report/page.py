@@ -1,0 +1,215 @@
+"""The page of a comparison: one HTML file with tables, charts and the library that draws them; it loads nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import plotly.io
+from plotly.offline import get_plotlyjs
+
+from services.simulator.report import charts
+from services.simulator.report.table import (
+    NOTICED_PERCENT,
+    Result,
+    Table,
+    comparison_table,
+    equal_presets,
+    groups_table,
+)
+from services.simulator.schedule import ShortSchedule
+
+GANTT_SPANS_MAX = 2_000
+"""A run with more attempts (and spans of held room) gets no Gantt chart: nobody could read it."""
+_CONFIG: dict[str, Any] = {
+    "responsive": True,
+    "displaylogo": False,
+    "plotlyServerURL": "",
+    # Named one by one: among plotly's own is one that uploads the chart.
+    "modeBarButtons": [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+}
+DIGEST_SHOWN = 16  # Hexadecimal digits of a digest in a table; all of them on hovering.
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was compared. `version`: of Largesse. `workload`, `cluster`: names of the files. `capacity`: of all nodes,
+    as texts. `settings`: knobs set for this run. `schedules`: by preset, of runs short enough for a Gantt chart.
+    """
+
+    version: str
+    workload: str
+    cluster: str
+    nodes: int
+    capacity: dict[str, str]
+    settings: list[str] = field(default_factory=list)
+    schedules: dict[str, ShortSchedule] = field(default_factory=dict)
+
+
+def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
+    """One HTML document. The same results and inputs give the same bytes, with one release of plotly."""
+    groups = equal_presets(results)
+    title = "Comparison of " + ", ".join(results)
+    body = "".join(
+        (
+            f"<h1>{escape(title)}</h1>\n",
+            _inputs(results, inputs),
+            _equal(groups),
+            "<h2>Results</h2>\n",
+            _table(comparison_table(results)),
+            f"<p class=note>{escape(_about_results(results))}</p>\n",
+            *_groups(results),
+            *_charts(results, groups),
+            *_gantts(results, groups, inputs),
+        )
+    )
+    return _PAGE.format(title=escape(title), policy=_POLICY, style=_STYLE, script=get_plotlyjs(), body=body)
+
+
+def _inputs(results: dict[str, Result], inputs: Inputs) -> str:
+    first = next(iter(results.values()))
+    capacity = ", ".join(f"{amount} {kind}" for kind, amount in inputs.capacity.items())
+    rows = [
+        ("workload", f"{inputs.workload}: {first['jobs']:,} jobs, {first['tasks']:,} tasks"),
+        ("cluster", f"{inputs.cluster}: {inputs.nodes:,} nodes with {capacity}"),
+        ("seed", str(first["seed"])),
+        ("settings", ", ".join(inputs.settings) or "none beside those of the cluster file"),
+        ("version", f"Largesse {inputs.version}"),
+    ]
+    told = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
+    digests = "".join(
+        f'<li>{escape(preset)}: <code title="{escape(result["digest"])}">'
+        f"{escape(result['digest'][:DIGEST_SHOWN])}</code></li>"
+        for preset, result in results.items()
+    )
+    return f"<dl>{told}<dt>digest</dt><dd><ul>{digests}</ul></dd></dl>\n"
+
+
+def _equal(groups: list[list[str]]) -> str:
+    return "".join(
+        f"<p class=equal>Equal: under {escape(' and '.join(group))} every job starts and ends at the same time."
+        " The charts show them as one.</p>\n"
+        for group in groups
+        if len(group) > 1
+    )
+
+
+def _about_results(results: dict[str, Result]) -> str:
+    return (
+        f"The first preset, {next(iter(results))}, is the baseline. Speed-up: its completion time divided by this"
+        f" preset's, the median over all jobs. Faster and slower: by more than {NOTICED_PERCENT} %."
+    )
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
+    return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
+
+
+def _groups(results: dict[str, Result]) -> Iterator[str]:
+    for key, title in (("queue", "By queue"), ("class", "By class")):
+        yield f"<h2>{title}</h2>\n<p class=note>Completion times in seconds: mean and 95th percentile.</p>\n"
+        table = groups_table(results, key)
+        presets = "".join(f"<th colspan=2 class=preset>{escape(preset)}</th>" for preset in results)
+        parts = "<th>mean</th><th>p95</th>" * len(results)
+        head = f"<tr><th rowspan=2>{key}</th><th rowspan=2>jobs</th>{presets}</tr><tr>{parts}</tr>"
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
+        yield f"<div class=wide><table class=groups><thead>{head}</thead><tbody>\n{body}</tbody></table></div>\n"
+
+
+def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str]:
+    yield _figure("distribution", "Completion times", charts.distribution(results, groups))
+    baseline = charts.label(groups[0])
+    if len(groups) == 1:
+        if len(results) > 1:
+            yield "<h2>Differences</h2>\n<p class=note>None: all presets made the same schedule.</p>\n"
+        return
+    yield _figure("differences", f"Differences from {baseline}", charts.differences(results, groups))
+    yield _figure("ratios", f"Each job's completion time relative to {baseline}", charts.ratios(results, groups))
+
+
+def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+    kept = {group[0]: inputs.schedules[group[0]] for group in groups if group[0] in inputs.schedules}
+    if not kept:
+        return
+    yield "<h2>Schedules</h2>\n"
+    yield "<p class=note>Each bar is an attempt of a task on its node, in the colour of its queue.</p>\n"
+    end_ms = max((span.end_ms for schedule in kept.values() for span in schedule.spans), default=0)
+    for number, group in enumerate(groups):
+        schedule = kept.get(group[0])
+        if schedule is None:
+            continue
+        if not schedule.whole:
+            yield (
+                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {schedule.count:,}"
+                f" attempts; up to {GANTT_SPANS_MAX:,} are drawn.</p>\n"
+            )
+            continue
+        queue_of = {row["job"]: row["queue"] for row in results[group[0]]["per_job"]}
+        figure = charts.gantt(schedule.spans, queue_of, end_ms)
+        yield _figure(f"gantt-{number}", charts.label(group), figure, level=3)
+
+
+def _figure(name: str, title: str, figure: charts.Figure, level: int = 2) -> str:
+    drawn = plotly.io.to_html(
+        figure,
+        config=_CONFIG,
+        include_plotlyjs=False,
+        full_html=False,
+        validate=False,  # A test does: here it would take as long as the simulation.
+        default_height=f"{figure['layout']['height']}px",
+        div_id=name,  # Else it is drawn by chance, and no two pages are the same.
+    )
+    return f'<h{level}>{escape(title)}</h{level}>\n<figure aria-label="{escape(title)}">{drawn}</figure>\n'
+
+
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; max-width: 68rem; margin: 2rem auto;
+  padding: 0 1rem; color: #1d2126; background: #fff; }
+h1 { font-size: 1.6rem; line-height: 1.25; overflow-wrap: anywhere; }
+h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem; }
+h3 { font-size: 1rem; margin: 1.5rem 0 .25rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; }
+dt { color: #5b636d; }
+dd { margin: 0; overflow-wrap: anywhere; }
+dd ul { margin: 0; padding: 0; list-style: none; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .8rem; text-align: right; border-bottom: 1px solid #e3e6ea; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0; background: #fff; }
+.groups tr:nth-child(2) th:first-child { text-align: right; position: static; }
+.groups .preset { text-align: center; }
+.note { color: #5b636d; margin: .5rem 0; }
+.equal { background: #eef4fb; border-left: 4px solid #0072b2; padding: .5rem .8rem; }
+figure { margin: .5rem 0 0; }
+@media (max-width: 40rem) {
+  dl { grid-template-columns: 1fr; gap: 0; }
+  dd { margin-bottom: .5rem; }
+  th, td { padding: .25rem .5rem; }
+}
+@media print { figure, tr { break-inside: avoid; } }
+"""
+
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:;"
+    " base-uri 'none'; form-action 'none'"
+)
+"""What a browser lets the page do: draw, and reach nothing."""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>{style}</style>
+<script>{script}</script>
+</head>
+<body>
+<noscript><p>The charts are drawn by a script inside this page; the tables need none.</p></noscript>
+{body}</body>
+</html>
+"""

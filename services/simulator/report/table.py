@@ -1,0 +1,144 @@
+"""Figures of several runs of one workload, as texts: by metric, by queue and by class, a column a preset.
+
+Takes results as `largesse simulate` prints them. The first preset is the baseline.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Result = dict[str, Any]
+
+NOTICED_PERCENT = 1  # A completion time that changed by less is neither faster nor slower.
+GROUPS_MAX = 40
+"""So many queues are listed one by one, those with the most jobs; the others are one row."""
+MS_A_SECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Texts, ready to print. The first column names the row."""
+
+    columns: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Where a number is in a result, what it is divided by, and how many decimals are shown."""
+
+    name: str
+    path: tuple[str, ...]
+    over: int = 1
+    digits: int = 0
+
+    def of(self, result: Result) -> float:
+        value: Any = result
+        for step in self.path:
+            value = value.get(step, 0)
+        return (len(value) if isinstance(value, list) else value) / self.over
+
+    def shown(self, result: Result) -> str:
+        return f"{self.of(result):,.{self.digits}f}"
+
+
+_PARTS = ("p50", "p95", "p99")
+COMPLETION = Metric("completion mean, s", ("jct_ms", "mean"), MS_A_SECOND, 1)
+MAKESPAN = Metric("makespan, s", ("makespan_ms",), MS_A_SECOND, 1)
+WAITING = Metric("waiting mean, s", ("waiting_ms", "mean"), MS_A_SECOND, 1)
+JAIN = Metric("Jain's index mean", ("jain", "mean"), 1, 3)
+
+_METRICS = (
+    Metric("jobs", ("jobs",)),
+    Metric("rejected", ("rejected",)),
+    MAKESPAN,
+    COMPLETION,
+    *(Metric(f"completion {part}, s", ("jct_ms", part), MS_A_SECOND, 1) for part in _PARTS),
+    WAITING,
+    JAIN,
+    Metric("Jain's index min", ("jain", "min"), 1, 3),
+)
+
+
+def comparison_table(results: dict[str, Result]) -> Table:
+    """The table of results by preset, at least one."""
+    name, base = next(iter(results.items()))
+    used = [Metric(f"utilisation {kind}", ("utilisation", kind), 1, 3) for kind in base["utilisation"]]
+    metrics = (*_METRICS, *used, Metric("placements", ("placements",)))
+    rows = [[metric.name, *(metric.shown(result) for result in results.values())] for metric in metrics]
+    against = [_against(base, result) for result in results.values()]
+    for title, texts in zip(("median speed-up", "jobs faster", "jobs slower"), zip(*against, strict=True), strict=True):
+        rows.append([f"{title} against {name}", *texts])
+    return Table(["metric", *results], rows)
+
+
+def _against(base: Result, result: Result) -> tuple[str, str, str]:
+    """Median over jobs of the former completion time over this one; how many jobs became faster, how many slower."""
+    former = {row["job"]: took_ms(row) for row in base["per_job"] if row["end_ms"] is not None}
+    pairs = [
+        (former[row["job"]], took_ms(row))
+        for row in result["per_job"]
+        if row["end_ms"] is not None and row["job"] in former
+    ]
+    if not pairs:
+        return "-", "-", "-"
+    factors = sorted(before / after for before, after in pairs)
+    faster = sum(100 * after < (100 - NOTICED_PERCENT) * before for before, after in pairs)
+    slower = sum(100 * after > (100 + NOTICED_PERCENT) * before for before, after in pairs)
+    return f"{factors[(len(factors) - 1) // 2]:.2f}", f"{faster:,}", f"{slower:,}"
+
+
+def took_ms(row: dict[str, Any]) -> int:
+    """Completion time of a job that has ended, at least 1 ms so that ratios and logarithms are defined."""
+    return max(1, int(row["end_ms"] - row["submit_ms"]))
+
+
+def equal_presets(results: dict[str, Result]) -> list[list[str]]:
+    """The presets, those together under which every job starts and ends at the same time; in the order given."""
+    alike: dict[tuple[tuple[Any, ...], ...], list[str]] = {}
+    for preset, result in results.items():
+        times = tuple((row["job"], row["start_ms"], row["end_ms"], row.get("outcome")) for row in result["per_job"])
+        alike.setdefault(times, []).append(preset)
+    return list(alike.values())
+
+
+def groups_table(results: dict[str, Result], key: str) -> Table:
+    """Completion times by queue or class (`key`), in seconds: a row a group, mean and 95th percentile by preset."""
+    grouped = {preset: _by_group(result["per_job"], key) for preset, result in results.items()}
+    counts: dict[str, int] = {}
+    for row in next(iter(results.values()))["per_job"]:
+        counts[row[key]] = counts.get(row[key], 0) + 1
+    for groups in grouped.values():  # A preset may have admitted jobs that the first refused.
+        for group in groups:
+            counts.setdefault(group, 0)
+    shown = sorted(sorted(counts, key=lambda group: (-counts[group], group))[:GROUPS_MAX])
+    rows = [
+        [group, f"{counts[group]:,}", *_mean_and_p95(groups.get(group, []) for groups in grouped.values())]
+        for group in shown
+    ]
+    if len(counts) > len(shown):
+        rest = [group for group in counts if group not in set(shown)]
+        took = ([each for group in rest for each in groups.get(group, [])] for groups in grouped.values())
+        jobs = sum(counts[group] for group in rest)
+        rows.append([f"({len(rest):,} others)", f"{jobs:,}", *_mean_and_p95(took)])
+    return Table([key, "jobs", *(f"{preset} {part}" for preset in results for part in ("mean", "p95"))], rows)
+
+
+def _by_group(rows: list[dict[str, Any]], key: str) -> dict[str, list[int]]:
+    took: dict[str, list[int]] = {}
+    for row in rows:
+        if row["end_ms"] is not None:
+            took.setdefault(row[key], []).append(took_ms(row))
+    return took
+
+
+def _mean_and_p95(groups: Iterable[list[int]]) -> list[str]:
+    texts = []
+    for took in groups:
+        ranked = sorted(took)
+        if not ranked:
+            texts += ["-", "-"]
+            continue
+        p95 = ranked[-(-95 * len(ranked) // 100) - 1]
+        texts += [f"{each / MS_A_SECOND:,.1f}" for each in (sum(ranked) / len(ranked), p95)]
+    return texts
