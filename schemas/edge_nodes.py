@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ from schemas.edge_base import (
     NewName,
     Tasks,
     Text,
+    Whole,
     author_of,
     check_one_form,
     shown,
@@ -32,7 +33,16 @@ from schemas.edge_base import (
     validated,
     vector_of,
 )
-from schemas.nodes import AttemptsKnown, Device, KnownAttempt, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
+from schemas.nodes import (
+    AttemptsKnown,
+    Device,
+    KnownAttempt,
+    NodeDrained,
+    NodeRegistered,
+    NodeRemoved,
+    NodeReported,
+    ResultsKept,
+)
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.tasks import Failure
 
@@ -42,6 +52,7 @@ DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is 
 MESSAGE_TASKS_MAX = TASKS_MAX  # Tasks that the ranges of one message come to, together.
 EXIT_CODE_MAX = 2**31 - 1
 ADDRESS_MAX = 300
+FOLDER_MAX = 4_096  # Characters of a path on a node.
 UNSCHEDULABLE_MAX = 300
 """Characters of the reason why an agent takes no new tasks."""
 DRAIN_REASON_MAX = 300
@@ -51,6 +62,7 @@ KNOWN_PARTS_MAX = 1_000
 PORT_MAX = 65_535
 
 RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX, fail_fast=True)]
+Measured = Annotated[list[Whole], Field(max_length=TASKS_MAX, fail_fast=True)]
 Count = Tasks
 First = Annotated[int, Field(ge=0, lt=TASKS_MAX)]
 Attempt = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
@@ -85,6 +97,8 @@ class KnownAttemptInput(Input):
     exit_code: ExitCode | None = None
     detail: str = ""
     peak: Amounts = {}
+    peak_mib: Measured = []
+    cpu_ms: Measured = []
 
 
 class NodeReport(Input):
@@ -111,6 +125,16 @@ class KnownMessage(Input):
     attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)]
 
 
+class ResultsInput(Input):
+    """Where a node keeps what tasks of ended jobs left, and its limits: how long, bytes, runs of jobs, and files."""
+
+    folder: Annotated[str, Field(max_length=FOLDER_MAX, pattern=TEXT_PATTERN)]
+    age_ms: Whole
+    bytes: Whole
+    runs: Whole
+    inodes: Whole
+
+
 class NodeRegistration(NodeReport):
     """An agent takes charge of a node under a new epoch, and says which attempts it knows, and where it shows what
     tasks print (`HOST:PORT`). `parts`: how many messages of the form `known` went before it and name attempts too.
@@ -121,6 +145,7 @@ class NodeRegistration(NodeReport):
     attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)] = []
     address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
     parts: Annotated[int, Field(ge=0, le=KNOWN_PARTS_MAX)] = 0
+    results: ResultsInput | None = None
 
 
 class NodeLeave(Input):
@@ -212,6 +237,7 @@ def read_node(document: Any, author: str) -> NodeMessage:
         address=node.address,
         unschedulable=node.unschedulable,
         parts=node.parts,
+        results=None if node.results is None else ResultsKept(**node.results.model_dump()),
     )
 
 
@@ -282,9 +308,27 @@ def check_run_ms(run_ms: list[int], count: int, parent: str, *, needed: bool) ->
         )
 
 
+class Ended(Protocol):
+    """An item that speaks of attempts which ended."""
+
+    count: int
+    peak_mib: list[int]
+    cpu_ms: list[int]
+
+
+def check_measured(item: Ended, parent: str) -> None:
+    """What was measured is told of every task of an item, or of none. Raises Malformed under `parent`."""
+    for field, measured in (("peak_mib", item.peak_mib), ("cpu_ms", item.cpu_ms)):
+        if len(measured) not in (0, item.count):
+            raise Malformed(
+                f"{parent}.{field}", f"has {len(measured)} entries: give one for each of {item.count} tasks"
+            )
+
+
 def _known(attempt: KnownAttemptInput, parent: str) -> KnownAttempt:
     check_range(attempt.first, attempt.count, parent)
     check_run_ms(attempt.run_ms, attempt.count, parent, needed=attempt.state == "succeeded")
+    check_measured(attempt, parent)
     if (attempt.state == "failed") != (attempt.reason is not None):
         raise Malformed(f"{parent}.reason", "belongs to an attempt that failed, and only to one")
     return KnownAttempt(
@@ -299,4 +343,6 @@ def _known(attempt: KnownAttemptInput, parent: str) -> KnownAttempt:
         exit_code=attempt.exit_code,
         detail=attempt.detail[:DETAIL_MAX],
         peak=peak_of(attempt.peak, parent),
+        peak_mib=attempt.peak_mib,
+        cpu_ms=attempt.cpu_ms,
     )

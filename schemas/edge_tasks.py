@@ -20,7 +20,9 @@ from schemas.edge_nodes import (
     Count,
     ExitCode,
     First,
+    Measured,
     RunMs,
+    check_measured,
     check_range,
     check_run_ms,
     check_tasks,
@@ -46,6 +48,8 @@ class FinishedItem(StartedItem):
 
     run_ms: RunMs
     peak: Amounts = {}
+    peak_mib: Measured = []
+    cpu_ms: Measured = []
 
 
 class FailedItem(StartedItem):
@@ -56,6 +60,8 @@ class FailedItem(StartedItem):
     detail: str = ""
     run_ms: RunMs = []
     peak: Amounts = {}
+    peak_mib: Measured = []
+    cpu_ms: Measured = []
 
 
 class StartedBatch(Input):
@@ -115,13 +121,26 @@ def _started(item: StartedItem, parent: str) -> TaskRange:
 def _finished(item: FinishedItem, parent: str) -> TaskEnd:
     check_range(item.first, item.count, parent)
     check_run_ms(item.run_ms, item.count, parent, needed=True)
-    peak = peak_of(item.peak, parent)
-    return TaskEnd(item.job, item.stage, item.first, item.count, item.attempt, item.node, item.epoch, item.run_ms, peak)
+    check_measured(item, parent)
+    return TaskEnd(
+        job=item.job,
+        stage=item.stage,
+        first=item.first,
+        count=item.count,
+        attempt=item.attempt,
+        node=item.node,
+        epoch=item.epoch,
+        run_ms=item.run_ms,
+        peak=peak_of(item.peak, parent),
+        peak_mib=item.peak_mib,
+        cpu_ms=item.cpu_ms,
+    )
 
 
 def _failed(item: FailedItem, parent: str) -> TaskFailure:
     check_range(item.first, item.count, parent)
     check_run_ms(item.run_ms, item.count, parent, needed=False)
+    check_measured(item, parent)
     return TaskFailure(
         job=item.job,
         stage=item.stage,
@@ -135,4 +154,6 @@ def _failed(item: FailedItem, parent: str) -> TaskFailure:
         detail=item.detail[:DETAIL_MAX],
         run_ms=item.run_ms,
         peak=peak_of(item.peak, parent),
+        peak_mib=item.peak_mib,
+        cpu_ms=item.cpu_ms,
     )

@@ -31,6 +31,8 @@ class KnownAttempt:
     exit_code: int | None = None
     detail: str = ""
     peak: Vector = field(default_factory=dict)
+    peak_mib: list[int] = field(default_factory=list)
+    cpu_ms: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -49,6 +51,21 @@ class AttemptsKnown:
 
 
 @dataclass(slots=True)
+class ResultsKept:
+    """Where a node keeps what tasks printed and wrote into the folder in which they were started, and for how long
+    after their job's end: until the first of the limits is passed, the oldest job first.
+
+    `folder`: the agent's data folder. `age_ms`: so long; `bytes`, `runs`, `inodes`: so much of all that is kept.
+    """
+
+    folder: str
+    age_ms: int
+    bytes: int
+    runs: int
+    inodes: int
+
+
+@dataclass(slots=True)
 class NodeRegistered:
     """An agent takes charge of a node under a new epoch and names the attempts that it still knows, also those that it
     named before (AttemptsKnown).
@@ -56,7 +73,8 @@ class NodeRegistered:
     `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
     `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
     takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
-    `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too.
+    `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too. `results`: what it keeps of
+    ended jobs; None: it does not say.
     """
 
     node: str
@@ -70,6 +88,7 @@ class NodeRegistered:
     address: str = ""
     unschedulable: str = ""
     parts: int = 0
+    results: ResultsKept | None = None
 
 
 @dataclass(slots=True)

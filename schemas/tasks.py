@@ -8,7 +8,8 @@ from typing import Literal
 
 from schemas.quantities import Vector
 
-Failure = Literal["exit_code", "timeout", "cannot_start", "killed", "revoked", "lost", "gang"]
+Failure = Literal["exit_code", "timeout", "cannot_start", "memory", "killed", "revoked", "lost", "gang"]
+"""`memory`: ended because it used more memory than it asked for, or because its machine had no more."""
 
 
 @dataclass(slots=True)
@@ -36,7 +37,9 @@ class TaskRange:
 class TaskEnd:
     """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
     use of any of them. Of memory, in MiB, that is the larger of two: the largest single process, as the kernel measured
-    it, and the largest sum over an attempt's whole session, without pages of files, as looked at once a second.
+    it, and the largest sum over all processes of the attempt, without pages of files, as looked at once a second.
+    `peak_mib`, `cpu_ms`: that peak of memory, in MiB, and the CPU time of all processes, in milliseconds, one a task; none
+    where the agent did not measure them.
     """
 
     job: str
@@ -48,12 +51,14 @@ class TaskEnd:
     epoch: str
     run_ms: list[int]
     peak: Vector = field(default_factory=dict)
+    peak_mib: list[int] = field(default_factory=list)
+    cpu_ms: list[int] = field(default_factory=list)
 
 
 @dataclass
 class TaskFailure:
-    """Attempts that ended without success, and why. Only `exit_code`, `timeout` and `cannot_start` count against
-    `retries`. `peak`: as of attempts that succeeded.
+    """Attempts that ended without success, and why. Only `exit_code`, `timeout`, `cannot_start` and `memory`
+    count against `retries`. `peak`, `peak_mib`, `cpu_ms`: as of attempts that succeeded.
     """
 
     job: str
@@ -68,6 +73,8 @@ class TaskFailure:
     detail: str = ""
     run_ms: list[int] = field(default_factory=list)
     peak: Vector = field(default_factory=dict)
+    peak_mib: list[int] = field(default_factory=list)
+    cpu_ms: list[int] = field(default_factory=list)
 
 
 @dataclass

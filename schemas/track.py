@@ -1,8 +1,8 @@
 """How a job fares: what of it waits, what has ended, when it is over. Shared words of the cores that follow jobs.
 
 Rules (contracts.md, "Workload file"; architecture.md, "Tasks on a node"): a stage may run when its parents ended; only
-`exit_code`, `timeout` and `cannot_start` count against `retries`; LOST_ATTEMPTS_MAX `lost` attempts in a row fail the
-task; a gang shares one attempt, which ends for all of it when it ends for one.
+`exit_code`, `timeout`, `cannot_start` and `memory` count against `retries`; LOST_ATTEMPTS_MAX `lost` attempts in a row
+fail the task; a gang shares one attempt, which ends for all of it when it ends for one.
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ from schemas.tasks import Failure
 LOST_ATTEMPTS_MAX = 10
 """So many attempts of one task that end `lost` in a row fail it: something about it kills nodes."""
 
-COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start")
+COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start", "memory")
 """Failures that count against a stage's retries."""
 
 Verdict = Literal["again", "over"]

@@ -49,7 +49,7 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 8
+LAYOUT = 9
 
 
 def start(shard: int = 0, of: int = 1) -> State:

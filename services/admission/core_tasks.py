@@ -13,6 +13,9 @@ from services.admission.core_granted import attempt_of, is_held, marks
 from services.admission.core_names import attempt_key
 from services.admission.core_state import Hold, State
 
+PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
+"""Fields of an item that may say something of each of its tasks."""
+
 Verdict = Literal["good", "stale", "foreign"]
 """Of an attempt: what is said of it counts; was folded already, or overtaken; was never granted to who speaks."""
 
@@ -136,8 +139,10 @@ def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Ver
 
 
 def _part(item: Any, first: int, end: int) -> Any:
-    """An item's tasks `first` .. `end - 1`, with the run times that are theirs."""
-    run_ms = getattr(item, "run_ms", None)
-    if run_ms and len(run_ms) == item.count:
-        return replace(item, first=first, count=end - first, run_ms=run_ms[first - item.first : end - item.first])
-    return replace(item, first=first, count=end - first)
+    """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
+    theirs: dict[str, Any] = {}
+    for field in PER_TASK:
+        listed = getattr(item, field, None)
+        if listed and len(listed) == item.count:
+            theirs[field] = listed[first - item.first : end - item.first]
+    return replace(item, first=first, count=end - first, **theirs)

@@ -87,14 +87,15 @@ def test_of_a_batch_only_what_was_granted_is_taken():
     ]
 
 
-def test_each_task_of_a_split_report_keeps_its_own_run_time():
+def test_each_task_of_a_split_report_keeps_what_is_said_of_it():
     story = running(job("j", stage(tasks=3)))
     grant = story.granted[0]
     story.finish(single(grant, 1))
 
-    body = story.take(TaskFinished([TaskEnd(*place(grant), [5, 6, 7])]))
+    body = story.take(TaskFinished([TaskEnd(*place(grant), [5, 6, 7], peak_mib=[8, 9, 10], cpu_ms=[1, 2, 3])]))
 
-    assert [(item.first, item.run_ms) for item in body.items] == [(0, [5]), (2, [7])]
+    told = [(item.first, item.run_ms, item.peak_mib, item.cpu_ms) for item in body.items]
+    assert told == [(0, [5], [8], [1]), (2, [7], [10], [3])]
 
 
 def test_an_attempt_that_is_over_is_stale_and_the_one_after_it_is_not():

@@ -5,7 +5,7 @@ import pytest
 from schemas.edge import Malformed, read_input
 from schemas.edge_base import BATCH_MAX, TASKS_MAX
 from schemas.edge_nodes import ADDRESS_MAX, DETAIL_MAX, DEVICES_MAX, NodeLeft
-from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported
+from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported, ResultsKept
 from schemas.tasks import TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 
 RANGE = {"job": "j", "stage": "s", "first": 2, "count": 3, "attempt": 1, "node": "n", "epoch": "e/1"}
@@ -231,6 +231,22 @@ def test_tasks_that_finished(run_ms):
     )
 
 
+@pytest.mark.parametrize(("form", "more"), [("finished", {"run_ms": [7]}), ("failed", {"reason": "memory"})])
+def test_each_attempt_has_its_peak_of_memory_and_its_cpu_time(form, more):
+    measured = {"peak_mib": [10, 20, 30], "cpu_ms": [1, 2, 3]}
+
+    (item,) = read_input("tasks", {form: {"items": [RANGE | more | measured]}}, "agent").items
+
+    assert (item.peak_mib, item.cpu_ms) == ([10, 20, 30], [1, 2, 3])
+
+
+def test_a_registration_says_what_is_kept_of_results():
+    kept = {"folder": "/var/lib/largesse-agent", "age_ms": 1_000, "bytes": 2, "runs": 3, "inodes": 4}
+
+    assert read_input("nodes", {"register": node(results=kept)}, "agent").results == ResultsKept(**kept)
+    assert read_input("nodes", {"register": node()}, "agent").results is None
+
+
 def test_tasks_that_failed():
     item = RANGE | {"reason": "timeout", "detail": "x" * 10_000}
 
@@ -279,6 +295,16 @@ def test_the_last_task_that_a_stage_can_have():
             {"finished": {"items": [RANGE | {"run_ms": [1], "peak": {"CPU": 1}}]}},
             "finished.items[0].peak.CPU: is no resource name",
             id="a peak of no resource",
+        ),
+        pytest.param(
+            {"finished": {"items": [RANGE | {"run_ms": [1], "cpu_ms": [1]}]}},
+            "finished.items[0].cpu_ms: has 1 entries: give one for each of 3 tasks",
+            id="one CPU time for all",
+        ),
+        pytest.param(
+            {"failed": {"items": [RANGE | {"reason": "lost", "peak_mib": [1, 2, 3, 4]}]}},
+            "failed.items[0].peak_mib: has 4 entries",
+            id="too many peaks",
         ),
         pytest.param({"failed": {"items": [RANGE]}}, "failed.items[0].reason: is missing", id="no reason"),
         pytest.param(

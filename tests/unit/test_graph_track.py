@@ -77,7 +77,7 @@ class Fate:
         return judge_failure(self.tries, self.graph, self.progress, 0, index, attempt, reason)
 
 
-@pytest.mark.parametrize("reason", ["exit_code", "timeout", "cannot_start"])
+@pytest.mark.parametrize("reason", ["exit_code", "timeout", "cannot_start", "memory"])
 def test_so_many_retries_and_no_more(reason):
     fate = Fate(retries=2)
     assert [fate.fails(reason, attempt=n) for n in (1, 2, 3)] == ["again", "again", "over"]
