@@ -16,7 +16,7 @@ from random import Random
 from statistics import mean
 from typing import Any
 
-from schemas.edge import read_cluster, read_workload_line
+from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import AttemptOutcome, ScheduleWriter, Why
 from services.simulator.workloads.importers import IMPORTERS

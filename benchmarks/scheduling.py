@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from schemas import JobSpec, Queue, Record, RoundClosed, Stage, TaskEnd, TaskFinished, TaskRange, TaskStarted
-from schemas.edge import Cluster, ClusterNode, read_workload_line
+from schemas.edge.read import Cluster, ClusterNode, read_workload_line
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
 from services.simulator.run import Options, set_up, simulate, uncollected

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.scheduling import MS, Bench, _dominant_ms, alone, cpu_s, show
 from schemas import JobSpec, Record, RoundClosed, Stage
-from schemas.edge import Cluster, ClusterNode, read_cluster, read_workload_line
+from schemas.edge.read import Cluster, ClusterNode, read_cluster, read_workload_line
 from services.fairness import core as fairness
 from services.leftover import core as leftover
 from services.simulator.cluster import SimCluster

@@ -16,7 +16,7 @@ from largesse.bus import Message
 from largesse.codec import Undecodable, decode, has_large_numbers, heading, unwrap
 from largesse.order import Piece, read_piece
 from schemas import Asks, Record
-from schemas.edge_config import SHARDS_MAX
+from schemas.edge.config import SHARDS_MAX
 from schemas.topics import BY_NAME
 
 SHARDED = ("asks",)

@@ -19,7 +19,7 @@ from largesse.ids import content_hash, decision_id
 from largesse.order import split
 from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
-from schemas.edge_config import SHARDS_MAX
+from schemas.edge.config import SHARDS_MAX
 from schemas.topics import LOG
 
 SHARDED = answers.SHARDED

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from largesse.bus import Bus, Message
-from largesse.strict import loads
 from schemas import JobSpec, Position
-from schemas.edge import Malformed, read_input
-from schemas.edge_base import author_of
+from schemas.edge.base import author_of
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.strict_json import loads
 from schemas.topics import INPUTS
 
 READ_BYTES_MAX = 1 << 20

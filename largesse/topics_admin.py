@@ -25,9 +25,9 @@ from largesse.bus import BusError
 from largesse.decisions import SHARDED
 from largesse.kafka_client import Client
 from largesse.telemetry import configure
-from schemas.edge_config import SHARDS_MAX
-from schemas.spelling import counted
+from schemas.edge.config import SHARDS_MAX
 from schemas.topics import BY_NAME, SNAPSHOTS, Topic
+from schemas.wording import counted
 
 MESSAGE_BYTES_MIN = 1_048_576
 """What a topic must accept in one message: RECORD_BYTES_MAX, its header and a batch around it."""

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from schemas.compat import breaks_between
-from schemas.edge import FORMS
+from schemas.edge.read import FORMS
 from schemas.envelope import Header, Record
 from schemas.registry import NEWEST
 from schemas.topics import TOPICS, Topic

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from schemas.queues import Queue
-from schemas.spelling import counted
+from schemas.wording import counted
 
 QUEUE_DEFAULT = "default"
 

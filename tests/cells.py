@@ -36,7 +36,7 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from schemas.registry import VERSION_OF
 from services.admission import core as admission

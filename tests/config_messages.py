@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.edge import ConfigPatch, Malformed, read_input
+from schemas.edge.read import ConfigPatch, Malformed, read_input
 
 
 def refusal(document):

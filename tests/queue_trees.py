@@ -4,7 +4,7 @@ from typing import get_args
 
 from hypothesis import strategies as st
 
-from schemas.edge_queues import LEAF_POLICIES, RUNNING_JOBS_MAX, WEIGHT_MAX
+from schemas.edge.queues import LEAF_POLICIES, RUNNING_JOBS_MAX, WEIGHT_MAX
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Queue, Sharing
 

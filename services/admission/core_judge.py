@@ -33,13 +33,13 @@ from schemas import (
     TaskStarted,
     Vector,
 )
-from schemas.edge import ConfigPatch
-from schemas.edge_nodes import NodeLeft
+from schemas.edge.nodes import NodeLeft
+from schemas.edge.read import ConfigPatch
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
-from schemas.spelling import nearest
+from schemas.wording import nearest
 from services.admission.classes import class_of
 from services.admission.core_names import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core_state import LIVE_JOBS_MAX, NodeState, State

@@ -1,7 +1,7 @@
 """Inputs that an operator has the sequencer skip: which may be, what is remembered of them, what becomes of them."""
 
 from schemas import InputRefused, InputSkipped, Record
-from schemas.edge_config import SkipRequest
+from schemas.edge.config import SkipRequest
 from services.admission.core_state import SKIPS_MAX, Skip, State
 
 

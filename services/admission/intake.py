@@ -12,9 +12,9 @@ from largesse import failpoints
 from largesse.bus import Bus, BusError, Message
 from largesse.ids import content_hash
 from largesse.inputs import Input, InputStopped, parse
-from largesse.strict import loads
 from schemas import InputRefused
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
+from schemas.edge.strict_json import loads
 from services.admission.core import NAME
 from services.admission.core_judge import judge
 from services.admission.core_skips import judge_skip, place_of, refusal_of

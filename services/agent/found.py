@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
-from schemas.edge_base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
-from schemas.edge_nodes import DETAIL_MAX, EXIT_CODE_MAX
+from schemas.edge.base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
+from schemas.edge.nodes import DETAIL_MAX, EXIT_CODE_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.tasks import Failure
 from services.agent.clearing import ENDED

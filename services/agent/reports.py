@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas import Vector
-from schemas.edge_base import BATCH_MAX
-from schemas.edge_nodes import DETAIL_MAX
+from schemas.edge.base import BATCH_MAX
+from schemas.edge.nodes import DETAIL_MAX
 from schemas.quantities import quantity_texts
 from schemas.tasks import Failure
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from largesse.settings import PREFIX, Settings, SettingWrong
-from largesse.strict import loads
 from schemas import Device, Vector
-from schemas.edge import Malformed
-from schemas.edge_base import sorted_map, validated
-from schemas.edge_nodes import NodeReport, check_address, offered
+from schemas.edge.base import sorted_map, validated
+from schemas.edge.nodes import NodeReport, check_address, offered
+from schemas.edge.read import Malformed
+from schemas.edge.strict_json import loads
 from services.agent.folders import Kept
 from services.agent.troubles import Room
 

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.edge_nodes import UNSCHEDULABLE_MAX
+from schemas.edge.nodes import UNSCHEDULABLE_MAX
 from services.agent.folders import JOBS
 
 MACHINE = (

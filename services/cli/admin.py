@@ -36,7 +36,7 @@ def skip_input(
     json: Json = False,
 ) -> None:
     """Have an input refused unread, over which the sequencer stops; its bytes go to `deadletter`."""
-    from schemas.edge_config import SKIP_REASON_MAX
+    from schemas.edge.config import SKIP_REASON_MAX
 
     _one_place(data, url)
     if topic not in INPUTS:

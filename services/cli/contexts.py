@@ -77,7 +77,7 @@ def named(config: Config, name: str, source: str) -> Context:
     """A context of the file. Raises Wrong, which names the nearest one."""
     if (found := config.contexts.get(name)) is not None:
         return found
-    from schemas.spelling import nearest
+    from schemas.wording import nearest
 
     close = nearest(name, config.contexts)
     if close is not None:
@@ -132,7 +132,7 @@ def _checked(document: dict[str, Any], path: Path) -> Config:
 def _known(table: dict[str, Any], names: tuple[str, ...], where: str) -> None:
     for name in table:
         if name not in names:
-            from schemas.spelling import nearest
+            from schemas.wording import nearest
 
             close = nearest(name, names)
             raise Wrong(f"{where}: {name}: unknown field" + (f'; did you mean "{close}"?' if close else ""))

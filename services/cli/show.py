@@ -203,7 +203,7 @@ def plain(value: Any) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 job`, `2 jobs`, `1,000 jobs`. As in `schemas.spelling`, whose package takes long to import."""
+    """`1 job`, `2 jobs`, `1,000 jobs`. As in `schemas.wording`, whose package takes long to import."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from largesse.export import ExportWriter
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec
-from schemas.edge import Cluster, Malformed, knob_of_text
+from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
-from schemas.spelling import counted
+from schemas.wording import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of

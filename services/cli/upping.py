@@ -13,9 +13,9 @@ from largesse.process import calm_collector
 from largesse.settings import SettingWrong
 from largesse.telemetry import configure
 from largesse.ways_out import with_way_out
-from schemas.edge import Cluster
+from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
-from schemas.spelling import counted
+from schemas.wording import counted
 from services.agent.capacity import measured
 from services.agent.settings import NodeSettings, TaskUser, read_task_user
 from services.cli import interrupts

@@ -27,9 +27,9 @@ from schemas import (
     Stage,
     Vector,
 )
-from schemas.edge_base import Input, Malformed, Whole, validated
-from schemas.edge_config import knobs_of
-from schemas.edge_queues import QueueInput, tree_of
+from schemas.edge.base import Input, Malformed, Whole, validated
+from schemas.edge.config import knobs_of
+from schemas.edge.queues import QueueInput, tree_of
 from schemas.jobs import JobEnd
 from services.fairness import core
 

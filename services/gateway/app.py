@@ -18,14 +18,14 @@ from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.readers import Readers, ReadersBusy
-from largesse.strict import INPUT_BYTES_MAX
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
-from schemas.edge import ConfigPatch, Malformed, read_input, warnings_of
-from schemas.edge_base import DURATION_MS_MAX, at_key, author_of
-from schemas.edge_config import SKIP_REASON_MAX
-from schemas.edge_nodes import DRAIN_REASON_MAX
+from schemas.edge.base import DURATION_MS_MAX, at_key, author_of
+from schemas.edge.config import SKIP_REASON_MAX
+from schemas.edge.nodes import DRAIN_REASON_MAX
+from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.quantities import QUANTITY_MAX
-from schemas.spelling import nearest
+from schemas.wording import nearest
 from services.gateway import documents
 from services.gateway import dry_run as dry
 from services.gateway.answers import Answer

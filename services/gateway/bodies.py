@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from largesse.strict import DEPTH_MAX, INPUT_BYTES_MAX, loads
-from schemas.edge import Malformed
+from schemas.edge.read import Malformed
+from schemas.edge.strict_json import DEPTH_MAX, INPUT_BYTES_MAX, loads
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _PLAIN = {"null": "null", "~": "null", "": "null", "true": "true", "false": "false"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from schemas.edge_queues import tree_document
+from schemas.edge.queues import tree_document
 from schemas.quantities import quantity_texts
 from schemas.rounds import WaitReason
 from services.gateway.places import indexes_of

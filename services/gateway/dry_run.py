@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from schemas import Policy, Queue, Vector
-from schemas.edge import ConfigPatch
-from schemas.edge_queues import claims_of, tree_document
+from schemas.edge.queues import claims_of, tree_document
+from schemas.edge.read import ConfigPatch
 from schemas.gate import limit
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
-from schemas.spelling import counted as counted_text
+from schemas.wording import counted as counted_text
 from services.gateway.counting import PLACES, added, capacity_of, counted
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing

@@ -5,8 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from schemas.edge_config import ConfigInput
-from schemas.edge_jobs import JobSubmission
+from schemas.edge.config import ConfigInput
+from schemas.edge.jobs import JobSubmission
 
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 from largesse.output import Piece, Wanted, rendered
-from schemas.spelling import counted
+from schemas.wording import counted
 from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of
 from services.gateway.problems import Problem

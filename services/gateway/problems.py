@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from largesse.bus import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
-from schemas.edge import Malformed
+from schemas.edge.read import Malformed
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1

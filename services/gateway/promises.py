@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from schemas import Queue, Vector
-from schemas.edge_queues import claims_of
+from schemas.edge.queues import claims_of
 from schemas.queue_tree import below
 
 

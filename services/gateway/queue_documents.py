@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from schemas import Queue, Vector
-from schemas.edge_queues import weight_number
+from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing

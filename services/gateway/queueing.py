@@ -10,7 +10,7 @@ from schemas import Policy, Stage, Vector
 from schemas.gate import full_queue
 from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
-from schemas.spelling import counted as counted_text
+from schemas.wording import counted as counted_text
 from services.gateway.counting import added, counted, used_by
 from services.gateway.view_state import LiveJob, NodeRow, State, class_of
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from largesse.strict import INPUT_BYTES_MAX
-from schemas.edge import Malformed, read_input
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.gateway.bodies import read_body
 from services.gateway.problems import Problem, dumped, malformed
 

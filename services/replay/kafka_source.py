@@ -14,7 +14,7 @@ from largesse.codec import Undecodable, heading, unwrap
 from largesse.decisions import SHARDED
 from largesse.open_bus import BusUrlWrong, open_bus
 from largesse.order import LogOrder, advance, read_piece
-from schemas.edge_config import SHARDS_MAX
+from schemas.edge.config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG
 
 SCHEME = "kafka://"

@@ -20,7 +20,7 @@ from largesse.ids import content_hash, decision_id
 from largesse.open_bus import BusUrlWrong
 from largesse.order import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
-from schemas.edge_config import SHARDS_MAX
+from schemas.edge.config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG
 from services.replay import kafka_source
 from services.replay.kafka_source import SCHEME, CellUnknown

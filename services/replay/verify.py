@@ -39,7 +39,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
-from schemas.spelling import counted
+from schemas.wording import counted
 from services.admission.core_judge import judge, lose
 from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown

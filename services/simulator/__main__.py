@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from schemas.queues import Preset
-from schemas.spelling import counted
+from schemas.wording import counted
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.run import Options, simulate
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from largesse.ids import draw
 from schemas import JobSpec
-from schemas.edge import Cluster, read_cluster, read_workload_line
+from schemas.edge.read import Cluster, read_cluster, read_workload_line
 from schemas.quantities import quantity_texts
 
 JOBS_MIN, JOBS_MORE = 40, 160

@@ -9,8 +9,8 @@ from typing import Any
 
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
-from schemas.edge import Cluster, ConfigPatch
-from schemas.spelling import counted
+from schemas.edge.read import Cluster, ConfigPatch
+from schemas.wording import counted
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Drive
 from services.simulator.engine import Cell, Listener

@@ -9,7 +9,7 @@ import pytest
 
 from largesse.bus import MESSAGE_BYTES_MAX, MessageTooLarge, Outgoing, size_of
 from largesse.order import RECORD_BYTES_MAX
-from largesse.strict import INPUT_BYTES_MAX
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from tests.contract.test_bus import RIGS, tell, values
 
 __all__ = ["tell"]  # The fixture.

@@ -13,7 +13,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from largesse.codec import decode, encode
 from schemas import export
 from schemas.compat import breaks_between
-from schemas.edge import FORMS, read_cluster, read_input, read_workload_line
+from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line
 from schemas.registry import NEWEST
 from schemas.topics import BY_NAME, TOPICS
 from tests.conftest import ROOT

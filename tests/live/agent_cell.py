@@ -19,9 +19,9 @@ from largesse.bus import BusError, Fetched, Message, Outgoing
 from largesse.codec import encode, record_of, wrap
 from largesse.failpoints import VARIABLE
 from largesse.memory_bus import MemoryBus
-from largesse.strict import loads
 from schemas import Header, JobEnded, Record, SequencerClaimed
-from schemas.edge import Malformed, read_input
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.strict_json import loads
 from schemas.topics import LOG
 from services.admission.core_judge import lose
 from services.agent.attempts import mono_ms

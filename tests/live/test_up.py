@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from schemas.edge import read_input, warnings_of
+from schemas.edge.read import read_input, warnings_of
 from services.cli.client import user
 from services.gateway.bodies import read_yaml
 from tests.live.up_process import GUARD_S, eventually, on_a_terminal, up

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from schemas.edge_base import DURATION_MS_MAX, LABEL_VALUE_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX
-from schemas.edge_jobs import (
+from schemas.edge.base import DURATION_MS_MAX, LABEL_VALUE_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX
+from schemas.edge.jobs import (
     CWD_MAX,
     PRIORITY_MAX,
     QUEUE_DEPTH_MAX,

@@ -16,10 +16,10 @@ from largesse.deadletter import read_letter
 from largesse.log import LogReader, publish_input
 from largesse.memory_bus import MemoryBus
 from largesse.settings import Settings
-from largesse.strict import loads
 from schemas import InputRefused, JobAdmitted
-from schemas.edge import Malformed, read_input, read_workload_line
-from schemas.edge_base import FIELD_MAX, REASON_MAX
+from schemas.edge.base import FIELD_MAX, REASON_MAX
+from schemas.edge.read import Malformed, read_input, read_workload_line
+from schemas.edge.strict_json import loads
 from schemas.jobs import JobSpec
 from schemas.topics import DEADLETTER
 from services.admission.shell import Sequencer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas import JobCancelled, NodeDrained, RoundClosed
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from services.admission.core_judge import lose
 from services.leftover import placement
 from services.simulator.engine import Cell

@@ -3,7 +3,7 @@ for `python -m services.fairness solve`.
 """
 
 from schemas import JobSpec, NodeRegistered, Queue, RoundClosed, Stage, TaskEnd, TaskFinished
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from services.fairness.solve import solve
 from services.fairness.tree import leaves

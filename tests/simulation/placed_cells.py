@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from schemas import JobSpec, NodeRegistered, Queue, RoundClosed, Stage, TaskEnd, TaskFinished
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from schemas.queue_tree import upwards
 from services.simulator.engine import Cell

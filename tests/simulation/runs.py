@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.edge import read_cluster, read_workload_line
+from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 

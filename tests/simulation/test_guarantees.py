@@ -16,7 +16,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas import ConfigChanged, JobSpec, NodeLost, NodeRegistered, Queue, RoundClosed, Stage, TaskEnd, TaskFinished
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from schemas.queue_tree import walk
 from services.admission.core_judge import lose

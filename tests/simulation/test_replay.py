@@ -18,7 +18,7 @@ from largesse.log_writer import claim_message
 from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
 from schemas import DecisionHash, Header, NodeRegistered, RoundAbandoned
-from schemas.edge import ConfigPatch, read_cluster, read_workload_line
+from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from schemas.topics import DECISIONS, LOG
 from services.admission import core_rounds
 from services.replay import documents, kafka_source

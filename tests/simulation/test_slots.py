@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.edge import ConfigPatch, read_cluster, read_workload_line
+from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from tests.simulation.runs import cluster, faults, job, simulated, stage
 

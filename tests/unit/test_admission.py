@@ -13,7 +13,7 @@ from schemas import (
     Policy,
     ReservationRequested,
 )
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from services.admission import core_judge
 from services.admission.core_names import digest_of
 from tests.cells import (

@@ -15,7 +15,7 @@ from schemas import (
     NodeReported,
     TaskFinished,
 )
-from schemas.edge_nodes import NodeLeft
+from schemas.edge.nodes import NodeLeft
 from services.admission.core_rounds import due
 from tests.cells import (
     AUTHOR,

@@ -12,7 +12,7 @@ from schemas import (
     RoundOpened,
     TimeReached,
 )
-from schemas.edge import ConfigPatch
+from schemas.edge.read import ConfigPatch
 from services.admission import core_judge
 from services.admission.core_rounds import accepts_forecast, close, due
 from tests.cells import SlowCell, config, holds_of, indexes, job, node, report, stage

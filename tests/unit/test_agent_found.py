@@ -14,7 +14,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from largesse.output import Wanted
-from schemas.edge import read_input
+from schemas.edge.read import read_input
 from services.agent import shim
 from services.agent.attempts import Attempts
 from services.agent.documents import CHILD, CLAIM, DOCUMENT_BYTES_MAX, RESULT, STOP, TASK

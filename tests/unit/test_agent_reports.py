@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from schemas.edge import read_input
+from schemas.edge.read import read_input
 from services.agent import reports
 from services.agent.reports import REPEAT_MS, REPEAT_MS_MAX, Name, Outbox, Result, known_attempts, messages
 

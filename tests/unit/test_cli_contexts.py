@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from schemas.spelling import nearest
+from schemas.wording import nearest
 from services.cli import contexts
 from services.cli.client import URL_DEFAULT, gateway_url, settled, user
 from services.cli.contexts import Config, Context, config_path, read_config, write_config

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from schemas.edge import read_cluster, read_input, warnings_of
+from schemas.edge.read import read_cluster, read_input, warnings_of
 from services.gateway.bodies import read_yaml
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import ROOT

@@ -4,8 +4,8 @@ import tomllib
 
 import pytest
 
-from largesse.strict import INPUT_BYTES_MAX
-from schemas.spelling import counted
+from schemas.edge.strict_json import INPUT_BYTES_MAX
+from schemas.wording import counted
 from services.replay.verify import Span, Verdict
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from largesse.strict import loads
-from schemas.edge import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster
-from schemas.edge_base import NAME_MAX
-from schemas.edge_cluster import NODES_MAX
-from schemas.edge_config import SHARDS_MAX, SLOTS_MAX
+from schemas.edge.base import NAME_MAX
+from schemas.edge.cluster import NODES_MAX
+from schemas.edge.config import SHARDS_MAX, SLOTS_MAX
+from schemas.edge.read import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster
+from schemas.edge.strict_json import loads
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue

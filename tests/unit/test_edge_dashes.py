@@ -3,8 +3,8 @@
 import pytest
 
 from largesse.settings import SettingWrong, read_settings
-from schemas.edge import Malformed, read_cluster, read_input
-from schemas.edge_jobs import read_workload_line
+from schemas.edge.jobs import read_workload_line
+from schemas.edge.read import Malformed, read_cluster, read_input
 from services.agent.settings import read_node_settings
 
 STAGE = {"stage": "-s", "tasks": 1, "command": ["-c"], "demand": {"cpu": 1}}

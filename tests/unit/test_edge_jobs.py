@@ -8,10 +8,8 @@ from decimal import Decimal
 
 import pytest
 
-from largesse.strict import loads
-from schemas.edge import Malformed, read_input, read_workload_line
-from schemas.edge_base import AUTHOR_MAX, DURATION_MS_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX
-from schemas.edge_jobs import (
+from schemas.edge.base import AUTHOR_MAX, DURATION_MS_MAX, LABELS_MAX, NAME_MAX, TASKS_MAX
+from schemas.edge.jobs import (
     COMMAND_MAX,
     COMMAND_WORD_MAX,
     CWD_MAX,
@@ -24,6 +22,8 @@ from schemas.edge_jobs import (
     SEGMENT_MAX,
     STAGES_MAX,
 )
+from schemas.edge.read import Malformed, read_input, read_workload_line
+from schemas.edge.strict_json import loads
 from schemas.jobs import JobCancelled, JobSpec, Stage
 from schemas.quantities import QUANTITY_MAX
 

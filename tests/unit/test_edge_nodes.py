@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.edge import Malformed, read_input
-from schemas.edge_base import BATCH_MAX, TASKS_MAX
-from schemas.edge_nodes import ADDRESS_MAX, DETAIL_MAX, DEVICES_MAX, NodeLeft
+from schemas.edge.base import BATCH_MAX, TASKS_MAX
+from schemas.edge.nodes import ADDRESS_MAX, DETAIL_MAX, DEVICES_MAX, NodeLeft
+from schemas.edge.read import Malformed, read_input
 from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported, ResultsKept
 from schemas.tasks import TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 

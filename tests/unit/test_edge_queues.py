@@ -8,11 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from largesse.strict import loads
-from schemas.edge import read_cluster, warnings_of
-from schemas.edge_base import NAME_MAX
-from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
-from schemas.edge_queues import (
+from schemas.edge.base import NAME_MAX
+from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.edge.queues import (
     LEAF_POLICIES,
     QUEUES_MAX,
     RUNNING_JOBS_MAX,
@@ -21,6 +19,8 @@ from schemas.edge_queues import (
     tree_document,
     weight_millionths,
 )
+from schemas.edge.read import read_cluster, warnings_of
+from schemas.edge.strict_json import loads
 from schemas.quantities import MILLIONTHS
 from schemas.queues import Queue, Sharing
 from services.admission.core_state import LIVE_JOBS_MAX

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from schemas.edge import Malformed, read_input
-from schemas.edge_base import NAME_MAX
-from schemas.edge_reservations import RDL_ATOMS_MAX, RDL_BRANCHES_MAX, RDL_DEPTH_MAX, UNITS_MAX
+from schemas.edge.base import NAME_MAX
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.reservations import RDL_ATOMS_MAX, RDL_BRANCHES_MAX, RDL_DEPTH_MAX, UNITS_MAX
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 4, "l": 60, "w": 600}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.spelling import nearest
+from schemas.wording import nearest
 
 FIELDS = [
     "after",

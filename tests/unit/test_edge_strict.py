@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from hypothesis import strategies as st
 
-from largesse.strict import DEPTH_MAX, INPUT_BYTES_MAX, loads
-from schemas.edge_base import FIELD_MAX, REASON_MAX, Malformed
+from schemas.edge.base import FIELD_MAX, REASON_MAX, Malformed
+from schemas.edge.strict_json import DEPTH_MAX, INPUT_BYTES_MAX, loads
 from schemas.quantities import QUANTITY_MAX
 from tests.strategies import for_all
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from schemas.edge import Malformed
+from schemas.edge.read import Malformed
 from schemas.quantities import SHARE_UNITS
 from services.fairness.effect import effect
 from tests.conftest import ROOT

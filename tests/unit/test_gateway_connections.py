@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from largesse.hosts import hosts_of
-from largesse.strict import INPUT_BYTES_MAX
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.gateway import guard
 from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX, Limits
 from services.gateway.guard import Budget

@@ -12,8 +12,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from schemas import JobCancelled, QueueShare
-from schemas.edge import ConfigPatch, Malformed, read_input
-from schemas.edge_queues import claims_of, tree_document
+from schemas.edge.queues import claims_of, tree_document
+from schemas.edge.read import ConfigPatch, Malformed, read_input
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.queues import Preset

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 
 from largesse.snapshots import dump, load
-from largesse.strict import loads
 from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, Policy, Queue, QueueShare, Shares
-from schemas.edge import ConfigPatch, read_input
+from schemas.edge.read import ConfigPatch, read_input
+from schemas.edge.strict_json import loads
 from schemas.envelope import Record
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from largesse.bus import MESSAGE_BYTES_MAX, MessageTooLarge
-from largesse.strict import INPUT_BYTES_MAX
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.cli.client import ending_of
 from services.cli.ending import Wrong
 from tests.unit.test_gateway_app import JOB, STAGE, YAML, told

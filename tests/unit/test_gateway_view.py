@@ -15,8 +15,8 @@ from schemas import (
     TaskFinished,
     TaskStarted,
 )
-from schemas.edge import ConfigPatch, read_cluster, read_workload_line
-from schemas.edge_nodes import NodeLeft
+from schemas.edge.nodes import NodeLeft
+from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskRange

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import strategies as st
 
+from schemas.edge.cycles import find_cycle
 from schemas.followed import Span, Tries
-from schemas.graph import end_tasks, find_cycle, graph_of, progress_of
+from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.track import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
 from tests.cells import job, stage
 from tests.strategies import for_all

@@ -4,8 +4,8 @@ import pytest
 
 from largesse.log import publish_input
 from schemas import InputRefused, NodeDrained, NodeForgotten, NodeRegistered, NodeRemoved, TimeReached
-from schemas.edge import Malformed, read_input
-from schemas.edge_nodes import DRAIN_REASON_MAX
+from schemas.edge.nodes import DRAIN_REASON_MAX
+from schemas.edge.read import Malformed, read_input
 from services.cli.ending import Wrong
 from services.cli.getting import node_row
 from services.cli.operating import SPAN_MS_MAX, _span_ms

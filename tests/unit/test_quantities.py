@@ -6,8 +6,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import strategies as st
 
-from largesse.strict import loads
-from schemas.edge import read_input
+from schemas.edge.read import read_input
+from schemas.edge.strict_json import loads
 from schemas.quantities import (
     QUANTITY_MAX,
     SHARE_UNITS,

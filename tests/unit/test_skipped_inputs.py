@@ -8,8 +8,8 @@ from largesse.ids import content_hash
 from largesse.inputs import InputStopped
 from largesse.snapshots import dump, load
 from schemas import ConfigChanged, InputRefused, InputSkipped, JobAdmitted, Record
-from schemas.edge import Malformed, read_input
-from schemas.edge_config import SKIP_REASON_MAX
+from schemas.edge.config import SKIP_REASON_MAX
+from schemas.edge.read import Malformed, read_input
 from schemas.topics import INPUTS
 from services.admission import core, core_skips
 from services.admission.core_state import State

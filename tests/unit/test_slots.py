@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.edge_config import SLOTS_MAX
+from schemas.edge.config import SLOTS_MAX
 from tests.cells import SlowCell, config, indexes, job, node, queue, report, single, stage, tree
 
 

@@ -15,12 +15,12 @@ from largesse.inputs import READ_BYTES_MAX, InputReader, parse
 from largesse.log import publish_input
 from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
-from largesse.strict import INPUT_BYTES_MAX
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
-from schemas.edge import Malformed, read_input
-from schemas.edge_base import BATCH_MAX, TASKS_MAX
-from schemas.edge_jobs import JOB_TASKS_MAX, STAGES_MAX
-from schemas.edge_nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
+from schemas.edge.base import BATCH_MAX, TASKS_MAX
+from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
+from schemas.edge.nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.quantities import on_devices, tasks_on_devices
 from services.admission import core as admission
 from services.admission.core_state import LIVE_JOBS_MAX, SKIPS_MAX

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from schemas import Grant, InputRefused, NodeReported
-from schemas.edge import Malformed
-from schemas.edge_nodes import UNSCHEDULABLE_MAX, read_node
+from schemas.edge.nodes import UNSCHEDULABLE_MAX, read_node
+from schemas.edge.read import Malformed
 from services.cli.getting import node_row
 from services.gateway.documents import counts, node_document
 from tests.cells import SlowCell, holds_of, job, node, report, stage

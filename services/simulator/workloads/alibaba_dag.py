@@ -7,7 +7,7 @@ of a machine; `machine_memory_mib` says what a machine has, 100 GiB unless told 
 from collections.abc import Iterator
 from fractions import Fraction
 
-from schemas.edge_base import TASKS_MAX
+from schemas.edge.base import TASKS_MAX
 from schemas.quantities import quantity_texts
 from services.simulator.workloads.draws import stretched_ms
 from services.simulator.workloads.files import Damaged

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
-from schemas.edge_base import TASKS_MAX
+from schemas.edge.base import TASKS_MAX
 from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import EXACT, share_of_key, stretched_ms
 from services.simulator.workloads.files import Damaged

@@ -11,8 +11,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from largesse.strict import loads
-from schemas.edge import Malformed
+from schemas.edge.read import Malformed
+from schemas.edge.strict_json import loads
 from schemas.quantities import QUANTITY_MAX
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_lines
 

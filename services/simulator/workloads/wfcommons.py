@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from schemas.edge_jobs import STAGES_MAX
-from schemas.graph import find_cycle
+from schemas.edge.cycles import find_cycle
+from schemas.edge.jobs import STAGES_MAX
 from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.draws import arrivals_ms
 from services.simulator.workloads.files import Damaged, read_lines

@@ -6,8 +6,8 @@ Nothing is repaired or skipped: file and line, field and reason stand in the err
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from largesse.strict import loads
-from schemas.edge import Cluster, Malformed, read_cluster, read_workload_line, warnings_of
+from schemas.edge.read import Cluster, Malformed, read_cluster, read_workload_line, warnings_of
+from schemas.edge.strict_json import loads
 from schemas.jobs import JobSpec
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes, read_lines
 

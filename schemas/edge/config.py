@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 
-from schemas.edge_base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown, validated
-from schemas.edge_jobs import JOB_TASKS_MAX, WARNINGS_MAX
-from schemas.edge_queues import QueueInput, queue_warnings, tree_of
+from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown, validated
+from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
+from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Queue
-from schemas.spelling import nearest
 from schemas.topics import INPUTS
+from schemas.wording import nearest
 
 SHARDS_MAX = 64
 ROUND_GAP_MS_MAX = 3_600_000

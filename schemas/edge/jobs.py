@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.edge_base import (
+from schemas.edge.base import (
     DURATION_MS_MAX,
     ENV_NAME_PATTERN,
     KEY_SHOWN_MAX,
@@ -36,11 +36,11 @@ from schemas.edge_base import (
     sorted_map,
     validated,
 )
-from schemas.graph import find_cycle
+from schemas.edge.cycles import find_cycle
 from schemas.jobs import JobCancelled, JobSpec, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
-from schemas.spelling import counted, nearest
+from schemas.wording import counted, nearest
 
 STAGES_MAX = 1_000
 JOB_TASKS_MAX = 1_000_000

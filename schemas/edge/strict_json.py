@@ -2,7 +2,7 @@
 
 Python's own reader is too kind: it takes the last of two equal keys, NaN, half characters, and numbers that other
 readers round. Here whole numbers become int, numbers with a point or an exponent Decimal, and no float appears.
-Raises `schemas.edge.Malformed`.
+Raises `schemas.edge.read.Malformed`.
 """
 
 import re
@@ -10,7 +10,7 @@ from decimal import Decimal
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-from schemas.edge_base import Malformed, at_key, joined, shown
+from schemas.edge.base import Malformed, at_key, joined, shown
 from schemas.quantities import QUANTITY_MAX
 
 INPUT_BYTES_MAX = 900 * 1024

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.edge_base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map, validated
-from schemas.edge_config import Knobs, config_warnings, knobs_of
-from schemas.edge_jobs import amount_warnings
-from schemas.edge_nodes import DevicesInput, offered
-from schemas.edge_queues import QueueInput, tree_of
+from schemas.edge.base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map, validated
+from schemas.edge.config import Knobs, config_warnings, knobs_of
+from schemas.edge.jobs import amount_warnings
+from schemas.edge.nodes import DevicesInput, offered
+from schemas.edge.queues import QueueInput, tree_of
 from schemas.nodes import Device
 from schemas.quantities import Vector
 from schemas.queues import Queue

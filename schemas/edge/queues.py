@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from schemas.edge_base import (
+from schemas.edge.base import (
     NAME_MAX,
     QUEUE_TEXT_PATTERN,
     TEXT_PATTERN,
@@ -20,7 +20,7 @@ from schemas.edge_base import (
     shown,
     vector_of,
 )
-from schemas.edge_jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, amount_warnings
+from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, amount_warnings
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue

@@ -1,19 +1,19 @@
 """The strict edge: where documents from outside become bodies, or are refused with the field and the fix.
 
-`largesse/strict.py` makes documents of bytes. What stands here is what a job spec, a node's report, an operator's
-change or a file may say; the cell's own reasons (no such queue, too large for any node) are admission's.
+`strict_json.py` beside this makes documents of bytes. What stands here is what a job spec, a node's report, an
+operator's change or a file may say; the cell's own reasons (no such queue, too large for any node) are admission's.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from schemas.edge_base import Input, Malformed
-from schemas.edge_cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
-from schemas.edge_config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
-from schemas.edge_jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
-from schemas.edge_nodes import NodeInput, NodeLeft, read_node
-from schemas.edge_reservations import ReservationInput, read_reservation
-from schemas.edge_tasks import TaskInput, read_task
+from schemas.edge.base import Input, Malformed
+from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
+from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
+from schemas.edge.jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
+from schemas.edge.nodes import NodeInput, NodeLeft, read_node
+from schemas.edge.reservations import ReservationInput, read_reservation
+from schemas.edge.tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated

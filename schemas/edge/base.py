@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from schemas.quantities import QUANTITY_MAX, QUANTITY_TEXT, RESOURCE_NAME, Vector, parse_quantity
-from schemas.spelling import nearest
+from schemas.wording import nearest
 
 FIELD_MAX = 200  # Characters of a field path in an error.
 REASON_MAX = 500

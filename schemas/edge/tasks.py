@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.edge_base import (
+from schemas.edge.base import (
     BATCH_MAX,
     Amounts,
     Epoch,
@@ -14,7 +14,7 @@ from schemas.edge_base import (
     check_one_form,
     validated,
 )
-from schemas.edge_nodes import (
+from schemas.edge.nodes import (
     DETAIL_MAX,
     Attempt,
     Count,

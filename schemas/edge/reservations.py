@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from schemas.edge_base import (
+from schemas.edge.base import (
     Amounts,
     Input,
     Malformed,

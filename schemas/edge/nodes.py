@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
 
-from schemas.edge_base import (
+from schemas.edge.base import (
     BATCH_MAX,
     TASKS_MAX,
     TEXT_PATTERN,
