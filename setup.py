@@ -17,7 +17,8 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     "largesse": ("codec", "core", "ids"),
-    "schemas": ("estimates", "followed", "gate", "graph", "quantities", "queue_tree", "track"),
+    "largesse/lifecycle": ("dag", "retries", "running_limit", "state"),
+    "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": (
         "classes",
         "core",

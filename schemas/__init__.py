@@ -1,7 +1,6 @@
 """The vocabulary: the newest version of every body, by its public name. Imports nothing of ours but itself."""
 
 from schemas.envelope import Header, Record
-from schemas.followed import Graph, Progress
 from schemas.jobs import (
     InputRefused,
     InputRepeated,

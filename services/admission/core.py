@@ -6,6 +6,9 @@ Decides nothing by `decide`: it judges inputs (core_judge.py) and says what is d
 """
 
 from largesse.core import Folds
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
+from largesse.lifecycle.state import Graph, Tries
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -34,12 +37,9 @@ from schemas import (
     TimeReached,
     Vector,
 )
-from schemas.followed import Graph, Tries
-from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from schemas.track import COUNTED, is_broken, judge_failure
 from services.admission.core_granted import NOTHING, mark_of, put
 from services.admission.core_names import attempt_key, digest_of
 from services.admission.core_skips import fold_refused, fold_skipped

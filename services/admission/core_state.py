@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.state import Graph, Progress, Tries
 from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, Vector
-from schemas.followed import Graph, Progress, Tries
 from schemas.nodes import KnownAttempt
 
 LIVE_JOBS_MAX = 1_000_000

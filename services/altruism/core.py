@@ -8,6 +8,10 @@ breadth first: every runnable task is required.
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
+from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.state import Span, Tries
 from schemas import (
     Asks,
     ConfigChanged,
@@ -26,11 +30,7 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
-from schemas.followed import Span, Tries
-from schemas.gate import admit, leave, limit
-from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
-from schemas.track import COUNTED, failures_of, is_broken, judge_failure, take
 from services.altruism.core_state import Gang, Job, Later, State
 
 NAME = "altruism"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
-from schemas.followed import Gate, Graph, Progress, Span, Tries
+from largesse.lifecycle.state import Gate, Graph, Progress, Span, Tries
 from schemas.tasks import Failure
 
 

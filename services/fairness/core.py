@@ -6,6 +6,10 @@ broke or hold again. Presets: `drf` (leaves side by side), `hdrf` and `largesse`
 """
 
 from largesse.core import Folds, OpenRound
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import is_broken, judge_failure
+from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.state import Tries
 from schemas import (
     ConfigChanged,
     JobAdmitted,
@@ -26,11 +30,7 @@ from schemas import (
     TimeReached,
     Vector,
 )
-from schemas.followed import Tries
-from schemas.gate import admit, leave, limit
-from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.tasks import Failure
-from schemas.track import is_broken, judge_failure
 from services.fairness.core_counts import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
 from services.fairness.core_levels import kinds_levels, lent_in, levels_in
 from services.fairness.core_placed import fold_levels, forget_placed, touch_all, watch_room

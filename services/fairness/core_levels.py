@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import KindsLevel, Vector
 from schemas.queue_tree import upwards
-from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_churn import handed_out
 from services.fairness.core_placed import cap_of, is_short
 from services.fairness.core_plot import Plotted, is_asked_of, plotted_of

@@ -8,10 +8,10 @@ the cell has started since then: all that came free went to others.
 
 from collections.abc import Mapping, Sequence
 
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
-from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_counts import kinds_of
 from services.fairness.core_levels import Filled
 from services.fairness.core_rests import could_start

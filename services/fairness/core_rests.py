@@ -6,10 +6,10 @@ so that thousands of tasks that failed together cost nothing until something of 
 
 from heapq import heappop, heappush
 
+from largesse.lifecycle.retries import COUNTED, failures_of
 from schemas import Vector
 from schemas.jobs import Stage
 from schemas.tasks import Failure
-from schemas.track import COUNTED, failures_of
 from services.fairness.core_counts import add_rest
 from services.fairness.core_state import Job, Rest, State
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
-from schemas.followed import Gate, Graph, Progress, Tries
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -15,9 +15,9 @@ the filling of all. Those further down come first.
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Queue
 from schemas.queue_tree import below, upwards, walk
-from schemas.sharing import LISTS, sharing_of
 from services.fairness.core_state import State
 from services.fairness.hdrf import fill
 from services.fairness.ledger import Ledger, Seat, factor_of

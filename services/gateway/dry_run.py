@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from largesse.lifecycle.running_limit import limit
 from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
-from schemas.gate import limit
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
 from schemas.wording import counted as counted_text

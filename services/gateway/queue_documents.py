@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
 from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
 from schemas.rounds import Breach, QueueShare
-from schemas.sharing import LISTS, groups, sharing_of
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.view_state import State
 

@@ -6,8 +6,8 @@ Made for one request: what it works out about the whole cell, it works out once,
 
 from bisect import bisect_left
 
+from largesse.lifecycle.running_limit import full_queue
 from schemas import Policy, Stage, Vector
-from schemas.gate import full_queue
 from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.wording import counted as counted_text

@@ -8,6 +8,9 @@ from typing import Any
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure
+from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
     Asks,
     ConfigChanged,
@@ -42,11 +45,8 @@ from schemas import (
     TimeReached,
     Vector,
 )
-from schemas.gate import admit, leave, limit
-from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
-from schemas.track import COUNTED, failures_of, is_broken, judge_failure
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
-from schemas.followed import Gate, Graph, Progress, Tries
 from schemas.jobs import JobClass
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure

@@ -6,6 +6,9 @@ Decides Grants: tasks with their nodes, and the task classes whose reason to wai
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
+from largesse.lifecycle.dag import graph_of
+from largesse.lifecycle.queue_policy import groups
+from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
     Asks,
     ClassWait,
@@ -34,11 +37,8 @@ from schemas import (
     TaskRange,
 )
 from schemas.estimates import total_ms
-from schemas.gate import admit, leave, limit
-from schemas.graph import graph_of
 from schemas.nodes import devices_of
 from schemas.quantities import SHARE_UNITS
-from schemas.sharing import groups
 from services.leftover.core_board import build, leaf_of, seat, waiting_of, work_left
 from services.leftover.core_gather import due_of, hold, said_of, shortfalls
 from services.leftover.core_state import Decided, Held, Job, Node, State

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.queue_policy import Group
+from largesse.lifecycle.state import Gate, Graph
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
-from schemas.followed import Gate, Graph
-from schemas.sharing import Group
 from services.leftover.seats import Placement
 
 

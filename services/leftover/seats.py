@@ -9,7 +9,7 @@ from services.leftover.ranks import Draw
 from services.leftover.room import TaskClass
 
 Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
-"""How the jobs of one leaf are served; see schemas/sharing.py."""
+"""How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
 
 LANE_BITS = 32
 """A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""

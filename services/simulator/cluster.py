@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.state import Graph, Progress
 from schemas import (
     ConfigChanged,
     Grant,
@@ -31,8 +33,6 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.followed import Graph, Progress
-from schemas.graph import end_tasks, graph_of, progress_of
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.metrics import Metrics

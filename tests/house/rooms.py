@@ -74,6 +74,15 @@ ROOMS = (
         pure=True,
     ),
     Room(
+        "what every core folds alike",
+        ("largesse/lifecycle/*",),
+        ours=("schemas", "largesse.lifecycle"),
+        others=PURE | COMPILER,
+        never=("schemas.export",),
+        pure=True,
+        whole=True,
+    ),
+    Room(
         "telemetry",
         ("largesse/telemetry.py",),
         ours=("schemas", "largesse"),
@@ -114,7 +123,7 @@ ROOMS = (
     Room(
         "a core",
         ("services/*/core.py", "services/*/core_*.py"),
-        ours=("schemas", "largesse.core", "largesse.ids", "services.{service}"),
+        ours=("schemas", "largesse.core", "largesse.ids", "largesse.lifecycle", "services.{service}"),
         others=PURE | COMPILER,
         never=("schemas.export", *_AROUND_A_CORE),
         pure=True,
@@ -154,7 +163,7 @@ ROOMS = (
         ("services/*",),
         ours=(
             "schemas.quantities",
-            "schemas.graph",
+            "largesse.lifecycle.dag",
             "schemas.jobs.JobClass",
             "schemas.jobs.JobSpec",
             "schemas.jobs.Stage",

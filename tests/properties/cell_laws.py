@@ -1,6 +1,6 @@
 """What has to hold in a cell at any time, worked out plainly from what its cores keep, never with their own code."""
 
-from schemas.gate import is_parked
+from largesse.lifecycle.running_limit import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk

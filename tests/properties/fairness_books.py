@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from largesse.core import OpenRound
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from largesse.snapshots import dump, load
 from schemas import (
     Grant,
@@ -22,7 +23,6 @@ from schemas import (
 from schemas.jobs import JobEnd
 from schemas.quantities import SHARE_UNITS
 from schemas.queues import ConfigChanged, Policy
-from schemas.sharing import LISTS, sharing_of
 from services.fairness import core as fairness
 from tests.cells import drop_caches, job, stage
 

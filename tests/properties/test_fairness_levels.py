@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from largesse.lifecycle.queue_policy import LISTS, groups
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from schemas.sharing import LISTS, groups
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, covered, walked
 from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, LIMITS, moves, played, shapes

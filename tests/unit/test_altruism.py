@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from largesse.ids import shard_of
+from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX
 from schemas import Queue, StageAsk
-from schemas.track import LOST_ATTEMPTS_MAX
 from tests.cells import SlowCell, config, indexes, job, known, node, report, single, stage, tree
 
 NAMES = [f"j{i}" for i in range(12)]

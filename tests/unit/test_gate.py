@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from schemas.followed import Gate
-from schemas.gate import admit, full_queue, is_parked, leave, limit
+from largesse.lifecycle.running_limit import admit, full_queue, is_parked, leave, limit
+from largesse.lifecycle.state import Gate
 from schemas.queues import Queue
 from tests.strategies import for_all
 

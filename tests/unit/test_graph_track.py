@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import strategies as st
 
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
+from largesse.lifecycle.state import Span, Tries
 from schemas.edge.cycles import find_cycle
-from schemas.followed import Span, Tries
-from schemas.graph import end_tasks, graph_of, progress_of
-from schemas.track import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
 from tests.cells import job, stage
 from tests.strategies import for_all
 

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
 from schemas.queues import Preset
-from schemas.sharing import LISTS, groups, sharing_of
 from tests.cells import queue, tree
 
 

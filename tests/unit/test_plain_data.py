@@ -7,13 +7,13 @@ from importlib.util import module_from_spec, spec_from_loader
 
 import pytest
 
+from largesse.lifecycle.state import Gate, Parked
 from largesse.plain_data import readable
 from largesse.snapshots import dump, load
-from schemas.followed import Gate, Parked
 
 SOURCE = '''
 from dataclasses import dataclass, field
-from schemas.followed import Gate
+from largesse.lifecycle.state import Gate
 
 @dataclass
 class Inner:

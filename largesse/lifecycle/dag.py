@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from schemas.followed import Graph, Progress
+from largesse.lifecycle.state import Graph, Progress
 from schemas.jobs import JobSpec
 
 LONE_KEPT = 1_024

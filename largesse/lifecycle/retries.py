@@ -7,7 +7,7 @@ fail the task; a gang shares one attempt, which ends for all of it when it ends 
 
 from typing import Literal
 
-from schemas.followed import Graph, Progress, Span, Tries
+from largesse.lifecycle.state import Graph, Progress, Span, Tries
 from schemas.tasks import Failure
 
 LOST_ATTEMPTS_MAX = 10

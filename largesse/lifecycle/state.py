@@ -1,5 +1,5 @@
-"""What the cores keep of the jobs that they follow: plain data, which snapshots hold. graph.py, gate.py and track.py
-work on it. Why some have an `__init__` written out, and what mypyc is told: infra/DECISIONS.md, 18.
+"""What the cores keep of the jobs that they follow: plain data, which snapshots hold. dag.py, running_limit.py
+and retries.py work on it. Why some have an `__init__` written out, and what mypyc is told: infra/DECISIONS.md, 18.
 """
 
 from dataclasses import dataclass, field

@@ -7,7 +7,7 @@ one admitted first.
 
 from bisect import insort
 
-from schemas.followed import Gate, Parked
+from largesse.lifecycle.state import Gate, Parked
 from schemas.queues import Queue
 
 
