@@ -70,7 +70,7 @@ down: ## End that cell and keep its data (DATA=1: not even that)
 
 topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1)
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
-	$(RUN) -m largesse.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
+	$(RUN) -m largesse.bus.kafka.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
 
 sim: setup ## One drawn history in virtual time, under two hash seeds (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from largesse.bus import Outgoing
-from largesse.file_bus import FileBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import Outgoing
 
 ROUNDS = 5
 

@@ -16,10 +16,10 @@ from functools import partial
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from largesse.bus import Outgoing
-from largesse.kafka_bus import KafkaBus
-from largesse.kafka_client import BATCH_BYTES_MAX, LONG_POLL_MS
-from largesse.topics_admin import TopicsAdmin, settings_of
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.client import BATCH_BYTES_MAX, LONG_POLL_MS
+from largesse.bus.kafka.topics_admin import TopicsAdmin, settings_of
+from largesse.bus.port import Outgoing
 from schemas.topics import BY_NAME, LOG
 
 VALUE_BYTES = 300

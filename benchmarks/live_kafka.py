@@ -24,10 +24,10 @@ import orjson
 import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from largesse.bus import Outgoing
-from largesse.kafka_bus import KafkaBus
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.topics_admin import TOPICS, TopicsAdmin, partitions_now, put_right
+from largesse.bus.port import Outgoing
 from largesse.log import LogReader
-from largesse.topics_admin import TOPICS, TopicsAdmin, partitions_now, put_right
 from schemas import Grant, InputRefused, JobRejected, NodeRegistered, RoundClosed
 from schemas.topics import LOG
 

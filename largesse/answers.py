@@ -12,15 +12,12 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from largesse.bus import Message
+from largesse.bus.port import Message
 from largesse.codec import Undecodable, decode, has_large_numbers, heading, unwrap
 from largesse.order import Piece, read_piece
 from schemas import Asks, Record
 from schemas.edge.config import SHARDS_MAX
-from schemas.topics import BY_NAME
-
-SHARDED = ("asks",)
-"""Topics that several shards of one service write; all others have shard 0 of 1."""
+from schemas.topics import BY_NAME, SHARDED
 
 PIECES_BYTES_MAX = 256 << 20
 """Parts of unfinished answers that are kept of one partition; beyond it, those that were added to longest ago go."""

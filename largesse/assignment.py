@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from largesse.bus import Bus, BusError
+from largesse.bus.port import Bus, BusError
 from largesse.settings import Settings
 from schemas.edge.config import SHARDS_MAX
 

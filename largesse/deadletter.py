@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from largesse.bus import Bus, Message, Outgoing, PositionGap
+from largesse.bus.port import Bus, Message, Outgoing, PositionGap
 from largesse.codec import Undecodable, unwrap
 from largesse.ids import content_hash
 from largesse.order import Accepted, read_piece, split

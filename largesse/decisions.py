@@ -11,19 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from largesse import answers
 from largesse.answers import Found, Shelf
-from largesse.bus import Bus, Outgoing
+from largesse.bus.port import Bus, Outgoing
 from largesse.codec import Undecodable, encode, record_of
 from largesse.ids import content_hash, decision_id
 from largesse.order import split
 from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
 from schemas.edge.config import SHARDS_MAX
-from schemas.topics import LOG
-
-SHARDED = answers.SHARDED
-"""Topics that several shards of one service write; all others have shard 0 of 1."""
+from schemas.topics import LOG, SHARDED
 
 FORECASTS = ("releases", "plans")
 """Topics that may stay silent in a round; what wins there enters the log as a fact of its own."""

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl
 
-from largesse.bus import Bus, BusError
+from largesse.bus.port import Bus, BusError
 from largesse.descriptors import ACCEPTED_AT_ONCE
 from largesse.hosts import Hosts, hosts_of
 from largesse.telemetry import behind, exposition

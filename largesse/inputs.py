@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from largesse.bus import Bus, Message
+from largesse.bus.port import Bus, Message
 from schemas import JobSpec, Position
 from schemas.edge.base import author_of
 from schemas.edge.read import Malformed, read_input

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from largesse.bus import Bus, Message, Outgoing, Writer
+from largesse.bus.port import Bus, Message, Outgoing, Writer
 from largesse.order import Accepted, LogOrder, advance, note
 from schemas import RoundAbandoned, RoundClosed, SequencerClaimed
 from schemas.topics import INPUTS, LOG

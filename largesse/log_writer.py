@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
 from largesse.codec import encode, record_of, wrap
 from largesse.ids import log_id, opening_id
 from largesse.log import LogReader, follow

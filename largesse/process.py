@@ -7,10 +7,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from largesse.bus import Bus
+from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
+from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.descriptors import raise_limit
-from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.health import AddressTaken, Pages, readiness, served
 from largesse.hosts import Hosts
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings, served_hosts

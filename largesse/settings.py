@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from largesse import open_bus as buses
-from largesse.bus import Bus
+from largesse.bus import open as buses
+from largesse.bus.port import Bus
 from largesse.hosts import HOSTS_VARIABLE, Hosts, HostsWrong, hosts_of
 
 PREFIX = "LARGESSE_"
@@ -23,7 +23,7 @@ class SettingWrong(ValueError):
 class Settings:
     """How one process is wired.
 
-    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (open_bus.py). `partition`: where the cell's log lies
+    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `partition`: where the cell's log lies
     in every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A
     snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (snapshots.py).
     `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long

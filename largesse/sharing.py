@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from largesse.assignment import assignment_of
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.core import Core
-from largesse.decisions import SHARDED
 from largesse.settings import Settings
 from largesse.shell import Shell, drive
+from schemas.topics import SHARDED
 
 LOOK_MS = 200
 """How often an instance that waits until it has caught up asks where the log ends."""

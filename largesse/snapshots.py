@@ -18,7 +18,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from largesse import failpoints
-from largesse.bus import Bus, Message, Outgoing, Writer
+from largesse.bus.port import Bus, Message, Outgoing, Writer
 from largesse.order import LogOrder
 from largesse.plain_data import readable
 from largesse.settings import Settings

@@ -2,11 +2,11 @@
 
 import shlex
 
-from largesse.bus import PositionGap
+from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
+from largesse.bus.file.head import RESTORE as RESTORE_FILE
+from largesse.bus.port import PositionGap
 from largesse.codec import Undecodable
 from largesse.decisions import DecisionGap
-from largesse.file_bus import DirectoryHeld, JournalDamaged
-from largesse.file_head import RESTORE as RESTORE_FILE
 from largesse.inputs import InputStopped
 from largesse.shell import FOLDING, CoreStopped
 

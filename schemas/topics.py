@@ -49,3 +49,6 @@ TOPICS = (
 )
 
 BY_NAME = {topic.name: topic for topic in TOPICS}
+
+SHARDED = ("asks",)
+"""Topics that several shards of one service write; all others have shard 0 of 1."""

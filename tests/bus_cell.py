@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import run

@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any
 
-from largesse.bus import Bus, Outgoing
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Bus, Outgoing
 from largesse.codec import encode, record_of
 from largesse.core import RULES
 from largesse.decisions import Wanted, answer, messages_of, wanted_of
 from largesse.ids import content_hash
 from largesse.log import LogReader
 from largesse.log_writer import LogWriter, claim_message
-from largesse.memory_bus import MemoryBus
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened
 
 READ_BACK_MS = 60_000

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from largesse.bus import Bus, Fetched, Outgoing, Writer
+from largesse.bus.port import Bus, Fetched, Outgoing, Writer
 
 
 class GatedBus:

@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 from largesse.answers import Shelf
-from largesse.bus import Message, Outgoing
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Message, Outgoing
 from largesse.codec import Undecodable
 from largesse.inputs import parse
-from largesse.memory_bus import MemoryBus
 from schemas import JobSpec
 from schemas.topics import BY_NAME, DECISIONS, INPUTS, LOG
 from tests.conftest import ROOT

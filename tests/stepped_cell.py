@@ -10,15 +10,14 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Any
 
-from largesse.bus import Bus, Message, Outgoing
+from largesse.bus.port import Bus, Message, Outgoing
 from largesse.codec import decode, heading, unwrap
 from largesse.core import Core
-from largesse.decisions import SHARDED
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas import JobEnded, Record, RoundAbandoned, RoundClosed, RoundOpened
-from schemas.topics import DECISIONS, LOG
+from schemas.topics import DECISIONS, LOG, SHARDED
 from services.admission.shell import Sequencer
 from services.agent import core as agent
 from services.agent.reports import Name, Result, Said, messages

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus import Bus, BusError, Message
+from largesse.bus.port import Bus, BusError, Message
 from largesse.ids import content_hash
 from largesse.inputs import Input, InputStopped, parse
 from schemas import InputRefused

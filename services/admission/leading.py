@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.decisions import FORECASTS, DecisionReader
 from largesse.inputs import InputReader
 from largesse.log_writer import LogWriter

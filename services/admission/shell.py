@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any
 
 from largesse import deadletter, failpoints
-from largesse.bus import Bus, BusError, BusFull, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.decisions import wanted_of
 from largesse.ids import content_hash
 from largesse.log import LogReader, wait_for_more

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
-from largesse.bus import Bus, PositionGap
+from largesse.bus.port import Bus, PositionGap
 from largesse.order import LogOrder
 from largesse.snapshots import SnapshotRefused, dump, landmark_of, load
 from services.agent.core import LAYOUT, State, renew

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from largesse import failpoints
-from largesse.bus import Bus, BusError, PositionGap
-from largesse.file_lock import DirectoryLock
+from largesse.bus.file.lock import DirectoryLock
+from largesse.bus.port import Bus, BusError, PositionGap
 from largesse.log import LogReader
 from largesse.order import Accepted
 from largesse.telemetry import CAUGHT_UP, logger

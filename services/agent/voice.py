@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus import Bus, BusError, Outgoing
+from largesse.bus.port import Bus, BusError, Outgoing
 from largesse.telemetry import logger
 from schemas.quantities import quantity_texts
 from services.agent.attempts import Local, mono_ms

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from largesse.bus import BusError, PositionGap
+from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
+from largesse.bus.file.journal import has_journal
+from largesse.bus.port import BusError, PositionGap
 from largesse.codec import Undecodable
-from largesse.file_bus import DirectoryHeld, FileBus, JournalDamaged
-from largesse.file_journal import has_journal
 from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input, wait_for_more
 from largesse.order import LogOrder

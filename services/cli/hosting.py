@@ -13,9 +13,9 @@ from socket import socket
 from typing import Any
 
 from largesse import shell
-from largesse.bus import BusError
-from largesse.file_bus import FileBus
-from largesse.file_lock import DirectoryHeld
+from largesse.bus.file.bus import FileBus
+from largesse.bus.file.lock import DirectoryHeld
+from largesse.bus.port import BusError
 from largesse.output import Piece, Wanted
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts

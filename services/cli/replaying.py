@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from largesse.bus import BusError
+from largesse.bus.file.bus import JournalDamaged
+from largesse.bus.port import BusError
 from largesse.codec import Undecodable
 from largesse.decisions import DecisionGap
 from largesse.export import ExportDamaged
-from largesse.file_bus import JournalDamaged
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
 from services.cli.progress import Tell, counting, progress_of

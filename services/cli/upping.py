@@ -6,9 +6,9 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from largesse.bus import BusFull
+from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
+from largesse.bus.port import BusFull
 from largesse.descriptors import raise_limit
-from largesse.file_bus import DirectoryHeld, JournalDamaged
 from largesse.process import calm_collector
 from largesse.settings import SettingWrong
 from largesse.telemetry import configure

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from largesse.bus import Bus, BusError, MessageTooLarge, Writer
+from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
 from largesse.log import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from largesse.bus import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
+from largesse.bus.port import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
 from schemas.edge.read import Malformed
 
 MEDIA_TYPE = "application/problem+json"

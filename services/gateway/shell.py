@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from services.gateway.app import make_app
 from services.gateway.follow import Follower

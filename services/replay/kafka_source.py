@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from largesse.answers import fits, name_of
-from largesse.bus import Bus, BusError, Message
+from largesse.bus.open import BusUrlWrong, open_bus
+from largesse.bus.port import Bus, BusError, Message
 from largesse.codec import Undecodable, heading, unwrap
-from largesse.decisions import SHARDED
-from largesse.open_bus import BusUrlWrong, open_bus
 from largesse.order import LogOrder, advance, read_piece
 from schemas.edge.config import SHARDS_MAX
-from schemas.topics import DECISIONS, LOG
+from schemas.topics import DECISIONS, LOG, SHARDED
 
 SCHEME = "kafka://"
 CELL = "default"
@@ -59,7 +58,7 @@ def place_of(url: str) -> Place:
 async def _cells(url: str) -> dict[str, int]:
     """The cells whose logs lie on a cluster, each with its partition."""
     # Only who uses Kafka needs its client installed.
-    from largesse.topics_admin import partitions_now
+    from largesse.bus.kafka.topics_admin import partitions_now
 
     cells: dict[str, int] = {}
     bus = open_bus(url, client_id="largesse-replay")

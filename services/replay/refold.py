@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from largesse.core import OpenRound
-from largesse.decisions import SHARDED, Wanted, answer
+from largesse.decisions import Wanted, answer
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
 from largesse.order import Accepted
 from schemas import DecisionHash, Record
+from schemas.topics import SHARDED
 from services.admission import core as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from largesse.answers import Shelf, fits, name_of
-from largesse.bus import BusError, Message
+from largesse.bus.file.bus import read_journal
+from largesse.bus.file.journal import has_journal
+from largesse.bus.open import BusUrlWrong
+from largesse.bus.port import BusError, Message
 from largesse.codec import Undecodable, decode, heading, unwrap
-from largesse.decisions import FORECASTS, SHARDED, DecisionGap
+from largesse.decisions import FORECASTS, DecisionGap
 from largesse.export import ExportWriter, is_export, read_export
-from largesse.file_bus import read_journal
-from largesse.file_journal import has_journal
 from largesse.ids import content_hash, decision_id
-from largesse.open_bus import BusUrlWrong
 from largesse.order import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.edge.config import SHARDS_MAX
-from schemas.topics import DECISIONS, LOG
+from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
 from services.replay.kafka_source import SCHEME, CellUnknown
 

@@ -19,8 +19,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from largesse.kafka_bus import KafkaBus
-from largesse.topics_admin import TopicsAdmin, put_right
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.topics_admin import TopicsAdmin, put_right
 from schemas.topics import Topic
 from tests.contract.rig import Rig
 from tests.ports import free_port

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 
 _numbers = itertools.count()
 

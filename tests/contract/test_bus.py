@@ -14,9 +14,9 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from largesse.bus import Bus, BusError, Message, Outgoing, PositionGap
-from largesse.file_bus import FileBus
-from largesse.memory_bus import MemoryBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Bus, BusError, Message, Outgoing, PositionGap
 from tests.contract.kafka_rig import kafka_rig
 from tests.contract.rig import Rig
 

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from largesse.bus import BusError
+from largesse.bus.port import BusError
 from tests.contract.test_bus import LONG_MS, out, tell, values
 
 __all__ = ["tell"]  # The fixture.

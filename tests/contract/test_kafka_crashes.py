@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from largesse.bus import BusError
+from largesse.bus.port import BusError
 from tests.contract.kafka_rig import make_topic, new_name
 from tests.contract.test_kafka_bus import GUARD_SECONDS, LONG_MS, needs_kafka, open_bus, out, read_on, tell
 from tests.kafka_broker import SCRIPT, Broker

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.bus import BusError
-from largesse.topics_admin import TOPICS, Found, TopicsAdmin, command, faults, put_right, settings_of
+from largesse.bus.kafka.topics_admin import TOPICS, Found, TopicsAdmin, command, faults, put_right, settings_of
+from largesse.bus.port import BusError
 from schemas.topics import LOG, SNAPSHOTS, Topic
 from tests.conftest import ROOT
 from tests.contract.kafka_rig import make_topic, new_name, put_right_at_once
@@ -73,10 +73,14 @@ def test_a_topic_that_would_lose_messages_is_named_with_what_it_needs(name, repl
 @pytest.mark.parametrize(
     ("name", "partition", "partitions", "run"),
     [
-        pytest.param("jobs", 0, 0, "python -m largesse.topics_admin --bootstrap h:1", id="missing"),
-        pytest.param("jobs", 2, 0, "python -m largesse.topics_admin --bootstrap h:1 --cells 3", id="cells"),
-        pytest.param("jobs", 1, 1, "python -m largesse.topics_admin --bootstrap h:1 --cells 2 --grow", id="grow"),
-        pytest.param("asks", 70, 64, "python -m largesse.topics_admin --bootstrap h:1 --cells 2 --grow", id="shards"),
+        pytest.param("jobs", 0, 0, "python -m largesse.bus.kafka.topics_admin --bootstrap h:1", id="missing"),
+        pytest.param("jobs", 2, 0, "python -m largesse.bus.kafka.topics_admin --bootstrap h:1 --cells 3", id="cells"),
+        pytest.param(
+            "jobs", 1, 1, "python -m largesse.bus.kafka.topics_admin --bootstrap h:1 --cells 2 --grow", id="grow"
+        ),
+        pytest.param(
+            "asks", 70, 64, "python -m largesse.bus.kafka.topics_admin --bootstrap h:1 --cells 2 --grow", id="shards"
+        ),
         pytest.param(
             "x", 2, 0, "kafka-topics.sh --bootstrap-server h:1 --create --topic x --partitions 3", id="no topic of ours"
         ),
@@ -157,7 +161,7 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
 @pytest.mark.xdist_group("kafka cells")  # It works on the topics that cells use.
 def test_the_command_makes_every_topic_once_and_says_so(address):
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, "-m", "largesse.topics_admin", *more]
+        arguments = [sys.executable, "-m", "largesse.bus.kafka.topics_admin", *more]
         return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
     patience = ("--wait", str(GUARD_SECONDS))
@@ -170,7 +174,7 @@ def test_the_command_makes_every_topic_once_and_says_so(address):
 
 def test_the_command_says_how_it_is_used_and_that_nobody_answers():
     def run(*more: str) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, "-m", "largesse.topics_admin", *more]
+        arguments = [sys.executable, "-m", "largesse.bus.kafka.topics_admin", *more]
         environment = {name: value for name, value in os.environ.items() if name != "LARGESSE_BUS"}
         return subprocess.run(
             arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from largesse.bus.kafka.bus import KafkaBus
 from largesse.inputs import InputReader
-from largesse.kafka_bus import KafkaBus
 from largesse.log import LogReader
 from schemas.topics import BY_NAME, INPUTS, LOG
 from tests.contract.kafka_rig import make_topic, new_name, transact, transactional

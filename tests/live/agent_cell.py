@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from largesse.bus import BusError, Fetched, Message, Outgoing
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import BusError, Fetched, Message, Outgoing
 from largesse.codec import encode, record_of, wrap
 from largesse.failpoints import VARIABLE
-from largesse.memory_bus import MemoryBus
 from schemas import Header, JobEnded, Record, SequencerClaimed
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import loads

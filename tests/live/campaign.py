@@ -31,9 +31,9 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from largesse.bus import Outgoing
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import Outgoing
 from largesse.failpoints import VARIABLE
-from largesse.file_bus import FileBus
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign_jobs import Job, drawn_jobs, example_jobs, read_proofs

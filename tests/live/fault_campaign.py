@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from largesse.file_journal import has_journal
+from largesse.bus.file.journal import has_journal
 from tests.conftest import ROOT
 from tests.live.campaign import PACE, Cell, Outcome, Reaper, Seed, cut_power
 from tests.live.campaign_jobs import Job, drawn_jobs

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from largesse.bus import BusError
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.topics_admin import TOPICS, partitions_now
+from largesse.bus.port import BusError
 from largesse.failpoints import VARIABLE
-from largesse.kafka_bus import KafkaBus
 from largesse.log import LogReader, publish_input
 from largesse.order import Accepted
-from largesse.topics_admin import TOPICS, partitions_now
 from schemas import JobEnded, SequencerClaimed
 from schemas.topics import LOG
 from tests.conftest import ROOT

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from largesse.file_bus import FileBus
+from largesse.bus.file.bus import FileBus
 from tests.bus_cell import BusCell
 
 

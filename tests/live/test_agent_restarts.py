@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from largesse.file_lock import DirectoryHeld
+from largesse.bus.file.lock import DirectoryHeld
 from largesse.log import LogReader
 from schemas import (
     NodeLost,

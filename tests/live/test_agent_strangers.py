@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from largesse.bus import Outgoing
+from largesse.bus.port import Outgoing
 from schemas import JobEnded
 from schemas.topics import LOG
 from tests.live.agent_cell import agent_on, end_tasks, scripted_cell, settings

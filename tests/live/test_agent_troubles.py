@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.bus import BusError
+from largesse.bus.port import BusError
 from schemas import JobEnded, NodeRegistered, NodeReported, RoundClosed, TaskFailed, TaskStarted
 from services.agent import shell, troubles
 from services.agent.documents import CHILD, read_json

@@ -11,9 +11,9 @@ from time import sleep
 
 import pytest
 
-from largesse.bus import Outgoing
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import Outgoing
 from largesse.failpoints import POINTS, VARIABLE
-from largesse.file_bus import FileBus
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
 from tests.live.campaign import KILLS, Cell, Outcome, cut_power, run_seed, verdict

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse.file_bus import FileBus, JournalDamaged, read_journal
+from largesse.bus.file.bus import FileBus, JournalDamaged, read_journal
 from tests.properties.test_bus_journal import Synced, folder, messages
 from tests.unit.file_bus_folders import everything, out, segments, with_bus
 

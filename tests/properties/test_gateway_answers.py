@@ -8,7 +8,7 @@ from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from largesse.memory_bus import MemoryBus
+from largesse.bus.memory import MemoryBus
 from largesse.settings import Settings
 from schemas import InputRepeated, JobAdmitted, Record
 from services.admission import shell as admission

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from largesse import deadletter, order
+from largesse.bus.memory import MemoryBus
 from largesse.decisions import messages_of
 from largesse.log import LogReader, publish_input
-from largesse.memory_bus import MemoryBus
 from largesse.order import read_piece
 from largesse.settings import Settings
 from schemas import JobAdmitted, RoundClosed, RoundOpened, SequencerClaimed

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from largesse.bus import Bus, Fetched, Outgoing, Writer
-from largesse.decisions import SHARDED
-from largesse.file_bus import FileBus
-from largesse.kafka_bus import KafkaBus
-from largesse.memory_bus import MemoryBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Bus, Fetched, Outgoing, Writer
 from schemas import NodeLost, RoundClosed, RoundOpened, TaskFailed
-from schemas.topics import TOPICS
+from schemas.topics import SHARDED, TOPICS
 from services.replay.source import Source, open_source, steps_of, write_export
 from services.replay.verify import verify
 from tests.bus_cell import BusCell

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from largesse.bus import Outgoing
-from largesse.kafka_bus import KafkaBus
-from largesse.topics_admin import put_right
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.topics_admin import put_right
+from largesse.bus.port import Outgoing
 from schemas.topics import BY_NAME, DECISIONS, INPUTS, LOG, Topic
 from tests.bus_cell import BusCell
 from tests.contract.kafka_rig import kafka_address, new_name, transactional

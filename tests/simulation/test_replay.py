@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from largesse import order
-from largesse.bus import Message, Outgoing
+from largesse.bus.file.bus import FileBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Message, Outgoing
 from largesse.codec import decode, encode, wrap
 from largesse.core import RULES
 from largesse.decisions import DecisionGap
 from largesse.export import ExportDamaged, ExportWriter, read_export
-from largesse.file_bus import FileBus
 from largesse.ids import content_hash
 from largesse.log_writer import claim_message
-from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
 from schemas import DecisionHash, Header, NodeRegistered, RoundAbandoned
 from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line

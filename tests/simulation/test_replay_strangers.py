@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.bus import Message, Outgoing
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Message, Outgoing
 from largesse.codec import wrap
-from largesse.memory_bus import MemoryBus
 from schemas import Header
 from schemas.topics import DECISIONS, LOG
 from services.replay import kafka_source

@@ -1,6 +1,6 @@
 """One story of a small cell, told on any bus: what can happen to jobs, nodes and config happens in it."""
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.settings import Settings
 from tests.stepped_cell import Input, Recording, SteppedCell, play, recorded
 

@@ -13,8 +13,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from largesse.bus import BusFull, Outgoing
-from largesse.file_bus import FileBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import BusFull, Outgoing
 
 
 async def write(folder: Path, name: str) -> None:

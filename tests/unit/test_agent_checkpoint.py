@@ -5,8 +5,8 @@ import asyncio
 import orjson
 import pytest
 
-from largesse.bus import Outgoing
-from largesse.memory_bus import MemoryBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Outgoing
 from largesse.order import LogOrder
 from schemas import JobAdmitted, JobSpec, Record, Stage
 from schemas.topics import LOG

@@ -5,7 +5,7 @@ import pytest
 
 from largesse import answers, order
 from largesse.answers import Shelf
-from largesse.bus import Message
+from largesse.bus.port import Message
 from largesse.codec import Undecodable
 from largesse.decisions import DecisionReader, Wanted, answer, messages_of
 from largesse.telemetry import exposition

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from largesse.assignment import GroupAssignment, StaticAssignment, assignment_of
-from largesse.bus import BusError
-from largesse.memory_bus import MemoryBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import BusError
 from largesse.settings import Settings
 
 

@@ -8,9 +8,9 @@ from hashlib import sha256
 
 import pytest
 
-from largesse.bus import BusError, Outgoing
-from largesse.file_bus import DirectoryHeld, Disk, FileBus, read_journal
-from largesse.file_commit import LINE_BYTES
+from largesse.bus.file.bus import DirectoryHeld, Disk, FileBus, read_journal
+from largesse.bus.file.group_commit import LINE_BYTES
+from largesse.bus.port import BusError, Outgoing
 from tests.unit.file_bus_folders import everything, out, segments, values, with_bus, written
 
 
@@ -345,7 +345,7 @@ def test_memory_keeps_a_bounded_tail_and_the_rest_is_read_from_disk(tmp_path):
 
 
 def test_when_too_much_waits_for_the_disk_every_send_waits(tmp_path, monkeypatch):
-    monkeypatch.setattr("largesse.file_bus.QUEUE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("largesse.bus.file.bus.QUEUE_BYTES_MAX", 1_000)
     disk = GatedDisk()
 
     async def story(bus):

@@ -6,10 +6,10 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from largesse.bus import BusFull, Outgoing
-from largesse.file_bus import Disk, FileBus, read_journal
-from largesse.file_compacted import NAME_MAX, file_name
-from largesse.file_lines import encode_item, encode_line, item_opening
+from largesse.bus.file.bus import Disk, FileBus, read_journal
+from largesse.bus.file.compacted import NAME_MAX, file_name
+from largesse.bus.file.lines import encode_item, encode_line, item_opening
+from largesse.bus.port import BusFull, Outgoing
 from schemas.topics import SNAPSHOTS
 from tests.unit.file_bus_folders import crashed, everything, out, segments, values, with_bus
 
@@ -181,7 +181,7 @@ def test_a_full_disk_at_a_file_stops_the_bus_as_any_other(tmp_path, monkeypatch)
         bus = FileBus(tmp_path)
         await bus.writer().send([kept("a", "1")])
         with monkeypatch.context() as patched:
-            patched.setattr("largesse.file_journal.replace_file", refuse)
+            patched.setattr("largesse.bus.file.journal.replace_file", refuse)
             with pytest.raises(BusFull, match=r"a\.json: No space left.*Make room"):
                 await bus.writer().send([kept("a", "2")])
         assert await left(bus) == [(0, b"1")]
@@ -223,7 +223,7 @@ def test_snapshots_of_before_are_read_where_no_file_can_be_made(tmp_path, monkey
     def refuse(path, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("largesse.file_compacted.replace_file", refuse)
+    monkeypatch.setattr("largesse.bus.file.compacted.replace_file", refuse)
 
     assert with_bus(folder, left) == [(2, b'{"n":2}'), (3, b'{"n":3}')]
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from largesse.file_bus import DirectoryHeld, FileBus, read_journal
-from largesse.file_lock import ORPHAN_WAIT_S, DirectoryLock
+from largesse.bus.file.bus import DirectoryHeld, FileBus, read_journal
+from largesse.bus.file.lock import ORPHAN_WAIT_S, DirectoryLock
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, with_bus
 
@@ -72,7 +72,7 @@ def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
 ORPHANED = """
 import os, sys, time
 from pathlib import Path
-from largesse.file_lock import DirectoryLock
+from largesse.bus.file.lock import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 if os.fork() == 0:
     sys.stdout.close()

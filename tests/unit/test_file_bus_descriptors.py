@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from largesse.bus import Outgoing
-from largesse.file_bus import FileBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import Outgoing
 
 GUARD_S = 60
 

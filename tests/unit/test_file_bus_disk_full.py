@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from largesse.bus import BusError, BusFull
-from largesse.file_bus import Disk, FileBus
+from largesse.bus.file.bus import Disk, FileBus
+from largesse.bus.port import BusError, BusFull
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, segments, values, with_bus
 

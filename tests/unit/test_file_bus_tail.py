@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
+from largesse.bus.file.bus import FileBus, JournalDamaged, read_journal
+from largesse.bus.file.head import MARK_BYTES, Head, mark_text, read_mark
 from largesse.failpoints import VARIABLE
-from largesse.file_bus import FileBus, JournalDamaged, read_journal
-from largesse.file_head import MARK_BYTES, Head, mark_text, read_mark
 from tests.unit.file_bus_folders import crashed, out, segments, values, with_bus, written
 from tests.unit.test_file_bus_crash import process
 
@@ -236,7 +236,7 @@ def test_a_full_disk_while_a_tail_is_kept_aside_is_said_and_cuts_nothing(folder,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("largesse.file_journal.replace_file", refuse)
+        patched.setattr("largesse.bus.file.journal.replace_file", refuse)
         with pytest.raises(Exception, match=r"journal-000000000009\.jsonl: No space left.*Make room"):
             FileBus(folder)
     assert path.read_bytes() == before

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from largesse import shell
+from largesse.bus.memory import MemoryBus
 from largesse.codec import decode, unwrap
 from largesse.hosts import hosts_of
 from largesse.log import publish_input
-from largesse.memory_bus import MemoryBus
 from largesse.output import Piece
 from largesse.settings import Settings
 from schemas import RoundAbandoned

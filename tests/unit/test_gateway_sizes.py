@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from largesse.bus import MESSAGE_BYTES_MAX, MessageTooLarge
+from largesse.bus.port import MESSAGE_BYTES_MAX, MessageTooLarge
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.cli.client import ending_of
 from services.cli.ending import Wrong

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from largesse.bus import BusError
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import BusError
 from largesse.health import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
 from largesse.hosts import hosts_of
-from largesse.memory_bus import MemoryBus
 from largesse.telemetry import CAUGHT_UP
 
 HOST = "127.0.0.1"

@@ -2,7 +2,7 @@
 
 import logging
 
-from largesse.kafka_client import SAME_LINE_SECONDS, _Thinned
+from largesse.bus.kafka.client import SAME_LINE_SECONDS, _Thinned
 
 
 def said_at(handler, capsys, *moments):

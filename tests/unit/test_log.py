@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from largesse import log
-from largesse.bus import PositionGap
+from largesse.bus.port import PositionGap
 from largesse.log import LogReader, Lookahead, publish_input, wait_for_more
 from largesse.order import LogOrder
 from schemas import JobCancelled

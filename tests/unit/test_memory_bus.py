@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from largesse.bus import BusError, BusFull, Outgoing, PositionGap
-from largesse.memory_bus import MemoryBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import BusError, BusFull, Outgoing, PositionGap
 
 
 def out(value: str, topic: str = "log") -> Outgoing:

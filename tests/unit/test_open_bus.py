@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from largesse.file_bus import FileBus
-from largesse.kafka_bus import KafkaBus
-from largesse.memory_bus import MemoryBus
-from largesse.open_bus import BusUrlWrong, open_bus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.open import BusUrlWrong, open_bus
 from largesse.settings import Settings, SettingWrong
 from largesse.settings import open_bus as open_bus_of
 

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from largesse.bus import BusFull, PositionGap
+from largesse.bus.port import BusFull, PositionGap
 from largesse.deadletter import read_letter
 from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input

@@ -5,7 +5,7 @@ clock, and log time goes on whatever the wall clock says.
 import pytest
 from hypothesis import strategies as st
 
-from largesse.bus import Fetched
+from largesse.bus.port import Fetched
 from largesse.log import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import Asks, Grants, JobAdmitted, NodeLost, RoundClosed, RoundOpened, SequencerAlive, Shares, TimeReached

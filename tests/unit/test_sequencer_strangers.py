@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from largesse import deadletter
-from largesse.bus import Outgoing
+from largesse.bus.port import Outgoing
 from largesse.codec import wrap
 from largesse.decisions import Wanted, answer, messages_of
 from schemas import Header, JobAdmitted, Releases, RoundOpened, SequencerAlive

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from largesse.bus import Bus
+from largesse.bus.port import Bus
 from largesse.decisions import partition_of
 from largesse.settings import Settings
 from largesse.sharing import run_assigned, shared

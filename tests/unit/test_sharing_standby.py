@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from largesse.bus import BusError, Fetched
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import BusError, Fetched
 from largesse.decisions import partition_of
-from largesse.memory_bus import MemoryBus
 from largesse.settings import Settings
 from largesse.sharing import run_assigned
 from largesse.shell import CAUGHT_UP_WITHIN

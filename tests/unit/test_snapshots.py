@@ -7,8 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from largesse import snapshots
-from largesse.bus import Outgoing, PositionGap
-from largesse.file_bus import FileBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.port import Outgoing, PositionGap
 from largesse.order import LogOrder
 from largesse.settings import Settings
 from largesse.snapshots import Snapshot, SnapshotKeeper, SnapshotRefused, dump, landmark_of, load, messages_of, newest

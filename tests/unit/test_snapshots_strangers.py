@@ -7,7 +7,7 @@ from hashlib import sha256
 import orjson
 import pytest
 
-from largesse.bus import Outgoing
+from largesse.bus.port import Outgoing
 from schemas.topics import SNAPSHOTS
 from tests.bus_stories import story
 from tests.unit.test_snapshots import restored, taken

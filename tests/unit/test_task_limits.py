@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from largesse.bus import Message
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Message
 from largesse.inputs import READ_BYTES_MAX, InputReader, parse
 from largesse.log import publish_input
-from largesse.memory_bus import MemoryBus
 from largesse.snapshots import dump, load
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge.base import BATCH_MAX, TASKS_MAX

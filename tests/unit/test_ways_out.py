@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from largesse.bus import BusError, PositionGap
+from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
+from largesse.bus.port import BusError, PositionGap
 from largesse.codec import Undecodable, record_of
 from largesse.decisions import DecisionGap
-from largesse.file_bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.inputs import InputStopped
 from largesse.log import LogReader, publish_input
 from largesse.shell import FOLDING, CoreStopped

@@ -16,12 +16,12 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from largesse.bus import BusError, Fetched, PositionGap
-from largesse.kafka_client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
-from largesse.kafka_following import Follower
-from largesse.kafka_writing import ABANDON_MS, KafkaWriter
-from largesse.local_bus import Wakeups, position_gap
-from largesse.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults, is_volatile
+from largesse.bus.kafka.client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
+from largesse.bus.kafka.reader import Follower
+from largesse.bus.kafka.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults, is_volatile
+from largesse.bus.kafka.writer import ABANDON_MS, KafkaWriter
+from largesse.bus.local import Wakeups, position_gap
+from largesse.bus.port import BusError, Fetched, PositionGap
 from schemas.topics import Topic
 
 __all__ = ["KafkaBus", "KafkaWriter"]

@@ -9,8 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.bus import BusError, BusFull, Message, Outgoing, check_sizes
-from largesse.local_bus import LocalBus
+from largesse.bus.local import LocalBus
+from largesse.bus.port import BusError, BusFull, Message, Outgoing, check_sizes
 
 FaultKind = Literal["lost", "late", "unknown", "torn", "full"]
 """What becomes of an append whose sender sees an error: nothing arrives (`lost`, and `full` with BusFull); it arrives

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import orjson
 
-from largesse.bus import BusError
-from largesse.file_lines import SUM_OF_NOTHING
+from largesse.bus.file.lines import SUM_OF_NOTHING
+from largesse.bus.port import BusError
 
 HEAD_NAME = "head.json"
 MARK_NAME = "synced.json"

@@ -3,7 +3,7 @@
     compacted/snapshots.0/default%2Ffairness%2F0%2F1%2F0.json
 
 They are kept outside of the journal, whose lines stay for good. Such a file is one line as in the journal
-(file_lines.py); its number and `prev` are those of the last journal line before it. It is written once that line is on
+(lines.py); its number and `prev` are those of the last journal line before it. It is written once that line is on
 disk, and does not count where the journal has another line there or none: so a copy of the folder that was made while
 a process wrote there, or a journal whose unsynced tail was cut off, never has a snapshot of what it does not know.
 """
@@ -16,9 +16,8 @@ from urllib.parse import quote
 
 import structlog
 
-from largesse.bus import Message, Outgoing
-from largesse.file_head import make_directory, replace_file
-from largesse.file_lines import (
+from largesse.bus.file.head import make_directory, replace_file
+from largesse.bus.file.lines import (
     LineWrong,
     cut,
     encode_item,
@@ -29,6 +28,7 @@ from largesse.file_lines import (
     message_of,
     self_checked,
 )
+from largesse.bus.port import Message, Outgoing
 from schemas.topics import TOPICS
 
 COMPACTED = frozenset(topic.name for topic in TOPICS if topic.cleanup == "compact")

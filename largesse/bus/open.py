@@ -2,9 +2,9 @@
 
 import re
 
-from largesse.bus import Bus
-from largesse.file_bus import FileBus
-from largesse.memory_bus import MemoryBus
+from largesse.bus.file.bus import FileBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Bus
 
 _BROKERS = re.compile(r"(?:[^\s,:/@\[\]]+|\[[0-9a-fA-F:]+\]):\d{1,5}")
 
@@ -36,7 +36,7 @@ def _kafka(brokers: str, client_id: str) -> Bus:
             raise BusUrlWrong(f"{broker!r} is no broker: write kafka://HOST:PORT[,HOST:PORT]")
     try:
         # Only who uses Kafka needs its client installed.
-        from largesse.kafka_bus import KafkaBus
+        from largesse.bus.kafka.bus import KafkaBus
     except ModuleNotFoundError as error:
         raise BusUrlWrong(f"kafka:// needs {error.name}: pip install 'largesse[live]'") from error
     return KafkaBus(brokers, client_id=client_id)

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from largesse.bus import BusError
+from largesse.bus.port import BusError
 
 LOCK_NAME = "lock"
 

@@ -1,6 +1,6 @@
 """Kafka topics as Largesse needs them: made where missing, mended where they would lose or refuse messages.
 
-    python -m largesse.topics_admin --bootstrap HOST:PORT
+    python -m largesse.bus.kafka.topics_admin --bootstrap HOST:PORT
         [--cells N] [--grow] [--replicas N] [--flush] [--check] [--wait SECONDS]
 
 What is right already is left alone, so it may run any number of times. Partitions are added only with --grow, and never
@@ -21,12 +21,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
-from largesse.bus import BusError
-from largesse.decisions import SHARDED
-from largesse.kafka_client import Client
+from largesse.bus.kafka.client import Client
+from largesse.bus.port import BusError
 from largesse.telemetry import configure
 from schemas.edge.config import SHARDS_MAX
-from schemas.topics import BY_NAME, SNAPSHOTS, Topic
+from schemas.topics import BY_NAME, SHARDED, SNAPSHOTS, Topic
 from schemas.wording import counted
 
 MESSAGE_BYTES_MIN = 1_048_576
@@ -145,7 +144,7 @@ def command(bootstrap: str, name: str, partition: int, found: Found | None) -> s
     cell = partition // SHARDS_MAX if name in SHARDED else partition
     cells = f" --cells {cell + 1}" if cell and name != MEMBERSHIP.name else ""
     grow = " --grow" if found is not None and partition >= found.partitions else ""
-    return f"python -m largesse.topics_admin --bootstrap {bootstrap}{cells}{grow}"
+    return f"python -m largesse.bus.kafka.topics_admin --bootstrap {bootstrap}{cells}{grow}"
 
 
 class TopicsAdmin:
@@ -306,7 +305,9 @@ async def _put_one_right(
 
 def main(arguments: list[str] | None = None) -> int:
     """The command. Returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m largesse.topics_admin", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m largesse.bus.kafka.topics_admin", description=__doc__.partition("\n")[0]
+    )
     default = os.environ.get("LARGESSE_BUS", "").removeprefix("kafka://")
     parser.add_argument("--bootstrap", default=default, help="host:port[,host:port]; by default that of LARGESSE_BUS")
     parser.add_argument("--cells", type=_positive, default=1, help="how many cells share the cluster (1)")

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
-from largesse.bus import BusError
+from largesse.bus.port import BusError
 
 BATCH_BYTES_MAX = 1_000_000
 """What one append holds at most. Has room for MESSAGE_BYTES_MAX of bus.py, as MESSAGE_BYTES_MIN of topics_admin has for

@@ -7,7 +7,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from largesse.bus import BusError, Fetched, Message, PositionGap
+from largesse.bus.port import BusError, Fetched, Message, PositionGap
 from largesse.descriptors import AGAIN_SECONDS
 
 _Key = tuple[str, int]

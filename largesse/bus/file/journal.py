@@ -2,8 +2,8 @@
 
     journal-000000000001.jsonl     lines 1 on; a segment is named by its first line
     journal-000000004711.jsonl
-    head.json, synced.json         how far the journal reaches at least, and how far it was synced (file_head.py)
-    lock                           held by the one process that may append (file_lock.py)
+    head.json, synced.json         how far the journal reaches at least, and how far it was synced (head.py)
+    lock                           held by the one process that may append (lock.py)
 
 A segment is made empty, head.json remembers it, and only then its first line is written: lines without head.json are
 what is left of a journal, and no crash leaves that.
@@ -23,9 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from largesse import failpoints
-from largesse.bus import BusFull
-from largesse.descriptors import when_there_are
-from largesse.file_head import (
+from largesse.bus.file.head import (
     HEAD_NAME,
     MARK_NAME,
     RESTORE,
@@ -39,7 +37,9 @@ from largesse.file_head import (
     sync_directory,
     write_head,
 )
-from largesse.file_lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_checked
+from largesse.bus.file.lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_checked
+from largesse.bus.port import BusFull
+from largesse.descriptors import when_there_are
 
 _SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
 _READ_BYTES = 1 << 20
@@ -214,7 +214,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
-    """A file to put in its place as a whole, once what was sent before it is on disk (file_compacted.py)."""
+    """A file to put in its place as a whole, once what was sent before it is on disk (compacted.py)."""
 
     path: Path
     data: bytes

@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
-from largesse.bus import BusError, Message
-from largesse.kafka_client import said
+from largesse.bus.kafka.client import said
+from largesse.bus.port import BusError, Message
 
 AHEAD_BYTES_MAX = 2 << 20
 """A follower waits while it holds more than this that nobody has asked for."""

@@ -14,8 +14,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from largesse.bus import BusError, Outgoing, check_sizes
-from largesse.kafka_client import Client, abandon, said
+from largesse.bus.kafka.client import Client, abandon, said
+from largesse.bus.port import BusError, Outgoing, check_sizes
 
 APPEND_MESSAGES_MAX = 10_000
 """Messages of one append; more wait for the next."""

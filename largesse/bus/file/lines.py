@@ -16,7 +16,7 @@ from hashlib import sha256
 
 import orjson
 
-from largesse.bus import Message, Outgoing
+from largesse.bus.port import Message, Outgoing
 
 SUM_OF_NOTHING = "0" * 64
 """`prev` of the first line."""

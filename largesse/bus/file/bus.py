@@ -1,7 +1,7 @@
 """The Bus port on one directory: the embedded bus. One process, one journal for all topics, no server.
 
-Appends are lines of the journal in the order of their sends (file_lines.py, file_commit.py); messages of compacted
-topics are files of their own (file_compacted.py). A durable message is shown to readers after its sync, any other at
+Appends are lines of the journal in the order of their sends (lines.py, group_commit.py); messages of compacted
+topics are files of their own (compacted.py). A durable message is shown to readers after its sync, any other at
 once; one that follows a message still hidden waits for the same sync, so what was sent can always be read. Opening
 verifies every byte. After BusFull the bus still reads and writes nothing more, with room again or without; opened
 again, it goes on where the disk ends.
@@ -16,15 +16,15 @@ from pathlib import Path
 
 import structlog
 
-from largesse.bus import BusError, Message, Outgoing, check_sizes
-from largesse.file_commit import Append, GroupCommit
-from largesse.file_compacted import COMPACTED, CompactedPartition, find, move_out, new_partition, partitions_of
-from largesse.file_head import Head, JournalDamaged, make_directory, write_head, write_mark
-from largesse.file_journal import Disk, Repair, Scan, segment_path, settle
-from largesse.file_lines import encode_item, item_opening, key_of, message_of
-from largesse.file_lock import DirectoryHeld, DirectoryLock
-from largesse.file_reading import Stretches, read_back
-from largesse.local_bus import LocalBus
+from largesse.bus.file.compacted import COMPACTED, CompactedPartition, find, move_out, new_partition, partitions_of
+from largesse.bus.file.group_commit import Append, GroupCommit
+from largesse.bus.file.head import Head, JournalDamaged, make_directory, write_head, write_mark
+from largesse.bus.file.index import Stretches, read_back
+from largesse.bus.file.journal import Disk, Repair, Scan, segment_path, settle
+from largesse.bus.file.lines import encode_item, item_opening, key_of, message_of
+from largesse.bus.file.lock import DirectoryHeld, DirectoryLock
+from largesse.bus.local import LocalBus
+from largesse.bus.port import BusError, Message, Outgoing, check_sizes
 
 __all__ = ["DirectoryHeld", "Disk", "FileBus", "FileWriter", "JournalDamaged", "Repair", "read_journal"]
 

@@ -9,12 +9,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from largesse.bus import BusError, Message
+from largesse.bus.file.head import JournalDamaged
+from largesse.bus.file.journal import segment_path
+from largesse.bus.file.lines import LineWrong, cut, message_of, self_checked
+from largesse.bus.local import NoDescriptor
+from largesse.bus.port import BusError, Message
 from largesse.descriptors import is_exhausted
-from largesse.file_head import JournalDamaged
-from largesse.file_journal import segment_path
-from largesse.file_lines import LineWrong, cut, message_of, self_checked
-from largesse.local_bus import NoDescriptor
 
 STRETCH_BYTES = 1 << 16
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from largesse.bus import BusError, BusFull
-from largesse.file_head import Head
-from largesse.file_journal import Appender, Disk, Run, WholeFile
-from largesse.file_lines import encode_line
+from largesse.bus.file.head import Head
+from largesse.bus.file.journal import Appender, Disk, Run, WholeFile
+from largesse.bus.file.lines import encode_line
+from largesse.bus.port import BusError, BusFull
 
 LINE_BYTES = 4 << 20
 """A batch above this becomes several lines, each of them atomic."""
