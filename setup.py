@@ -16,8 +16,9 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    "largesse": ("codec", "core", "ids"),
+    "largesse": ("core", "ids"),
     "largesse/lifecycle": ("dag", "retries", "running_limit", "state"),
+    "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": (
         "classes",

@@ -12,8 +12,8 @@ import time
 from random import Random
 from statistics import median
 
-from largesse import codec
 from largesse.core import OpenRound
+from largesse.log import codec
 from schemas import (
     ConfigChanged,
     JobAdmitted,

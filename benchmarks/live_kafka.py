@@ -27,7 +27,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from largesse.bus.kafka.bus import KafkaBus
 from largesse.bus.kafka.topics_admin import TOPICS, TopicsAdmin, partitions_now, put_right
 from largesse.bus.port import Outgoing
-from largesse.log import LogReader
+from largesse.log.reader import LogReader
 from schemas import Grant, InputRefused, JobRejected, NodeRegistered, RoundClosed
 from schemas.topics import LOG
 

@@ -25,7 +25,7 @@ class Settings:
 
     `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `partition`: where the cell's log lies
     in every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A
-    snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (snapshots.py).
+    snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (log/snapshots.py).
     `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long
     a decision that a closing names may stay away before it counts as lost. `wait_ms`: the longest a service sleeps
     without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active

@@ -11,11 +11,11 @@ from typing import Any
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.core import RULES, Core, OpenRound
-from largesse.decisions import FORECASTS, DecisionReader, Wanted, answer, messages_of, wanted_of
-from largesse.log import Lookahead, wait_for_more
-from largesse.order import Accepted
+from largesse.log.decisions import FORECASTS, DecisionReader, Wanted, answer, messages_of, wanted_of
+from largesse.log.fencing import Accepted
+from largesse.log.reader import Lookahead, wait_for_more
+from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.settings import Settings
-from largesse.snapshots import SnapshotKeeper, dump
 from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG, SHARDED

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from largesse.bus.port import Bus
-from largesse.log import LogReader, publish_input
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import run
 from schemas import JobEnded, RoundClosed

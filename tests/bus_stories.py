@@ -7,12 +7,12 @@ from typing import Any
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Bus, Outgoing
-from largesse.codec import encode, record_of
 from largesse.core import RULES
-from largesse.decisions import Wanted, answer, messages_of, wanted_of
 from largesse.ids import content_hash
-from largesse.log import LogReader
-from largesse.log_writer import LogWriter, claim_message
+from largesse.log.codec import encode, record_of
+from largesse.log.decisions import Wanted, answer, messages_of, wanted_of
+from largesse.log.reader import LogReader
+from largesse.log.writer import LogWriter, claim_message
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened
 
 READ_BACK_MS = 60_000

@@ -8,11 +8,11 @@ core back from its snapshot.
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
-from largesse.codec import encode
 from largesse.core import OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
-from largesse.plain_data import readable
-from largesse.snapshots import dump, load
+from largesse.log.codec import encode
+from largesse.log.compiled_types import readable
+from largesse.log.snapshots import dump, load
 from schemas import (
     DecisionHash,
     Device,

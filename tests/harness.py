@@ -6,11 +6,11 @@ to give the same bytes and to leave what a snapshot shows as it was.
 
 from typing import Any
 
-from largesse.codec import decode, encode, record_of
 from largesse.core import RULES, Core, OpenRound
-from largesse.decisions import Wanted, answer
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, log_id, opening_id
-from largesse.snapshots import dump, load
+from largesse.log.codec import decode, encode, record_of
+from largesse.log.decisions import Wanted, answer
+from largesse.log.snapshots import dump, load
 from schemas import Asks, DecisionHash, Grant, Grants, Record, RoundAbandoned, RoundClosed, RoundOpened, Shares
 from schemas.topics import SHARDED
 from tests.builders import Fact

@@ -6,11 +6,11 @@ import json
 from random import Random
 from typing import Any
 
-from largesse.answers import Shelf
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Message, Outgoing
-from largesse.codec import Undecodable
-from largesse.inputs import parse
+from largesse.log.answers import Shelf
+from largesse.log.codec import Undecodable
+from largesse.log.inputs import parse
 from schemas import JobSpec
 from schemas.topics import BY_NAME, DECISIONS, INPUTS, LOG
 from tests.conftest import ROOT

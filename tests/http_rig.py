@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from largesse import shell
 from largesse.bus.memory import MemoryBus
-from largesse.log import publish_input
+from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from services.admission import shell as admission
 from services.altruism import core as altruism

@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 from largesse.bus.port import Bus, Message, Outgoing
-from largesse.codec import decode, heading, unwrap
 from largesse.core import Core
-from largesse.log import LogReader, publish_input
+from largesse.log.codec import decode, heading, unwrap
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas import JobEnded, Record, RoundAbandoned, RoundClosed, RoundOpened

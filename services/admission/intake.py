@@ -11,7 +11,7 @@ from typing import Any
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Message
 from largesse.ids import content_hash
-from largesse.inputs import Input, InputStopped, parse
+from largesse.log.inputs import Input, InputStopped, parse
 from schemas import InputRefused
 from schemas.edge.read import ConfigPatch
 from schemas.edge.strict_json import loads

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from largesse.bus.port import Bus
-from largesse.decisions import FORECASTS, DecisionReader
-from largesse.inputs import InputReader
-from largesse.log_writer import LogWriter
-from largesse.order import LogOrder
+from largesse.log.decisions import FORECASTS, DecisionReader
+from largesse.log.fencing import LogOrder
+from largesse.log.inputs import InputReader
+from largesse.log.writer import LogWriter
 from schemas.topics import INPUTS
 from services.admission.leases import Leases
 

@@ -12,16 +12,17 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from largesse import deadletter, failpoints
+from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
-from largesse.decisions import wanted_of
 from largesse.ids import content_hash
-from largesse.log import LogReader, wait_for_more
-from largesse.log_writer import Fenced, LogWriter, claim_message
-from largesse.order import Accepted, LogOrder
+from largesse.log import dead_letters
+from largesse.log.decisions import wanted_of
+from largesse.log.fencing import Accepted, LogOrder
+from largesse.log.reader import LogReader, wait_for_more
+from largesse.log.snapshots import SnapshotKeeper, dump
+from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
 from largesse.shell import FOLDING, CoreStopped
-from largesse.snapshots import SnapshotKeeper, dump
 from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
 from schemas import (
     DecisionHash,
@@ -117,7 +118,7 @@ class Sequencer:
         self._claimed_ms = 0
         self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
-        self._refusals: deque[deadletter.Refusal] = deque()
+        self._refusals: deque[dead_letters.Refusal] = deque()
         self._decisions: dict[str, int] = {}
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
 
@@ -242,7 +243,7 @@ class Sequencer:
 
     def _learn(self, accepted: Accepted) -> None:
         self._fold(accepted.record)
-        refusal = deadletter.refusal_of(accepted)
+        refusal = dead_letters.refusal_of(accepted)
         if refusal is not None:
             self._refusals.append(refusal)
 
@@ -264,7 +265,7 @@ class Sequencer:
         """Refusals up to the last dead letter need none any more."""
         if not self._refusals:
             return
-        last = await deadletter.written_up_to(self._bus, self._settings.partition, self._refusals)
+        last = await dead_letters.written_up_to(self._bus, self._settings.partition, self._refusals)
         while self._refusals and self._refusals[0].seq <= last:
             self._refusals.popleft()
 
@@ -453,7 +454,7 @@ class Sequencer:
     async def _act_on(self, lead: Leading, accepted: list[Accepted]) -> None:
         assert self._producer is not None
         for each in accepted:
-            refusal = deadletter.refusal_of(each)
+            refusal = dead_letters.refusal_of(each)
             if refusal is not None:
                 self._refusals.append(refusal)
             if isinstance(each.record.body, RoundClosed):
@@ -471,7 +472,7 @@ class Sequencer:
 
     async def _write_letters(self, producer: Writer) -> None:
         while self._refusals:
-            messages = await deadletter.letter(self._bus, self._refusals[0], self._settings.partition)
+            messages = await dead_letters.letter(self._bus, self._refusals[0], self._settings.partition)
             await producer.send(messages, durable=False)
             self._refusals.popleft()
 

@@ -14,8 +14,8 @@ from typing import Literal
 from largesse import failpoints
 from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus, BusError, PositionGap
-from largesse.log import LogReader
-from largesse.order import Accepted
+from largesse.log.fencing import Accepted
+from largesse.log.reader import LogReader
 from largesse.telemetry import CAUGHT_UP, logger
 from schemas import JobEnded
 from schemas.topics import LOG

@@ -7,9 +7,9 @@ from typing import Any
 
 from largesse.bus.file.bus import JournalDamaged
 from largesse.bus.port import BusError
-from largesse.codec import Undecodable
-from largesse.decisions import DecisionGap
-from largesse.export import ExportDamaged
+from largesse.log.codec import Undecodable
+from largesse.log.decisions import DecisionGap
+from largesse.log.export import ExportDamaged
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
 from services.cli.progress import Tell, counting, progress_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from largesse.export import ExportWriter
+from largesse.log.export import ExportWriter
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec
 from schemas.edge.read import Cluster, Malformed, knob_of_text

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
-from largesse.log import publish_input, wait_for_more
+from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas.topics import INPUTS

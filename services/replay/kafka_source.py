@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from largesse.answers import fits, name_of
 from largesse.bus.open import BusUrlWrong, open_bus
 from largesse.bus.port import Bus, BusError, Message
-from largesse.codec import Undecodable, heading, unwrap
-from largesse.order import LogOrder, advance, read_piece
+from largesse.log.answers import fits, name_of
+from largesse.log.codec import Undecodable, heading, unwrap
+from largesse.log.fencing import LogOrder, advance, read_piece
 from schemas.edge.config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from largesse.core import OpenRound
-from largesse.decisions import Wanted, answer
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
-from largesse.order import Accepted
+from largesse.log.decisions import Wanted, answer
+from largesse.log.fencing import Accepted
 from schemas import DecisionHash, Record
 from schemas.topics import SHARDED
 from services.admission import core as admission

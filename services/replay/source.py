@@ -9,16 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from largesse.answers import Shelf, fits, name_of
 from largesse.bus.file.bus import read_journal
 from largesse.bus.file.journal import has_journal
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
-from largesse.codec import Undecodable, decode, heading, unwrap
-from largesse.decisions import FORECASTS, DecisionGap
-from largesse.export import ExportWriter, is_export, read_export
 from largesse.ids import content_hash, decision_id
-from largesse.order import Accepted, LogOrder, advance, read_piece
+from largesse.log.answers import Shelf, fits, name_of
+from largesse.log.codec import Undecodable, decode, heading, unwrap
+from largesse.log.decisions import FORECASTS, DecisionGap
+from largesse.log.export import ExportWriter, is_export, read_export
+from largesse.log.fencing import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.edge.config import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED

@@ -11,10 +11,10 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from largesse.codec import decode, encode, record_of
 from largesse.core import RULES
-from largesse.decisions import DecisionGap, Wanted
 from largesse.ids import content_hash, log_id, opening_id
+from largesse.log.codec import decode, encode, record_of
+from largesse.log.decisions import DecisionGap, Wanted
 from schemas import (
     AttemptsKnown,
     InputRefused,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from largesse.codec import encode
 from largesse.core import RULES, Core, OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
+from largesse.log.codec import encode
 from schemas import DecisionHash, Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission

@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from largesse.bus.memory import MemoryBus
-from largesse.inputs import InputReader
-from largesse.log import LogReader, Lookahead, publish_input
+from largesse.log.inputs import InputReader
+from largesse.log.reader import LogReader, Lookahead, publish_input
 from schemas.topics import LOG
 from tests.contract.kafka_rig import kafka_rig
 from tests.contract.test_bus import GUARD_SECONDS, LONG_MS, memory_rig, out

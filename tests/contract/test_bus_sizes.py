@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from largesse.bus.port import MESSAGE_BYTES_MAX, MessageTooLarge, Outgoing, size_of
-from largesse.order import RECORD_BYTES_MAX
+from largesse.log.fencing import RECORD_BYTES_MAX
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from tests.contract.test_bus import RIGS, tell, values
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from largesse.bus.kafka.bus import KafkaBus
-from largesse.inputs import InputReader
-from largesse.log import LogReader
+from largesse.log.inputs import InputReader
+from largesse.log.reader import LogReader
 from schemas.topics import BY_NAME, INPUTS, LOG
 from tests.contract.kafka_rig import make_topic, new_name, transact, transactional
 from tests.contract.test_kafka_bus import LONG_MS, address, needs_kafka, open_bus, out, tell

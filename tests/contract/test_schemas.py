@@ -10,7 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from largesse.codec import decode, encode
+from largesse.log.codec import decode, encode
 from schemas import export
 from schemas.compat import breaks_between
 from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line

@@ -14,8 +14,8 @@ from typing import get_args
 import orjson
 
 from largesse.bus.memory import MemoryBus
-from largesse.codec import decode
 from largesse.core import RULES
+from largesse.log.codec import decode
 from schemas.queues import Preset
 from services.replay.source import Source, steps_of, write_export
 from tests.simulation.told_story import told

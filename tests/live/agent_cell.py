@@ -17,8 +17,8 @@ from typing import Any
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError, Fetched, Message, Outgoing
-from largesse.codec import encode, record_of, wrap
 from largesse.failpoints import VARIABLE
+from largesse.log.codec import encode, record_of, wrap
 from schemas import Header, JobEnded, Record, SequencerClaimed
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import loads

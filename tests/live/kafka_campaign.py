@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from largesse import deadletter
+from largesse.log import dead_letters
 from largesse.process import INTERNAL
 from schemas import InputRefused, JobAdmitted, JobEnded, JobRejected
 from schemas.topics import DEADLETTER, LOG
@@ -297,7 +297,7 @@ class Seed:
         lettered = set()
         while first < end:
             for message in await cell.bus.fetch(DEADLETTER, cell.partition, first, wait_ms=5_000):
-                lettered.add(deadletter.read_letter(message.value)["seq"])
+                lettered.add(dead_letters.read_letter(message.value)["seq"])
                 first = message.offset + 1
         if refused - lettered:
             wrong.append(f"refusals without a dead letter: seq {sorted(refused - lettered)}")

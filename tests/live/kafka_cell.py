@@ -19,8 +19,8 @@ from largesse.bus.kafka.bus import KafkaBus
 from largesse.bus.kafka.topics_admin import TOPICS, partitions_now
 from largesse.bus.port import BusError
 from largesse.failpoints import VARIABLE
-from largesse.log import LogReader, publish_input
-from largesse.order import Accepted
+from largesse.log.fencing import Accepted
+from largesse.log.reader import LogReader, publish_input
 from schemas import JobEnded, SequencerClaimed
 from schemas.topics import LOG
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from largesse.bus.file.lock import DirectoryHeld
-from largesse.log import LogReader
+from largesse.log.reader import LogReader
 from schemas import (
     NodeLost,
     NodeRegistered,

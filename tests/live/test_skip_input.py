@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from largesse.bus.file.bus import FileBus
-from largesse.log import publish_input
+from largesse.log.reader import publish_input
 from tests.live.up_process import GUARD_S, up
 from tests.unit.cli_process import largesse
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from largesse.bus.file.bus import Disk, FileBus, read_journal
-from largesse.codec import decode, record_of, unwrap
+from largesse.log.codec import decode, record_of, unwrap
 from largesse.shell import CoreStopped
 from largesse.ways_out import way_out
 from schemas import Record, RoundAbandoned, SequencerAlive

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from largesse.core import OpenRound
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
-from largesse.snapshots import dump, load
+from largesse.log.snapshots import dump, load
 from schemas import (
     Grant,
     JobAdmitted,

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from largesse.bus.memory import MemoryBus
-from largesse.deadletter import read_letter
-from largesse.log import LogReader, publish_input
+from largesse.log.dead_letters import read_letter
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import InputRefused, JobAdmitted
 from schemas.edge.base import FIELD_MAX, REASON_MAX

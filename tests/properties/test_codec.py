@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from largesse.codec import Undecodable, decode, encode, unwrap, wrap
+from largesse.log.codec import Undecodable, decode, encode, unwrap, wrap
 from schemas.registry import NEWEST
 from tests.strategies import for_all, headers, records
 

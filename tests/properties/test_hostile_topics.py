@@ -13,8 +13,8 @@ from hypothesis import Phase, settings
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse import order
-from largesse.log import publish_input
+from largesse.log import fencing
+from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas.topics import INPUTS
@@ -74,12 +74,12 @@ WITHOUT_SHRINKING = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate
 """A seed near a failing one tells nothing."""
 
 
-@pytest.mark.parametrize("record_bytes_max", [order.RECORD_BYTES_MAX, 300])
+@pytest.mark.parametrize("record_bytes_max", [fencing.RECORD_BYTES_MAX, 300])
 @WITHOUT_SHRINKING
 @for_all(st.integers(0, 2**32), st.lists(st.sampled_from(INPUTS), max_size=20))
 def test_no_service_ends_and_the_next_good_job_runs(record_bytes_max, seed, inputs):
-    before, order.RECORD_BYTES_MAX = order.RECORD_BYTES_MAX, record_bytes_max
+    before, fencing.RECORD_BYTES_MAX = fencing.RECORD_BYTES_MAX, record_bytes_max
     try:
         asyncio.run(story(HostileBus(Random(seed), rate=0.5), inputs * 3))
     finally:
-        order.RECORD_BYTES_MAX = before
+        fencing.RECORD_BYTES_MAX = before

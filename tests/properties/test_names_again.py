@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from largesse.codec import decode
+from largesse.log.codec import decode
 from schemas import JobAdmitted, JobSpec, RoundClosed
 from services.admission import core as admission
 from services.agent import core as agent

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from largesse.codec import decode, encode
-from largesse.order import Accepted
+from largesse.log.codec import decode, encode
+from largesse.log.fencing import Accepted
 from schemas import Header
 from services.replay.source import Source, Step
 from services.replay.verify import verify

@@ -10,11 +10,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from largesse import deadletter, order
 from largesse.bus.memory import MemoryBus
-from largesse.decisions import messages_of
-from largesse.log import LogReader, publish_input
-from largesse.order import read_piece
+from largesse.log import dead_letters, fencing
+from largesse.log.decisions import messages_of
+from largesse.log.fencing import read_piece
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import JobAdmitted, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import DEADLETTER, LOG, TOPICS
@@ -61,11 +61,11 @@ class Instance(Actor):
 class Sequencers(RuleBasedStateMachine):
     """The world around the sequencers: clients, faults, a clock, and services that answer open rounds."""
 
-    record_bytes_max = order.RECORD_BYTES_MAX
+    record_bytes_max = fencing.RECORD_BYTES_MAX
 
     def __init__(self) -> None:
         super().__init__()
-        self.limit_before, order.RECORD_BYTES_MAX = order.RECORD_BYTES_MAX, self.record_bytes_max
+        self.limit_before, fencing.RECORD_BYTES_MAX = fencing.RECORD_BYTES_MAX, self.record_bytes_max
         self.loop = asyncio.new_event_loop()
         self.bus = MemoryBus()
         self.settings = Settings(bus="memory:", snapshot_rounds=2)
@@ -189,7 +189,7 @@ class Sequencers(RuleBasedStateMachine):
 
     @invariant()
     def every_letter_is_about_a_refusal_in_the_log(self):
-        seqs = [each.record.seq for each in self.run(self._records()) if deadletter.refusal_of(each)]
+        seqs = [each.record.seq for each in self.run(self._records()) if dead_letters.refusal_of(each)]
         assert all(seq in seqs for seq in self.run(self._letters()))
 
     async def _letters(self):
@@ -198,7 +198,7 @@ class Sequencers(RuleBasedStateMachine):
         for message in await self._all(DEADLETTER):
             piece = read_piece(message.value)
             if piece is None:
-                found.append(deadletter.read_letter(message.value)["seq"])
+                found.append(dead_letters.read_letter(message.value)["seq"])
             elif piece.header.part == piece.header.of - 1:
                 found.append(piece.seq)
         return found
@@ -211,7 +211,7 @@ class Sequencers(RuleBasedStateMachine):
             for instance in self.instances:
                 self.run(instance.kill())
             self.loop.close()
-            order.RECORD_BYTES_MAX = self.limit_before
+            fencing.RECORD_BYTES_MAX = self.limit_before
 
     async def _settle(self) -> None:
         """The faults end, what is late arrives, and the first instance is given time; all others have crashed."""
@@ -240,7 +240,7 @@ class Sequencers(RuleBasedStateMachine):
         assert taken == list(range(self.sent["jobs"])), "every submission has one record, in order"
         names = [each.record.body.spec.job for each in records if isinstance(each.record.body, JobAdmitted)]
         assert len(names) == len(dict.fromkeys(names)), "no job is admitted twice"
-        refused = [each.record.seq for each in records if deadletter.refusal_of(each)]
+        refused = [each.record.seq for each in records if dead_letters.refusal_of(each)]
         assert sorted(dict.fromkeys(self.run(self._letters()))) == refused, "every refusal has a letter"
         messages = self.run(self._messages())
         verdict = verify(Source("the log", lambda hear: steps_of(messages, hear=hear), lambda: 1))

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from largesse import order
 from largesse.bus.file.bus import FileBus
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Message, Outgoing
-from largesse.codec import decode, encode, wrap
 from largesse.core import RULES
-from largesse.decisions import DecisionGap
-from largesse.export import ExportDamaged, ExportWriter, read_export
 from largesse.ids import content_hash
-from largesse.log_writer import claim_message
-from largesse.snapshots import dump, load
+from largesse.log import fencing
+from largesse.log.codec import decode, encode, wrap
+from largesse.log.decisions import DecisionGap
+from largesse.log.export import ExportDamaged, ExportWriter, read_export
+from largesse.log.snapshots import dump, load
+from largesse.log.writer import claim_message
 from schemas import DecisionHash, Header, NodeRegistered, RoundAbandoned
 from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from schemas.topics import DECISIONS, LOG
@@ -282,7 +282,7 @@ def test_an_answer_that_came_too_late_is_compared_for_as_many_rounds_as_are_kept
 @pytest.mark.parametrize("part", [0, 1, 3])
 def test_a_change_in_a_part_of_a_large_answer_is_found_though_another_one_was_read(tmp_path, monkeypatch, part):
     """Two instances write the same answer in parts, one beside the other; one part of the second one is changed."""
-    monkeypatch.setattr(order, "RECORD_BYTES_MAX", 400)
+    monkeypatch.setattr(fencing, "RECORD_BYTES_MAX", 400)
     messages = parts_of(tmp_path / "log")
     same = verify(Source("parts", lambda hear: steps_of(messages, hear=hear), lambda: 1))
     at = [i for i, each in enumerate(messages) if b'"two"' in each.value[:40] and b'"piece":' in each.value][part]
@@ -321,12 +321,12 @@ def parts_of(path):
 
     for item in read_export(path):
         if not messages:
-            put(LOG, claim_message("default", 0, item.header.token, order.LogOrder(), 0).value)
+            put(LOG, claim_message("default", 0, item.header.token, fencing.LogOrder(), 0).value)
         if item.topic == LOG:
             put(LOG, wrap(item.header, item.content))
             continue
         record = decode(item.content)
-        one, two = (order.split(Header(name), item.content, id_=record.id, seq=record.seq) for name in ("one", "two"))
+        one, two = (fencing.split(Header(name), item.content, id_=record.id, seq=record.seq) for name in ("one", "two"))
         for pair in zip(one, two, strict=True):
             for value in pair:
                 put(item.topic, value)

@@ -7,7 +7,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Message, Outgoing
-from largesse.codec import wrap
+from largesse.log.codec import wrap
 from schemas import Header
 from schemas.topics import DECISIONS, LOG
 from services.replay import kafka_source

@@ -7,7 +7,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Outgoing
-from largesse.order import LogOrder
+from largesse.log.fencing import LogOrder
 from schemas import JobAdmitted, JobSpec, Record, Stage
 from schemas.topics import LOG
 from services.agent import checkpoint, core

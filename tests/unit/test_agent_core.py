@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from largesse.snapshots import dump, load
+from largesse.log.snapshots import dump, load
 from schemas import (
     ConfigChanged,
     DeviceShare,

@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
-from largesse import answers, order
-from largesse.answers import Shelf
 from largesse.bus.port import Message
-from largesse.codec import Undecodable
-from largesse.decisions import DecisionReader, Wanted, answer, messages_of
+from largesse.log import answers, fencing
+from largesse.log.answers import Shelf
+from largesse.log.codec import Undecodable
+from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of
 from largesse.telemetry import exposition
 from schemas import Asks, Shares
 from schemas.rounds import Level
@@ -158,17 +158,20 @@ def test_asks_of_another_shard_than_their_name_says_are_none():
 
 @story
 async def test_parts_of_a_forged_answer_do_not_keep_the_right_one_from_coming_together(bus, scribe):
-    forged = said(opening(), "z" * order.RECORD_BYTES_MAX, "w" * order.RECORD_BYTES_MAX)
+    forged = said(opening(), "z" * fencing.RECORD_BYTES_MAX, "w" * fencing.RECORD_BYTES_MAX)
     right = large("one")
     assert len(forged) == len(right)
     await send(bus, forged[0], *right[:1], *forged[1:2], *right[1:])
 
-    assert await queues(DecisionReader(bus), opening()) == ["x" * order.RECORD_BYTES_MAX, "y" * order.RECORD_BYTES_MAX]
+    assert await queues(DecisionReader(bus), opening()) == [
+        "x" * fencing.RECORD_BYTES_MAX,
+        "y" * fencing.RECORD_BYTES_MAX,
+    ]
 
 
 @story
 async def test_parts_that_come_to_no_answer_do_not_keep_the_right_one_from_coming_together(bus, scribe):
-    record, content = answer(opening(), SHARES, Shares([Level("z" * order.RECORD_BYTES_MAX, 1)] * 2))
+    record, content = answer(opening(), SHARES, Shares([Level("z" * fencing.RECORD_BYTES_MAX, 1)] * 2))
     broken = messages_of(record, content.replace(b'"target":1', b'"target":[]'), SHARES, 0, "a")
     await send(bus, *broken, *large("one"))
 
@@ -186,12 +189,12 @@ async def test_parts_of_earlier_versions_have_no_sums_and_come_together(bus, scr
 
 
 def test_unfinished_parts_are_kept_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(answers, "PIECES_BYTES_MAX", 3 * order.RECORD_BYTES_MAX)
+    monkeypatch.setattr(answers, "PIECES_BYTES_MAX", 3 * fencing.RECORD_BYTES_MAX)
     shelf = Shelf(0)
     for number in range(1, 50):
-        first = said(opening(number), "x" * order.RECORD_BYTES_MAX, "y" * order.RECORD_BYTES_MAX)[0]
+        first = said(opening(number), "x" * fencing.RECORD_BYTES_MAX, "y" * fencing.RECORD_BYTES_MAX)[0]
         shelf.take(Message("shares", 0, number, first.value), 0)
-    right = said(opening(50), "x" * order.RECORD_BYTES_MAX)
+    right = said(opening(50), "x" * fencing.RECORD_BYTES_MAX)
     took = [shelf.take(Message("shares", 0, 50 + at, each.value), 0) for at, each in enumerate(right)]
 
     assert len(shelf.beyond(0)) <= 8

@@ -2,9 +2,9 @@
 
 import pytest
 
-from largesse import order
-from largesse.codec import heading, record_of
-from largesse.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
+from largesse.log import fencing
+from largesse.log.codec import heading, record_of
+from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
 from schemas import Asks, Grants, Releases, RoundOpened, Shares
 from schemas.rounds import Level
 from tests.bus_stories import append_raw, story
@@ -96,7 +96,7 @@ async def test_what_is_no_record_is_passed_over(bus, scribe):
 
 
 def large(author):
-    return said(opening(), "x" * order.RECORD_BYTES_MAX, "y" * order.RECORD_BYTES_MAX, author=author)
+    return said(opening(), "x" * fencing.RECORD_BYTES_MAX, "y" * fencing.RECORD_BYTES_MAX, author=author)
 
 
 @story
@@ -135,7 +135,7 @@ async def test_a_restored_reader_finds_what_was_still_needed(bus, scribe):
 
 @story
 async def test_the_first_part_of_what_is_needed_is_where_a_restored_reader_starts(bus, scribe):
-    await send(bus, *said(opening(1), "one"), *said(opening(2), "x" * order.RECORD_BYTES_MAX)[:1])
+    await send(bus, *said(opening(1), "one"), *said(opening(2), "x" * fencing.RECORD_BYTES_MAX)[:1])
     reader = DecisionReader(bus)
     assert await queues(reader, opening(2)) is None
 

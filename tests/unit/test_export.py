@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import strategies as st
 
-from largesse.export import ExportDamaged, ExportWriter, is_export, read_export
+from largesse.log.export import ExportDamaged, ExportWriter, is_export, read_export
 from schemas import Header, JobCancelled, Shares
 from tests.bus_stories import bytes_of
 from tests.strategies import for_all

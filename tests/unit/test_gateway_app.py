@@ -9,9 +9,9 @@ import pytest
 
 from largesse import shell
 from largesse.bus.memory import MemoryBus
-from largesse.codec import decode, unwrap
 from largesse.hosts import hosts_of
-from largesse.log import publish_input
+from largesse.log.codec import decode, unwrap
+from largesse.log.reader import publish_input
 from largesse.output import Piece
 from largesse.settings import Settings
 from schemas import RoundAbandoned

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from largesse.health import served
-from largesse.log import publish_input
+from largesse.log.reader import publish_input
 from largesse.output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.outputs import pages_of
 from services.gateway.output import printed

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from hypothesis import strategies as st
 
-from largesse.snapshots import dump, load
+from largesse.log.snapshots import dump, load
 from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, Policy, Queue, QueueShare, Shares
 from schemas.edge.read import ConfigPatch, read_input
 from schemas.edge.strict_json import loads

@@ -2,8 +2,8 @@ from collections import Counter
 
 import pytest
 
-from largesse.codec import decode
-from largesse.snapshots import dump, load
+from largesse.log.codec import decode
+from largesse.log.snapshots import dump, load
 from schemas import (
     JobSpec,
     NodeDrained,

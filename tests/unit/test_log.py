@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from largesse import log
 from largesse.bus.port import PositionGap
-from largesse.log import LogReader, Lookahead, publish_input, wait_for_more
-from largesse.order import LogOrder
+from largesse.log import reader
+from largesse.log.fencing import LogOrder
+from largesse.log.reader import LogReader, Lookahead, publish_input, wait_for_more
 from schemas import JobCancelled
 from schemas.topics import LOG
 from tests.bus_stories import story
@@ -72,7 +72,7 @@ async def test_how_far_it_keeps_what_it_has_seen_has_a_limit(bus, scribe):
     await scribe.claim()
     ahead = Lookahead(bus)
     opening = await scribe.open()
-    before, log.AHEAD_MAX = log.AHEAD_MAX, 5
+    before, reader.AHEAD_MAX = reader.AHEAD_MAX, 5
     try:
         for number in range(20):
             await scribe.write(JobCancelled(f"j{number}"))
@@ -84,7 +84,7 @@ async def test_how_far_it_keeps_what_it_has_seen_has_a_limit(bus, scribe):
         while (accepted := await ahead.take()) is not None:
             taken.append(accepted.record.seq)
     finally:
-        log.AHEAD_MAX = before
+        reader.AHEAD_MAX = before
 
     assert kept <= 6
     assert taken == [0, *range(1, 23)]

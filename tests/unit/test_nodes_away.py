@@ -2,7 +2,7 @@
 
 import pytest
 
-from largesse.log import publish_input
+from largesse.log.reader import publish_input
 from schemas import InputRefused, NodeDrained, NodeForgotten, NodeRegistered, NodeRemoved, TimeReached
 from schemas.edge.nodes import DRAIN_REASON_MAX
 from schemas.edge.read import Malformed, read_input

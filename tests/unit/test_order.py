@@ -4,11 +4,11 @@ from itertools import chain as chain_of
 
 import pytest
 
-from largesse import order
-from largesse.codec import encode, record_of, wrap
 from largesse.ids import chain
-from largesse.log import follow
-from largesse.order import LogOrder, advance, split
+from largesse.log import fencing
+from largesse.log.codec import encode, record_of, wrap
+from largesse.log.fencing import LogOrder, advance, split
+from largesse.log.reader import follow
 from schemas import Header, JobCancelled, JobEnded, Position, RoundOpened, SequencerAlive, SequencerClaimed
 from schemas.jobs import JobEnd
 
@@ -29,7 +29,7 @@ def record(token, seq, body=None, **header):
 
 def large(token, seq, tail="x"):
     """A record in at least three parts."""
-    return record(token, seq, JobEnded([JobEnd("j", "failed", "ü" * order.RECORD_BYTES_MAX + tail)]))
+    return record(token, seq, JobEnded([JobEnd("j", "failed", "ü" * fencing.RECORD_BYTES_MAX + tail)]))
 
 
 def read(*batches):
@@ -99,9 +99,9 @@ def test_a_large_record_counts_at_its_last_part_and_comes_back_byte_for_byte():
     accepted, at = read(claim("a"), parts, record("a", 2))
 
     assert len(parts) > 2
-    assert all(len(part) <= order.RECORD_BYTES_MAX for part in parts)
+    assert all(len(part) <= fencing.RECORD_BYTES_MAX for part in parts)
     assert [each.offset for each in accepted] == [0, len(parts), len(parts) + 1]
-    assert accepted[1].content == content(1, JobEnded([JobEnd("j", "failed", "ü" * order.RECORD_BYTES_MAX + "x")]))
+    assert accepted[1].content == content(1, JobEnded([JobEnd("j", "failed", "ü" * fencing.RECORD_BYTES_MAX + "x")]))
     assert at.seq == 2
 
 
@@ -129,10 +129,10 @@ def test_which_parts_count(messages, expected):
 
 
 def test_quotes_in_a_large_record_do_not_make_its_parts_too_large():
-    body = JobEnded([JobEnd("j", "failed", '"' * order.RECORD_BYTES_MAX)])
+    body = JobEnded([JobEnd("j", "failed", '"' * fencing.RECORD_BYTES_MAX)])
     parts = split(Header("a"), content(1, body), id_="c/1", seq=1)
 
-    assert all(len(part) < order.RECORD_BYTES_MAX + 500 for part in parts)
+    assert all(len(part) < fencing.RECORD_BYTES_MAX + 500 for part in parts)
     assert read(claim("a"), parts)[1].seq == 1
 
 

@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
-from largesse.codec import Undecodable, encode, record_of, wrap
-from largesse.order import PARTS_MAX, LogOrder, advance
+from largesse.log.codec import Undecodable, encode, record_of, wrap
+from largesse.log.fencing import PARTS_MAX, LogOrder, advance
 from schemas import Header, SequencerClaimed
 from tests.unit.test_order import claim, content, large, read, record, seqs
 

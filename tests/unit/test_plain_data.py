@@ -8,8 +8,8 @@ from importlib.util import module_from_spec, spec_from_loader
 import pytest
 
 from largesse.lifecycle.state import Gate, Parked
-from largesse.plain_data import readable
-from largesse.snapshots import dump, load
+from largesse.log.compiled_types import readable
+from largesse.log.snapshots import dump, load
 
 SOURCE = '''
 from dataclasses import dataclass, field

@@ -56,7 +56,7 @@ def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
 
 STOPPED = """
 import sys
-from largesse.inputs import InputStopped
+from largesse.log.inputs import InputStopped
 from largesse.process import serve
 from largesse.usage import Usage
 

@@ -5,9 +5,9 @@ from hashlib import sha256
 import pytest
 
 from largesse.bus.port import BusFull, PositionGap
-from largesse.deadletter import read_letter
-from largesse.inputs import InputStopped
-from largesse.log import LogReader, publish_input
+from largesse.log.dead_letters import read_letter
+from largesse.log.inputs import InputStopped
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.telemetry import exposition
 from schemas import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from largesse.bus.port import Fetched
-from largesse.log import LogReader, publish_input
+from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import Asks, Grants, JobAdmitted, NodeLost, RoundClosed, RoundOpened, SequencerAlive, Shares, TimeReached
 from schemas.topics import LOG

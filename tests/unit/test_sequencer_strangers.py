@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from largesse import deadletter
 from largesse.bus.port import Outgoing
-from largesse.codec import wrap
-from largesse.decisions import Wanted, answer, messages_of
+from largesse.log import dead_letters
+from largesse.log.codec import wrap
+from largesse.log.decisions import Wanted, answer, messages_of
 from schemas import Header, JobAdmitted, Releases, RoundOpened, SequencerAlive
 from schemas.topics import DEADLETTER
 from tests.bus_stories import append_raw, story
@@ -75,7 +75,7 @@ def test_a_sequencer_leads_whatever_the_last_dead_letter_is_and_writes_none_agai
 
 
 def test_behind_more_garbage_than_is_looked_through_letters_are_written_again(monkeypatch):
-    monkeypatch.setattr(deadletter, "LOOKED_AT", 20)
+    monkeypatch.setattr(dead_letters, "LOOKED_AT", 20)
 
     @story
     async def told(bus, scribe):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from largesse.bus.port import Bus
-from largesse.decisions import partition_of
+from largesse.log.decisions import partition_of
 from largesse.settings import Settings
 from largesse.sharing import run_assigned, shared
 from largesse.shell import CoreStopped

@@ -8,7 +8,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError, Fetched
-from largesse.decisions import partition_of
+from largesse.log.decisions import partition_of
 from largesse.settings import Settings
 from largesse.sharing import run_assigned
 from largesse.shell import CAUGHT_UP_WITHIN

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from largesse.codec import unwrap
 from largesse.core import RULES
-from largesse.decisions import DecisionGap, Wanted
+from largesse.log.codec import unwrap
+from largesse.log.decisions import DecisionGap, Wanted
 from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
 from largesse.telemetry import exposition

@@ -5,8 +5,8 @@ from base64 import b64decode
 import pytest
 
 from largesse.ids import content_hash
-from largesse.inputs import InputStopped
-from largesse.snapshots import dump, load
+from largesse.log.inputs import InputStopped
+from largesse.log.snapshots import dump, load
 from schemas import ConfigChanged, InputRefused, InputSkipped, JobAdmitted, Record
 from schemas.edge.config import SKIP_REASON_MAX
 from schemas.edge.read import Malformed, read_input

@@ -6,12 +6,21 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from largesse import snapshots
 from largesse.bus.file.bus import FileBus
 from largesse.bus.port import Outgoing, PositionGap
-from largesse.order import LogOrder
+from largesse.log import snapshots
+from largesse.log.fencing import LogOrder
+from largesse.log.snapshots import (
+    Snapshot,
+    SnapshotKeeper,
+    SnapshotRefused,
+    dump,
+    landmark_of,
+    load,
+    messages_of,
+    newest,
+)
 from largesse.settings import Settings
-from largesse.snapshots import Snapshot, SnapshotKeeper, SnapshotRefused, dump, landmark_of, load, messages_of, newest
 from schemas import JobCancelled
 from schemas.topics import LOG, SNAPSHOTS
 from tests.bus_stories import Scribe, answers_in, story

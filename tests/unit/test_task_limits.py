@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Message
-from largesse.inputs import READ_BYTES_MAX, InputReader, parse
-from largesse.log import publish_input
-from largesse.snapshots import dump, load
+from largesse.log.inputs import READ_BYTES_MAX, InputReader, parse
+from largesse.log.reader import publish_input
+from largesse.log.snapshots import dump, load
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
 from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX

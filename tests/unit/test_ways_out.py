@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.bus.port import BusError, PositionGap
-from largesse.codec import Undecodable, record_of
-from largesse.decisions import DecisionGap
-from largesse.inputs import InputStopped
-from largesse.log import LogReader, publish_input
+from largesse.log.codec import Undecodable, record_of
+from largesse.log.decisions import DecisionGap
+from largesse.log.inputs import InputStopped
+from largesse.log.reader import LogReader, publish_input
 from largesse.shell import FOLDING, CoreStopped
 from largesse.ways_out import way_out
 from schemas import InputRefused, InputSkipped, SequencerAlive

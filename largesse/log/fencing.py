@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from largesse.codec import Undecodable, decode, header_of, heading, unwrap, wrap
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
+from largesse.log.codec import Undecodable, decode, header_of, heading, unwrap, wrap
 from schemas import Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerAlive, SequencerClaimed
 
 RECORD_BYTES_MAX = 900 * 1024

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from largesse.bus.port import Bus, Message, Outgoing, PositionGap
-from largesse.codec import Undecodable, unwrap
 from largesse.ids import content_hash
-from largesse.order import Accepted, read_piece, split
+from largesse.log.codec import Undecodable, unwrap
+from largesse.log.fencing import Accepted, read_piece, split
 from schemas import Header, InputRefused, JobRejected
 from schemas.topics import DEADLETTER
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from largesse.answers import Found, Shelf
 from largesse.bus.port import Bus, Outgoing
-from largesse.codec import Undecodable, encode, record_of
 from largesse.ids import content_hash, decision_id
-from largesse.order import split
+from largesse.log.answers import Found, Shelf
+from largesse.log.codec import Undecodable, encode, record_of
+from largesse.log.fencing import split
 from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
 from schemas.edge.config import SHARDS_MAX

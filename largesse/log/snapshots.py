@@ -19,8 +19,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from largesse import failpoints
 from largesse.bus.port import Bus, Message, Outgoing, Writer
-from largesse.order import LogOrder
-from largesse.plain_data import readable
+from largesse.log.compiled_types import readable
+from largesse.log.fencing import LogOrder
 from largesse.settings import Settings
 from largesse.telemetry import SNAPSHOTS as TAKEN
 from largesse.telemetry import logger

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 import orjson
 
-from largesse.codec import Undecodable, unwrap, wrap
+from largesse.log.codec import Undecodable, unwrap, wrap
 from schemas import Header
 
 FORMAT = b'{"largesse_export":1'

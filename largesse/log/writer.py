@@ -12,10 +12,10 @@ from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
-from largesse.codec import encode, record_of, wrap
 from largesse.ids import log_id, opening_id
-from largesse.log import LogReader, follow
-from largesse.order import Accepted, LogOrder, advance, note, split
+from largesse.log.codec import encode, record_of, wrap
+from largesse.log.fencing import Accepted, LogOrder, advance, note, split
+from largesse.log.reader import LogReader, follow
 from schemas import Header, Record, RoundOpened, SequencerClaimed
 from schemas.topics import LOG
 

@@ -1,6 +1,6 @@
 """Reading a cell's log and writing to its input topics: what shells, agents and the gateway have in common.
 
-Only records that count come out (order.py). A position that does not exist raises PositionGap, which names the gap.
+Only records that count come out (fencing.py). A position that does not exist raises PositionGap, which names the gap.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from largesse.bus.port import Bus, Message, Outgoing, Writer
-from largesse.order import Accepted, LogOrder, advance, note
+from largesse.log.fencing import Accepted, LogOrder, advance, note
 from schemas import RoundAbandoned, RoundClosed, SequencerClaimed
 from schemas.topics import INPUTS, LOG
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from largesse.bus.port import Message
-from largesse.codec import Undecodable, decode, has_large_numbers, heading, unwrap
-from largesse.order import Piece, read_piece
+from largesse.log.codec import Undecodable, decode, has_large_numbers, heading, unwrap
+from largesse.log.fencing import Piece, read_piece
 from schemas import Asks, Record
 from schemas.edge.config import SHARDS_MAX
 from schemas.topics import BY_NAME, SHARDED
