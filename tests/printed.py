@@ -1,6 +1,6 @@
 """What an attempt printed, read as a whole from its node's data folder."""
 
-from largesse.output import Wanted, rendered
+from largesse.task_output import Wanted, rendered
 from services.agent.outputs import read_piece
 
 

@@ -3,8 +3,8 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from largesse.process import serve
-from largesse.usage import Usage
+from largesse.process.serve import serve
+from largesse.process.usage import Usage
 from services.admission.shell import run
 
 USAGE = Usage(

@@ -3,10 +3,10 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from largesse.health import Pages
-from largesse.process import serve
+from largesse.process.health import Pages
+from largesse.process.serve import serve
+from largesse.process.usage import Usage
 from largesse.settings import Settings
-from largesse.usage import Usage
 from services.agent.outputs import pages_of
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run

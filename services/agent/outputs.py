@@ -9,9 +9,9 @@ import re
 import stat
 from pathlib import Path
 
-from largesse.health import Page, Pages
-from largesse.output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, named, page_of, wanted_of
+from largesse.process.health import Page, Pages
 from largesse.readers import Readers, ReadersBusy
+from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, named, page_of, wanted_of
 from services.agent.documents import TASK
 from services.agent.found import Place, Unsound, places
 

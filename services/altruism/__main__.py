@@ -1,10 +1,10 @@
-"""`python -m services.altruism`: the shards of the service that are this instance's own (largesse/sharing.py)."""
+"""`python -m services.altruism`: the service's shards that are this instance's own (largesse/process/shards.py)."""
 
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from largesse.process import serve_core
-from largesse.usage import Usage
+from largesse.process.serve import serve_core
+from largesse.process.usage import Usage
 from services.altruism import core
 
 USAGE = Usage(

@@ -18,10 +18,10 @@ from largesse.log.codec import Undecodable
 from largesse.log.fencing import LogOrder
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader, publish_input, wait_for_more
+from largesse.process.ways_out import with_way_out
 from largesse.settings import SettingWrong, read_settings
 from largesse.shell import CoreStopped
 from largesse.telemetry import configure
-from largesse.ways_out import with_way_out
 from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG
 from services.admission.shell import Sequencer

@@ -16,11 +16,11 @@ from largesse import shell
 from largesse.bus.file.bus import FileBus
 from largesse.bus.file.lock import DirectoryHeld
 from largesse.bus.port import BusError
-from largesse.output import Piece, Wanted
+from largesse.process.ways_out import with_way_out
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
+from largesse.task_output import Piece, Wanted
 from largesse.telemetry import logger
-from largesse.ways_out import with_way_out
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
 from services.admission import shell as admission

@@ -9,10 +9,10 @@ from pathlib import Path
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import BusFull
 from largesse.descriptors import raise_limit
-from largesse.process import calm_collector
+from largesse.process.serve import calm_collector
+from largesse.process.ways_out import with_way_out
 from largesse.settings import SettingWrong
 from largesse.telemetry import configure
-from largesse.ways_out import with_way_out
 from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
 from schemas.wording import counted

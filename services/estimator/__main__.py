@@ -3,8 +3,8 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from largesse.process import serve_core
-from largesse.usage import Usage
+from largesse.process.serve import serve_core
+from largesse.process.usage import Usage
 from services.estimator import core
 
 USAGE = Usage(

@@ -5,8 +5,8 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
-from largesse.process import serve_core
-from largesse.usage import Usage, answered
+from largesse.process.serve import serve_core
+from largesse.process.usage import Usage, answered
 from services.fairness import core
 from services.fairness.effect import main as effect
 from services.fairness.problem import KINDS

@@ -16,8 +16,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
-from largesse.output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from largesse.readers import Readers, ReadersBusy
+from largesse.task_output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
 from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge.base import DURATION_MS_MAX, at_key, author_of
 from schemas.edge.config import SKIP_REASON_MAX

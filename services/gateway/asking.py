@@ -1,6 +1,6 @@
 """Asking the agent of a node for what a task printed: one request, one answer of known size, in time.
 
-An answer counts only under the node's own name, and nothing of it is believed that `largesse.output` does not say.
+An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_output` does not say.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from largesse.output import ATTEMPT, END, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted
+from largesse.task_output import ATTEMPT, END, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted
 
 CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10

@@ -7,7 +7,7 @@ only for one fixed path, and an answer counts only under the node's own name.
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
-from largesse.output import Piece, Wanted, rendered
+from largesse.task_output import Piece, Wanted, rendered
 from schemas.wording import counted
 from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of

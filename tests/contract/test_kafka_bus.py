@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from largesse.assignment import assignment_of
 from largesse.bus.kafka.bus import FOLLOWERS_MAX, KafkaBus
 from largesse.bus.kafka.topics_admin import MEMBERSHIP, TopicsAdmin
 from largesse.bus.port import BusError, Outgoing, PositionGap
+from largesse.process.assignment import assignment_of
 from largesse.settings import Settings
 from schemas.edge.config import SHARDS_MAX
 from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name, put_right_at_once

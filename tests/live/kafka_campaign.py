@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 
 from largesse.log import dead_letters
-from largesse.process import INTERNAL
+from largesse.process.serve import INTERNAL
 from schemas import InputRefused, JobAdmitted, JobEnded, JobRejected
 from schemas.topics import DEADLETTER, LOG
 from services.replay import kafka_source

@@ -11,8 +11,8 @@ import pytest
 
 from largesse.bus.file.bus import Disk, FileBus, read_journal
 from largesse.log.codec import decode, record_of, unwrap
+from largesse.process.ways_out import way_out
 from largesse.shell import CoreStopped
-from largesse.ways_out import way_out
 from schemas import Record, RoundAbandoned, SequencerAlive
 from services.cli import hosting
 from services.cli.ending import Broken

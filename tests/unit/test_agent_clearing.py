@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from largesse.output import Wanted
+from largesse.task_output import Wanted
 from services.agent import clearing
 from services.agent.clearing import ENDED, INDEX, JOBS, LOCK, clear
 from services.agent.folders import Kept, attempt_folder, encoded, live_name

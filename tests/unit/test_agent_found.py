@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse.output import Wanted
+from largesse.task_output import Wanted
 from schemas.edge.read import read_input
 from services.agent import shim
 from services.agent.attempts import Attempts

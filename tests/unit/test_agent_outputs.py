@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse import output
-from largesse.health import served
-from largesse.output import PIECE_BYTES_MAX, Piece, Wanted
+from largesse import task_output
+from largesse.process.health import served
+from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.outputs import pages_of, read_piece
 from services.gateway import asking
 from services.gateway.asking import Unanswered, ask
@@ -182,8 +182,8 @@ def test_what_is_not_kept_there_is_none(tmp_path):
         pytest.param("/v1/output/j/map/0?attempt=*", 400, id="a pattern for an attempt"),
         pytest.param("/v1/output/j/map/0?attempt=%C2%B2", 400, id="another script's number"),
         pytest.param("/v1/output/j/map/0?offset=-1", 400, id="an offset below none"),
-        pytest.param(f"/v1/output/j/map/0?offset={output.NUMBER_MAX}", 200, id="the largest offset"),
-        pytest.param(f"/v1/output/j/map/0?offset={output.NUMBER_MAX + 1}", 400, id="an offset beyond it"),
+        pytest.param(f"/v1/output/j/map/0?offset={task_output.NUMBER_MAX}", 200, id="the largest offset"),
+        pytest.param(f"/v1/output/j/map/0?offset={task_output.NUMBER_MAX + 1}", 400, id="an offset beyond it"),
         pytest.param("/v1/output/j/map/0?stream=secret", 400, id="another stream"),
         pytest.param("/v1/output/*/map/0", 404, id="a pattern for a job"),
     ],
@@ -286,7 +286,9 @@ def test_nobody_is_sent_elsewhere():
 @pytest.mark.parametrize("name", [".", "..", "...", "a/../b"])
 def test_a_name_of_dots_is_a_name(tmp_path, name):
     async def told(path, query):
-        return output.page_of("n1", Piece(1, 0, 2, b"hi")) if output.wanted_of(path, query).job == name else None
+        return (
+            task_output.page_of("n1", Piece(1, 0, 2, b"hi")) if task_output.wanted_of(path, query).job == name else None
+        )
 
     async def ready() -> str:
         return ""

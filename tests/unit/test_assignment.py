@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from largesse.assignment import GroupAssignment, StaticAssignment, assignment_of
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError
+from largesse.process.assignment import GroupAssignment, StaticAssignment, assignment_of
 from largesse.settings import Settings
 
 
@@ -85,7 +85,7 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
 
 @pytest.mark.parametrize("error", [RuntimeError("a fault"), KeyError("member"), OSError("no route")])
 def test_any_error_of_a_group_is_said_and_ends_in_another_try_with_nothing_of_its_own(error, monkeypatch, capsys):
-    monkeypatch.setattr("largesse.assignment.REJOIN_MS", 0)
+    monkeypatch.setattr("largesse.process.assignment.REJOIN_MS", 0)
 
     async def story():
         owned: list[tuple[int, ...]] = []

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from largesse.output import ATTEMPT, END
+from largesse.task_output import ATTEMPT, END
 from services.cli import patience, printing
 from services.cli.client import STATE_HEADER, ending_of
 from services.cli.ending import Broken, Later, Refused, Unanswered

@@ -12,8 +12,8 @@ from largesse.bus.memory import MemoryBus
 from largesse.hosts import hosts_of
 from largesse.log.codec import decode, unwrap
 from largesse.log.reader import publish_input
-from largesse.output import Piece
 from largesse.settings import Settings
+from largesse.task_output import Piece
 from schemas import RoundAbandoned
 from services.admission import shell as admission
 from services.altruism import core as altruism

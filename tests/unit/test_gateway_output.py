@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from largesse.health import served
 from largesse.log.reader import publish_input
-from largesse.output import PIECE_BYTES_MAX, Piece, Wanted
+from largesse.process.health import served
+from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.outputs import pages_of
 from services.gateway.output import printed
 from services.gateway.problems import Problem

@@ -6,8 +6,8 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError
-from largesse.health import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
 from largesse.hosts import hosts_of
+from largesse.process.health import CONNECTIONS_MAX, REQUEST_BYTES_MAX, AddressTaken, Page, readiness, served
 from largesse.telemetry import CAUGHT_UP
 
 HOST = "127.0.0.1"
@@ -135,7 +135,7 @@ def test_a_bus_that_does_not_answer_makes_a_service_unready(monkeypatch):
             raise BusError("never")
 
     async def story():
-        monkeypatch.setattr("largesse.health.READY_SECONDS", 0.01)
+        monkeypatch.setattr("largesse.process.health.READY_SECONDS", 0.01)
         assert "not answered" in await readiness(Silent(), 0, asyncio.Event())()
 
     tell(story)

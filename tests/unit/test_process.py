@@ -11,8 +11,8 @@ from tests.conftest import ROOT
 
 SERVED = """
 import gc, sys
-from largesse.process import COLLECTED_AFTER, serve
-from largesse.usage import Usage
+from largesse.process.serve import COLLECTED_AFTER, serve
+from largesse.process.usage import Usage
 
 async def start(bus, settings, stop):
     gc.callbacks.append(lambda phase, info: walked.append(len(gc.get_objects())) if phase == "start" else None)
@@ -26,7 +26,7 @@ raise SystemExit(serve(Usage("toy", "A toy."), start))
 
 UP = """
 import gc, sys
-from largesse.process import COLLECTED_AFTER
+from largesse.process.serve import COLLECTED_AFTER
 from services.cli import upping
 
 async def run(plan):
@@ -57,8 +57,8 @@ def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
 STOPPED = """
 import sys
 from largesse.log.inputs import InputStopped
-from largesse.process import serve
-from largesse.usage import Usage
+from largesse.process.serve import serve
+from largesse.process.usage import Usage
 
 async def start(bus, settings, stop):
     raise InputStopped("reading", "jobs", 0, 7)

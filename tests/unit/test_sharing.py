@@ -6,8 +6,8 @@ import pytest
 
 from largesse.bus.port import Bus
 from largesse.log.decisions import partition_of
+from largesse.process.shards import run_assigned, shared
 from largesse.settings import Settings
-from largesse.sharing import run_assigned, shared
 from largesse.shell import CoreStopped
 from schemas import JobCancelled
 from tests.bus_stories import Scribe, story

@@ -9,8 +9,8 @@ import pytest
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError, Fetched
 from largesse.log.decisions import partition_of
+from largesse.process.shards import run_assigned
 from largesse.settings import Settings
-from largesse.sharing import run_assigned
 from largesse.shell import CAUGHT_UP_WITHIN
 from schemas import TimeReached
 from schemas.edge.config import SHARDS_MAX

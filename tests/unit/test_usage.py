@@ -7,8 +7,8 @@ from dataclasses import fields
 
 import pytest
 
+from largesse.process.usage import TOLD, WIDTH, Usage, answered
 from largesse.settings import Settings
-from largesse.usage import TOLD, WIDTH, Usage, answered
 from services.agent.settings import read_node_settings
 from tests.conftest import ROOT
 

@@ -15,8 +15,8 @@ from largesse.log.codec import Undecodable, record_of
 from largesse.log.decisions import DecisionGap
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader, publish_input
+from largesse.process.ways_out import way_out
 from largesse.shell import FOLDING, CoreStopped
-from largesse.ways_out import way_out
 from schemas import InputRefused, InputSkipped, SequencerAlive
 from services.admission import shell as admission
 from services.cli.commands import app as cli

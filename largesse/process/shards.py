@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from largesse.assignment import assignment_of
 from largesse.bus.port import Bus
 from largesse.core import Core
+from largesse.process.assignment import assignment_of
 from largesse.settings import Settings
 from largesse.shell import Shell, drive
 from schemas.topics import SHARDED

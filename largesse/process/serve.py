@@ -11,13 +11,13 @@ from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.descriptors import raise_limit
-from largesse.health import AddressTaken, Pages, readiness, served
 from largesse.hosts import Hosts
+from largesse.process.health import AddressTaken, Pages, readiness, served
+from largesse.process.shards import run_assigned
+from largesse.process.usage import Usage, answered
+from largesse.process.ways_out import way_out, with_way_out
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings, served_hosts
-from largesse.sharing import run_assigned
 from largesse.telemetry import configure, logger
-from largesse.usage import Usage, answered
-from largesse.ways_out import way_out, with_way_out
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
@@ -69,7 +69,7 @@ def serve(
 
 
 def serve_core(usage: Usage, core: Core) -> int:
-    """Runs a core as a process: the shards that are its own, or as a standby (sharing.py)."""
+    """Runs a core as a process: the shards that are its own, or as a standby (shards.py)."""
     return serve(usage, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
 
 

@@ -1,6 +1,6 @@
 """What a task printed, on its way from its node's agent to who asks: what is wanted, and a piece of it.
 
-An agent answers at `/v1/output/JOB/STAGE/INDEX` beside its health (health.py), piece by piece; offsets count what the
+An agent answers at `/v1/output/JOB/STAGE/INDEX` beside its health, piece by piece; offsets count what the
 task printed, kept or not. Its name comes with every answer, so that an address that was given away is noticed.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import quote, unquote_to_bytes
 
-from largesse.health import OCTETS, Page
+from largesse.process.health import OCTETS, Page
 
 Stream = Literal["stdout", "stderr"]
 
