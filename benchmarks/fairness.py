@@ -15,10 +15,10 @@ from collections.abc import Callable
 from random import Random
 from statistics import median
 
-from services.fairness.hdrf import fill
-from services.fairness.live import LiveTree
+from services.fairness.hdrf.dynamic import LiveTree
+from services.fairness.hdrf.static import fill
+from services.fairness.hdrf.whole_tasks import fill_whole
 from services.fairness.tree import Node
-from services.fairness.whole import fill_whole
 
 KINDS = 3
 CAPACITY = [10**9] * KINDS

@@ -38,8 +38,8 @@ class TaskEnd:
     """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
     use of any of them. Of memory, in MiB, that is the larger of two: the largest single process, as the kernel measured
     it, and the largest sum over all processes of the attempt, without pages of files, as looked at once a second.
-    `peak_mib`, `cpu_ms`: that peak of memory, in MiB, and the CPU time of all processes, in milliseconds, one a task; none
-    where the agent did not measure them.
+    `peak_mib`, `cpu_ms`: that peak of memory, in MiB, and the CPU time of all processes, in milliseconds, one a task;
+    none where the agent did not measure them.
     """
 
     job: str

@@ -8,7 +8,7 @@ from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import run
 from schemas import JobEnded, RoundClosed
-from services.admission import shell as admission
+from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness

@@ -40,9 +40,9 @@ from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
-from services.admission.core_judge import judge, lose
-from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
-from services.admission.core_state import State
+from services.admission.core.judge import judge, lose
+from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
+from services.admission.core.state import State
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness

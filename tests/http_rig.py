@@ -10,7 +10,7 @@ from largesse import shell
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
-from services.admission import shell as admission
+from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness

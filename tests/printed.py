@@ -1,7 +1,7 @@
 """What an attempt printed, read as a whole from its node's data folder."""
 
 from largesse.task_output import Wanted, rendered
-from services.agent.outputs import read_piece
+from services.agent.task_output import read_piece
 
 
 def read_output(data, job, stage, index, attempt=None, stream="stdout", admitted=None):

@@ -18,9 +18,9 @@ from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas import JobEnded, Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import DECISIONS, LOG, SHARDED
-from services.admission.shell import Sequencer
+from services.admission.sequencer import Sequencer
 from services.agent import core as agent
-from services.agent.reports import Name, Result, Said, messages
+from services.agent.outbox import Name, Result, Said, messages
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness

@@ -5,7 +5,7 @@ import sys
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
-from services.admission.shell import run
+from services.admission.sequencer import run
 
 USAGE = Usage(
     "admission",

@@ -16,9 +16,9 @@ from schemas import InputRefused
 from schemas.edge.read import ConfigPatch
 from schemas.edge.strict_json import loads
 from services.admission.core import NAME
-from services.admission.core_judge import judge
-from services.admission.core_skips import judge_skip, place_of, refusal_of
-from services.admission.core_state import State
+from services.admission.core.judge import judge
+from services.admission.core.skips import judge_skip, place_of, refusal_of
+from services.admission.core.state import State
 
 TOPIC = "config"
 

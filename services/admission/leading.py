@@ -8,7 +8,7 @@ from largesse.log.fencing import LogOrder
 from largesse.log.inputs import InputReader
 from largesse.log.writer import LogWriter
 from schemas.topics import INPUTS
-from services.admission.leases import Leases
+from services.admission.node_leases import Leases
 
 
 @dataclass(slots=True)

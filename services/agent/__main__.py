@@ -7,9 +7,9 @@ from largesse.process.health import Pages
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
 from largesse.settings import Settings
-from services.agent.outputs import pages_of
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
+from services.agent.task_output import pages_of
 
 USAGE = Usage(
     "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports.", VARIABLES

@@ -35,7 +35,7 @@ from services.agent.found import (
     stop_in,
     task_in,
 )
-from services.agent.reports import Name, Result
+from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.starting import fate_of, spawn, task_of
 from services.agent.troubles import failed_start

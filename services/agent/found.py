@@ -20,7 +20,7 @@ from schemas.tasks import Failure
 from services.agent.clearing import ENDED
 from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, read_document
 from services.agent.folders import JOBS, attempt_folder, encoded, open_folder
-from services.agent.reports import Name, Result
+from services.agent.outbox import Name, Result
 
 StopReason = Literal["killed", "gang", "revoked", "lost"]
 """Why an attempt may be asked to stop."""

@@ -24,11 +24,11 @@ from services.agent.attempts import LOOK_MS, Attempts, Local, mono_ms
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
-from services.agent.reports import Name, Result
+from services.agent.outbox import Name, Result
+from services.agent.reporter import RETRY_MS, Voice
 from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
-from services.agent.voice import RETRY_MS, Voice
 
 READ_WAIT_MS = 1_000
 PAUSE_MS = 5_000

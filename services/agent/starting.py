@@ -9,7 +9,7 @@ from largesse.descriptors import inherited_limit
 from schemas import Stage
 from services.agent import processes, shim
 from services.agent.core import Start
-from services.agent.reports import Result
+from services.agent.outbox import Result
 from services.agent.settings import NodeSettings
 
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")

@@ -24,7 +24,7 @@ from largesse.shell import CoreStopped
 from largesse.telemetry import configure
 from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG
-from services.admission.shell import Sequencer
+from services.admission.sequencer import Sequencer
 from services.cli.ending import Broken, Refused, Wrong
 from services.cli.hosting import BUS, CELL
 

@@ -23,11 +23,11 @@ from largesse.task_output import Piece, Wanted
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
-from services.admission import shell as admission
+from services.admission import sequencer as admission
 from services.agent import shell as agent
 from services.agent.folders import encoded
-from services.agent.outputs import attempt_with_output, made_ns, read_piece
 from services.agent.settings import NodeSettings
+from services.agent.task_output import attempt_with_output, made_ns, read_piece
 from services.altruism import core as altruism
 from services.cli.ending import Broken, Ending, Wrong
 from services.cli.leaving import departing_nodes

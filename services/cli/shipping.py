@@ -12,7 +12,8 @@ _ROOT = _HERE.parents[1]
 _PACKAGED = _HERE / "shipped"
 """Where a wheel and the image keep the folder `examples` of a checkout (setup.py, Dockerfile)."""
 _COMMIT = _HERE / "commit.txt"
-_CORE = "services.leftover.core"
+_CORE = "largesse.core"
+"""A module that is compiled where cores are, and imports nothing when it is looked for."""
 
 
 def examples_folder() -> Path:

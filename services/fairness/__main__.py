@@ -8,9 +8,9 @@ import largesse.privacy  # noqa: F401 - first: what the environment holds can be
 from largesse.process.serve import serve_core
 from largesse.process.usage import Usage, answered
 from services.fairness import core
-from services.fairness.effect import main as effect
-from services.fairness.problem import KINDS
-from services.fairness.solve import main as solve
+from services.fairness.offline.dry_run import main as effect
+from services.fairness.offline.problem import KINDS
+from services.fairness.offline.solve import main as solve
 
 FILTERS = {"solve": solve, "effect": effect}
 

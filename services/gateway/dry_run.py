@@ -120,7 +120,7 @@ def _alike(found: dict[tuple[str, str], Document], leaf: str, demand: Vector) ->
 
 
 def question_of(state: State, now: Config, then: Config) -> Document:
-    """What fairness is asked, as services/fairness/effect.py reads it."""
+    """What fairness is asked, as services/fairness/offline/dry_run.py reads it."""
     capacity: Vector = {}
     nodes = [node for node in state.nodes.values() if not node.lost and node.capacity]
     for node in nodes:

@@ -40,8 +40,8 @@ from schemas import (
     TimeReached,
 )
 from schemas.wording import counted
-from services.admission.core_judge import judge, lose
-from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due
+from services.admission.core.judge import judge, lose
+from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
 from services.replay.documents import Documents
 from services.replay.refold import Answers, CoreRaised, Refold

@@ -14,8 +14,8 @@ from largesse.log.codec import encode
 from schemas import DecisionHash, Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
-from services.admission.core_judge import judge
-from services.admission.core_rounds import accepts_forecast, cause_of_due, close, due, earliest_opening_ms, next_due_ms
+from services.admission.core.judge import judge
+from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, earliest_opening_ms, next_due_ms
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness

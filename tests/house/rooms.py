@@ -20,8 +20,9 @@ STDLIB = frozenset(sys.stdlib_module_names)
 CLOCK_AND_CHANCE = frozenset({"time", "datetime", "random", "secrets", "uuid"})
 
 _PROCESSES = ("services.*.__main__", "services.*.milp")  # Started, never imported.
-_FILTERS = ("services.*.solve", "services.*.effect")
-_AROUND_A_CORE = ("services.*.shell", *_FILTERS, "services.*.main", "services.*.app", *_PROCESSES)
+_FILTERS = ("services.*.solve", "services.*.offline")
+_SHELLS = ("services.*.shell", "services.*.sequencer", "services.*.main", "services.*.app")
+_AROUND_A_CORE = (*_SHELLS, *_FILTERS, *_PROCESSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ ROOMS = (
     ),
     Room(
         "a core",
-        ("services/*/core.py", "services/*/core_*.py"),
+        ("services/*/core.py", "services/*/core/*"),
         ours=("schemas", "largesse.core", "largesse.ids", "largesse.lifecycle", "services.{service}"),
         others=PURE | COMPILER,
         never=("schemas.export", *_AROUND_A_CORE),
@@ -134,7 +135,7 @@ ROOMS = (
         ("services/planner/milp.py",),
         ours=("schemas", "services.planner"),
         others=STDLIB | {"highspy", "numpy"},
-        never=("services.*.core", "services.*.core_*", "services.*.shell", "services.*.__main__"),
+        never=("services.*.core", "services.*.shell", "services.*.__main__"),
     ),
     Room(
         "the gateway",
@@ -149,11 +150,11 @@ ROOMS = (
         others=STDLIB | {"psutil"},
     ),
     Room(
-        "a shell",  # solve.py, effect.py: a policy or its core as a filter, one problem on stdin, the answer on stdout.
+        "a shell",  # solve.py, dry_run.py: a policy or its core as a filter, one problem from stdin.
         (
-            *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/effect.py"),
-            *("services/admission/clock.py", "services/admission/leading.py", "services/admission/leases.py"),
-            "services/admission/intake.py",
+            *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/offline/dry_run.py"),
+            *("services/admission/sequencer.py", "services/admission/clock.py", "services/admission/leading.py"),
+            *("services/admission/node_leases.py", "services/admission/intake.py"),
         ),
         ours=("schemas", "largesse", "services.{service}"),
         others=STDLIB,
@@ -170,7 +171,7 @@ ROOMS = (
             "services.{service}",
         ),
         others=PURE | {"numpy"},
-        never=("numpy.random", "services.*.core", "services.*.core_*", *_AROUND_A_CORE),
+        never=("numpy.random", "services.*.core", *_AROUND_A_CORE),
         pure=True,
     ),
 )

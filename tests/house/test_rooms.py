@@ -28,8 +28,8 @@ def test_packages_come_from_this_checkout(package):
     assert Path(package.__file__).resolve() == ROOT / package.__name__ / "__init__.py"
 
 
-CORE = "services/leftover/core.py"
-POLICY = "services/leftover/placement.py"
+CORE = "services/leftover/core/fold.py"
+POLICY = "services/leftover/placement/board.py"
 SHELL = "services/leftover/shell.py"
 
 
@@ -58,8 +58,8 @@ SHELL = "services/leftover/shell.py"
         pytest.param(CORE, "import numpy", id="a core computes in its policy"),
         pytest.param(CORE, "from services.fairness import hdrf", id="a core imports no other service"),
         pytest.param(CORE, "from services.leftover import shell", id="a core does not import its shell"),
-        pytest.param(CORE, "from . import shell", id="a core does not import its shell from beside it"),
-        pytest.param(CORE, "from ..fairness.hdrf import levels", id="a relative import leads to no other service"),
+        pytest.param(CORE, "from .. import shell", id="a core does not import its shell from beside it"),
+        pytest.param(CORE, "from ...fairness.hdrf import levels", id="a relative import leads to no other service"),
         pytest.param(CORE, "from largesse.bus import port", id="a core has no bus"),
         pytest.param(CORE, "from tests.builders import job", id="nothing imports tests"),
         pytest.param(CORE, "def f():\n    import os", id="an import inside a function counts"),
@@ -84,7 +84,7 @@ SHELL = "services/leftover/shell.py"
             id="the solver does not know the core",
         ),
         pytest.param(
-            "services/simulator/run.py", "from services.leftover.shell import main", id="a simulator runs no shell"
+            "services/simulator/run.py", "from services.admission.sequencer import run", id="a simulator runs no shell"
         ),
         pytest.param("services/simulator/run.py", "import services.gateway.app", id="a simulator has no gateway"),
         pytest.param("services/replay/verify.py", "import typer", id="only the command line talks to people"),
@@ -116,7 +116,7 @@ def test_a_forbidden_import_is_found(path, line):
             CORE, "from largesse.ids import draw\nfrom services.leftover import placement\nimport schemas", id="a core"
         ),
         pytest.param(
-            "services/admission/core_due.py", "from services.admission.core_state import State", id="a core in parts"
+            "services/admission/core/due.py", "from services.admission.core.state import State", id="a core in parts"
         ),
         pytest.param(
             POLICY,

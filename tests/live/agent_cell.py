@@ -23,7 +23,7 @@ from schemas import Header, JobEnded, Record, SequencerClaimed
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import loads
 from schemas.topics import LOG
-from services.admission.core_judge import lose
+from services.admission.core.judge import lose
 from services.agent.attempts import mono_ms
 from services.agent.documents import CHILD, CLAIM, claim, read_json
 from services.agent.settings import NodeSettings

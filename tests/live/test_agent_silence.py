@@ -35,7 +35,7 @@ def test_what_the_bus_may_have_lost_is_said_again(tell, tmp_path, topic, kind):
 
 
 def test_a_registration_that_nobody_hears_is_repeated(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("services.agent.voice.REGISTER_MS", 50)
+    monkeypatch.setattr("services.agent.reporter.REGISTER_MS", 50)
 
     async def story(cell):
         cell.deaf = True
@@ -48,7 +48,7 @@ def test_a_registration_that_nobody_hears_is_repeated(tell, tmp_path, monkeypatc
 
 
 def test_a_report_that_the_log_does_not_show_is_repeated(tell, tmp_path, monkeypatch):
-    monkeypatch.setattr("services.agent.reports.Due.__init__.__defaults__", (50,))  # REPEAT_MS
+    monkeypatch.setattr("services.agent.outbox.Due.__init__.__defaults__", (50,))  # REPEAT_MS
 
     async def story(cell):
         await cell.submit("j", once(tmp_path, 1))

@@ -4,9 +4,9 @@ from largesse.lifecycle.running_limit import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk
-from services.admission.core_granted import attempt_of, is_held, marks
-from services.fairness.core_rests import could_start
-from services.fairness.hdrf import fill
+from services.admission.core.granted import attempt_of, is_held, marks
+from services.fairness.core.backoff import could_start
+from services.fairness.hdrf.static import fill
 from services.fairness.tree import Node
 from tests.cells import holds_of
 

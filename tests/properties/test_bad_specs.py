@@ -22,7 +22,7 @@ from schemas.edge.read import Malformed, read_input, read_workload_line
 from schemas.edge.strict_json import loads
 from schemas.jobs import JobSpec
 from schemas.topics import DEADLETTER
-from services.admission.shell import Sequencer
+from services.admission.sequencer import Sequencer
 from tests.bus_stories import answers_in
 from tests.properties.bad_specs import SLIPS, text_of, valid_spec
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from services.fairness import arrays, core_levels
+from services.fairness.core import levels as core_levels
+from services.fairness.hdrf import arrays
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_levels import asks, steps

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from largesse.bus.memory import MemoryBus
 from largesse.settings import Settings
 from schemas import InputRepeated, JobAdmitted, Record
-from services.admission import shell as admission
+from services.admission import sequencer as admission
 from services.gateway.answers import Answer, Answers, brief
 from services.gateway.follow import Follower
 from tests.cells import job

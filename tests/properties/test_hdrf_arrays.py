@@ -9,16 +9,16 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from benchmarks.fairness import CAPACITY, tree
-from services.fairness import arrays
-from services.fairness.arrays import Plot
-from services.fairness.baselines import ordered
-from services.fairness.hdrf import fill, fill_by_events
+from services.fairness.hdrf import arrays
+from services.fairness.hdrf.arrays import Plot
+from services.fairness.hdrf.baselines import ordered
+from services.fairness.hdrf.static import fill, fill_by_events
 from services.fairness.tree import ONE, SHARE_UNITS, Node, leaves, walk
 from tests.properties.hdrf_trees import cells, inner, leaf
 from tests.strategies import for_all
 
 ROUNDING = ONE >> 30
-"""What shares may be off (services/fairness/paths.py)."""
+"""What shares may be off (services/fairness/hdrf/paths.py)."""
 
 orders = st.sampled_from(arrays.ORDERS)
 wide_weights = st.one_of(st.integers(1, 5), st.fractions(Fraction(1, 50), 50, max_denominator=99), st.just(10**4))

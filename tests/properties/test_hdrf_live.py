@@ -7,11 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.fairness.exact import Exact
-from services.fairness.hdrf import fill
-from services.fairness.live import LiveTree
+from services.fairness.hdrf.dynamic import LiveTree
+from services.fairness.hdrf.exact import Exact
+from services.fairness.hdrf.static import fill
+from services.fairness.hdrf.whole_tasks import fill_whole
 from services.fairness.tree import ONE, Node, leaves, walk
-from services.fairness.whole import fill_whole
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import NEARLY, cells, each, guarantees, leaf, settled_cells
 from tests.strategies import for_all

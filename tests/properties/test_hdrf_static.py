@@ -7,11 +7,11 @@ import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from services.fairness.baselines import naive, ordered
-from services.fairness.hdrf import fill
-from services.fairness.live import LiveTree
+from services.fairness.hdrf.baselines import naive, ordered
+from services.fairness.hdrf.dynamic import LiveTree
+from services.fairness.hdrf.static import fill
+from services.fairness.hdrf.whole_tasks import fill_whole, hand_out, held_at_last
 from services.fairness.tree import ONE, RANK_ORDERS, Node, leaves, walk
-from services.fairness.whole import fill_whole, hand_out, held_at_last
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import NEARLY, cells, demands, each, flat_cells, guarantees, leaf, settled_cells
 from tests.strategies import for_all

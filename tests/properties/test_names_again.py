@@ -13,7 +13,7 @@ from schemas import JobAdmitted, JobSpec, RoundClosed
 from services.admission import core as admission
 from services.agent import core as agent
 from services.gateway import view
-from services.leftover import placement
+from services.leftover.placement import board
 from tests.cells import SlowCell, config, holds_of, job, node, stage
 from tests.properties.histories import NODES, QUEUES_IN, Play, drawn, replay
 from tests.properties.test_agent_follows import held_on
@@ -93,7 +93,7 @@ def test_a_restart_changes_no_byte_where_names_come_again(seed):
 def test_a_board_built_anew_changes_no_byte_where_names_come_again(seed):
     play = played(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placement, "CLASSES_MAX", 0)
+        patch.setattr(board, "CLASSES_MAX", 0)
         assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS, on_devices
-from services.leftover.placement import Board
-from services.leftover.reasons import reasons
-from services.leftover.room import Room
-from services.leftover.seats import Waiting
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Waiting
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.pending_reasons import reasons
 from tests.strategies import for_all
 
 SCALE = 1 << 60

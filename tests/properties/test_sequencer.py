@@ -18,7 +18,7 @@ from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import JobAdmitted, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import DEADLETTER, LOG, TOPICS
-from services.admission.shell import Sequencer
+from services.admission.sequencer import Sequencer
 from services.replay.refold import Refold
 from services.replay.source import Source, steps_of
 from services.replay.verify import verify

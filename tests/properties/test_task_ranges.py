@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import strategies as st
 
 from schemas import InputRefused, KnownAttempt, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
-from services.admission.core_granted import attempt_of, is_held, mark_of, marks, put
-from services.admission.core_judge import judge
+from services.admission.core.granted import attempt_of, is_held, mark_of, marks, put
+from services.admission.core.judge import judge
 from tests.cells import SlowCell, holds_of
 from tests.properties.histories import NODES, Play, histories
 from tests.strategies import for_all

@@ -5,7 +5,7 @@ for `python -m services.fairness solve`.
 from schemas import JobSpec, NodeRegistered, Queue, RoundClosed, Stage, TaskEnd, TaskFinished
 from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
-from services.fairness.solve import solve
+from services.fairness.offline.solve import solve
 from services.fairness.tree import leaves
 from services.simulator.engine import Cell
 

@@ -84,7 +84,7 @@ def compiled():
     if any((COMPILED / path).read_bytes() != (ROOT / path).read_bytes() for path in sources):
         pytest.skip("the compiled cores are of other sources than these: make compile")
     here = {"PYTHONPATH": os.pathsep.join([str(COMPILED), str(ROOT)]), "PYTHONSAFEPATH": "1"}
-    where = "import services.leftover.core_state as state; print(state.__file__)"
+    where = "import services.leftover.core.state as state; print(state.__file__)"
     asked = subprocess.run(
         [sys.executable, "-c", where], env={**os.environ, **here}, capture_output=True, text=True, check=True
     )
@@ -100,7 +100,7 @@ def test_compiled_cores_decide_alike(compiled):
 
 def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(compiled):
     """Drawn histories with a snapshot before and after every answer, and the log that old rules left."""
-    start = "import sys, pytest, services.leftover.core_state as state; assert state.__file__.endswith('.so'); "
+    start = "import sys, pytest, services.leftover.core.state as state; assert state.__file__.endswith('.so'); "
     command = [sys.executable, "-c", f"{start}sys.exit(pytest.main(sys.argv[1:]))", "-q", "-p", "no:cacheprovider"]
     command += ["tests/properties/test_cores.py", "tests/simulation/test_golden.py", "tests/unit/test_snapshots.py"]
     env = {**os.environ, **compiled}

@@ -19,7 +19,7 @@ from schemas import ConfigChanged, JobSpec, NodeLost, NodeRegistered, Queue, Rou
 from schemas.edge.read import ConfigPatch
 from schemas.quantities import MILLIONTHS
 from schemas.queue_tree import walk
-from services.admission.core_judge import lose
+from services.admission.core.judge import lose
 from services.simulator.engine import Cell
 from tests.simulation.runs import CONSERVING, faults, job, simulated, stage
 from tests.strategies import for_all

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.fairness.hdrf import fill
+from services.fairness.hdrf.static import fill
 from services.fairness.tree import Node
 from tests.simulation.placed_cells import Load, PlacedCell, queue
 from tests.strategies import for_all

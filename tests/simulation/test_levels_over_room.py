@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from schemas import NodeRegistered
 from schemas.queue_tree import walk
-from services.admission.core_judge import lose
-from services.fairness.core_levels import CAPPINGS_MAX
-from services.fairness.core_placed import CAP_FALLS_MS
+from services.admission.core.judge import lose
+from services.fairness.core.levels import CAPPINGS_MAX
+from services.fairness.core.placeable import CAP_FALLS_MS
 from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell, queue
 from tests.strategies import for_all
 

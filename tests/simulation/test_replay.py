@@ -20,7 +20,7 @@ from largesse.log.writer import claim_message
 from schemas import DecisionHash, Header, NodeRegistered, RoundAbandoned
 from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from schemas.topics import DECISIONS, LOG
-from services.admission import core_rounds
+from services.admission.core import rounds as core_rounds
 from services.replay import documents, kafka_source
 from services.replay.source import NoLog, Source, open_source, steps_of, write_export
 from services.replay.verify import verify

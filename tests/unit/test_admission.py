@@ -14,8 +14,8 @@ from schemas import (
     ReservationRequested,
 )
 from schemas.edge.read import ConfigPatch
-from services.admission import core_judge
-from services.admission.core_names import digest_of
+from services.admission.core import judge as core_judge
+from services.admission.core.keys import digest_of
 from tests.cells import (
     AUTHOR,
     SlowCell,

@@ -16,7 +16,7 @@ from schemas import (
     TaskFinished,
 )
 from schemas.edge.nodes import NodeLeft
-from services.admission.core_rounds import due
+from services.admission.core.rounds import due
 from tests.cells import (
     AUTHOR,
     EPOCH,

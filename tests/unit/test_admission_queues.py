@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from schemas import ConfigChanged, InputRefused, JobAdmitted, JobRejected, Queue
-from services.admission import core_judge
+from services.admission.core import judge as core_judge
 from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
 
 

@@ -13,8 +13,8 @@ from schemas import (
     TimeReached,
 )
 from schemas.edge.read import ConfigPatch
-from services.admission import core_judge
-from services.admission.core_rounds import accepts_forecast, close, due
+from services.admission.core import judge as core_judge
+from services.admission.core.rounds import accepts_forecast, close, due
 from tests.cells import SlowCell, config, holds_of, indexes, job, node, report, stage
 
 

@@ -13,8 +13,8 @@ from services.agent import shim
 from services.agent.attempts import Attempts, mono_ms
 from services.agent.core import Held, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.outbox import Result
 from services.agent.processes import KEY, attempt_key
-from services.agent.reports import Result
 from services.agent.settings import NodeSettings
 from services.agent.shim import start_ticks
 from services.agent.starting import SHIM_PATH, SHIM_START, environment, task_of

@@ -12,8 +12,8 @@ from services.agent import clearing
 from services.agent.clearing import ENDED, INDEX, JOBS, LOCK, clear
 from services.agent.folders import Kept, attempt_folder, encoded, live_name
 from services.agent.found import places
-from services.agent.outputs import read_piece
 from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
+from services.agent.task_output import read_piece
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

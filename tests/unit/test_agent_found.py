@@ -20,10 +20,10 @@ from services.agent.attempts import Attempts
 from services.agent.documents import CHILD, CLAIM, DOCUMENT_BYTES_MAX, RESULT, STOP, TASK
 from services.agent.folders import attempt_folder
 from services.agent.found import places
-from services.agent.outputs import read_piece
-from services.agent.reports import known_attempts
+from services.agent.outbox import known_attempts
 from services.agent.settings import NodeSettings
 from services.agent.shim import start_ticks
+from services.agent.task_output import read_piece
 
 RUN = "5-e.1"
 TASK_DOCUMENT = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from largesse import task_output
 from largesse.process.health import served
 from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
-from services.agent.outputs import pages_of, read_piece
+from services.agent.task_output import pages_of, read_piece
 from services.gateway import asking
 from services.gateway.asking import Unanswered, ask
 from tests.printed import read_output

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from schemas.edge.read import read_input
-from services.agent import reports
-from services.agent.reports import REPEAT_MS, REPEAT_MS_MAX, Name, Outbox, Result, known_attempts, messages
+from services.agent.outbox import REPEAT_MS, REPEAT_MS_MAX, Name, Outbox, Result, batches, known_attempts, messages
 
 OK = Result(None, run_ms=5, exit_code=0, peak={"memory": 10})
 
@@ -170,7 +169,7 @@ def test_a_registration_names_what_runs_and_what_has_ended():
 
 
 def test_a_registration_names_all_attempts_in_as_many_messages_as_it_takes(monkeypatch):
-    monkeypatch.setattr(reports, "REPORT_BYTES_MAX", 1_000)
+    monkeypatch.setattr(outbox, "REPORT_BYTES_MAX", 1_000)
     ended = [(name(index), OK) for index in range(100, 300, 2)]
 
     parts = known_attempts([name(index) for index in range(0, 10, 2)], ended)
@@ -185,4 +184,4 @@ def test_a_registration_of_a_node_that_knows_nothing_is_one_message():
 
 @pytest.mark.parametrize("items", [[], [{"a": 1}]])
 def test_batches_leave_nothing_out(items):
-    assert [item for batch in reports.batches(items) for item in batch] == items
+    assert [item for batch in batches(items) for item in batch] == items

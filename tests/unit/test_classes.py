@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.admission.classes import class_of
+from services.admission.job_class import class_of
 from tests.cells import job, stage
 
 CELL = {"cpu": 100_000, "memory": 1_000}

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import strategies as st
 
-from services.fairness.division import Claimant, divided
+from services.fairness.accounts.division import Claimant, divided
 from tests.strategies import for_all
 
 BIG = 1 << 128

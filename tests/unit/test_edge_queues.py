@@ -23,7 +23,7 @@ from schemas.edge.read import read_cluster, warnings_of
 from schemas.edge.strict_json import loads
 from schemas.quantities import MILLIONTHS
 from schemas.queues import Queue, Sharing
-from services.admission.core_state import LIVE_JOBS_MAX
+from services.admission.core.state import LIVE_JOBS_MAX
 from tests.config_messages import patch, refusal
 from tests.conftest import ROOT
 from tests.queue_trees import queue_trees

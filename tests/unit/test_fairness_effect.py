@@ -8,7 +8,7 @@ import pytest
 
 from schemas.edge.read import Malformed
 from schemas.quantities import SHARE_UNITS
-from services.fairness.effect import effect
+from services.fairness.offline.dry_run import effect
 from tests.conftest import ROOT
 
 CAPACITY = {"cpu": 8_000, "memory": 8_192}

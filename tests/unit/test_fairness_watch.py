@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from schemas import Breach, NodeReported, QueueShare
-from services.fairness.core import SETTLE_MS
-from services.fairness.core_rests import could_start
+from services.fairness.core.backoff import could_start
+from services.fairness.core.decide import SETTLE_MS
 from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
 
 ALL = 1_000_000_000

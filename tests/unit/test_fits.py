@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.fits import Demands, Fits, numbers, step
+from services.leftover.placement.fits import Demands, Fits, numbers, step
 from tests.strategies import for_all
 
 AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))

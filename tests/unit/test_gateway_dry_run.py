@@ -17,7 +17,7 @@ from schemas.edge.read import ConfigPatch, Malformed, read_input
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.queues import Preset
-from services.fairness.effect import effect
+from services.fairness.offline.dry_run import effect
 from services.gateway import dry_run as dry
 from services.gateway.dry_run import Config, dry_run, tasks_of
 from services.gateway.problems import Problem

@@ -8,7 +8,7 @@ import pytest
 from largesse.log.reader import publish_input
 from largesse.process.health import served
 from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
-from services.agent.outputs import pages_of
+from services.agent.task_output import pages_of
 from services.gateway.output import printed
 from services.gateway.problems import Problem
 from tests.unit.test_agent_folders import attempt

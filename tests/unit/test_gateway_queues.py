@@ -16,8 +16,8 @@ from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.rounds import WaitReason
 from services.admission import core as admission
-from services.admission.core_judge import judge
-from services.fairness.core_queues import ledger_of
+from services.admission.core.judge import judge
+from services.fairness.core.queue_report import ledger_of
 from services.gateway import view
 from services.gateway.documents import WHY, config_document, job_document, job_documents
 from services.gateway.problems import dumped

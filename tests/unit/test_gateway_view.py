@@ -20,7 +20,7 @@ from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskRange
-from services.admission.core_judge import lose
+from services.admission.core.judge import lose
 from services.gateway import places, view
 from services.gateway.documents import (
     config_document,

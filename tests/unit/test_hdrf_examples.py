@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import pytest
 
-from services.fairness.baselines import collapsed, flat, naive
-from services.fairness.exact import Exact
-from services.fairness.hdrf import fill
-from services.fairness.live import LiveTree
+from services.fairness.hdrf.baselines import collapsed, flat, naive
+from services.fairness.hdrf.dynamic import LiveTree
+from services.fairness.hdrf.exact import Exact
+from services.fairness.hdrf.static import fill
+from services.fairness.hdrf.whole_tasks import fill_whole
 from services.fairness.tree import leaves
-from services.fairness.whole import fill_whole
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import demands, inner, leaf, shares
 

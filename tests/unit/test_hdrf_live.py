@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
-from services.fairness.live import VIEWS_MAX, LiveTree
+from services.fairness.hdrf.dynamic import VIEWS_MAX, LiveTree
+from services.fairness.hdrf.views import View
 from services.fairness.tree import ONE, Node
-from services.fairness.views import View
 from tests.properties.hdrf_trees import inner, leaf
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)

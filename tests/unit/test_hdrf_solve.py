@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from services.fairness import solve as solver
-from services.fairness.problem import BadProblem
-from services.fairness.solve import solve
+from services.fairness.offline import solve as solver
+from services.fairness.offline.problem import BadProblem
+from services.fairness.offline.solve import solve
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN_OF_EACH = {"cpu": 10, "gpu": 10}

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.keyed import Keyed
+from services.leftover.placement.indexed_heap import Keyed
 from tests.strategies import for_all
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.leftover.placement import Board
-from services.leftover.room import Room
-from services.leftover.seats import Waiting
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Waiting
+from services.leftover.placement.nodes import Room
 
 LEAVES = 300
 

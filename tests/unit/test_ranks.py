@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.ranks import Draw, Ranks
+from services.leftover.placement.ranks import Draw, Ranks
 from tests.strategies import for_all
 
 MASK = 15

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from largesse.readers import Readers, ReadersBusy
-from services.agent import outputs
-from services.agent.outputs import pages_of
+from services.agent import task_output
+from services.agent.task_output import pages_of
 
 GUARD_S = 60
 
@@ -19,7 +19,7 @@ def tell(story):
 def test_readers_that_hang_leave_the_threads_of_everybody_else_alone(monkeypatch, tmp_path):
     """An agent is asked for output again and again while its disk hangs; whoever asked gives up after a while."""
     disk = threading.Event()
-    monkeypatch.setattr(outputs, "read_piece", lambda data, wanted: disk.wait(GUARD_S) and None)
+    monkeypatch.setattr(task_output, "read_piece", lambda data, wanted: disk.wait(GUARD_S) and None)
 
     async def story():
         pages = pages_of("n1", tmp_path)

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.quantities import on_devices
-from services.leftover.room import Room
+from services.leftover.placement.nodes import Room
 
 
 def room(*nodes):
@@ -136,7 +136,7 @@ def test_room_that_is_given_back_is_seen_by_every_class():
 
 
 def test_views_that_grow_beyond_the_limit_are_given_up_and_answer_the_same(monkeypatch):
-    monkeypatch.setattr("services.leftover.room.VIEW_ENTRIES_MAX", 40)
+    monkeypatch.setattr("services.leftover.placement.nodes.VIEW_ENTRIES_MAX", 40)
     rooms = room(*[{"cpu": 4 + number % 3} for number in range(20)])
     tasks = [rooms.task_class(amount, {"cpu": amount}, {}, {}, 0) for amount in (1, 2, 3)]
     for task in tasks:

@@ -23,8 +23,8 @@ from schemas import (
     Shares,
 )
 from schemas.topics import DEADLETTER, SNAPSHOTS
-from services.admission import shell as admission
-from services.admission.shell import Sequencer
+from services.admission import sequencer as admission
+from services.admission.sequencer import Sequencer
 from tests.bus_stories import Scribe, answers_in, append_raw, story
 
 JOB = {"stages": [{"stage": "s", "tasks": 2, "demand": {"cpu": "1"}, "duration_ms": 1_000}]}

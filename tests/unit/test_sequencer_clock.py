@@ -11,7 +11,7 @@ from largesse.settings import Settings
 from schemas import Asks, Grants, JobAdmitted, NodeLost, RoundClosed, RoundOpened, SequencerAlive, Shares, TimeReached
 from schemas.topics import LOG
 from services.admission.clock import SLEW
-from services.admission.shell import Sequencer
+from services.admission.sequencer import Sequencer
 from tests.bus_stories import Scribe, story
 from tests.strategies import for_all
 

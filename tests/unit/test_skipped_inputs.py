@@ -11,8 +11,9 @@ from schemas import ConfigChanged, InputRefused, InputSkipped, JobAdmitted, Reco
 from schemas.edge.config import SKIP_REASON_MAX
 from schemas.edge.read import Malformed, read_input
 from schemas.topics import INPUTS
-from services.admission import core, core_skips
-from services.admission.core_state import State
+from services.admission import core
+from services.admission.core import skips as core_skips
+from services.admission.core.state import State
 from services.admission.intake import SKIP_BYTES_MAX
 from tests.unit.test_sequencer import JOB, NODE, desk
 

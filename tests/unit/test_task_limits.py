@@ -23,7 +23,7 @@ from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.quantities import on_devices, tasks_on_devices
 from services.admission import core as admission
-from services.admission.core_state import LIVE_JOBS_MAX, SKIPS_MAX
+from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.altruism import core as altruism
 from services.fairness import core as fairness
 from services.gateway import view

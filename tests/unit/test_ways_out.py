@@ -18,7 +18,7 @@ from largesse.log.reader import LogReader, publish_input
 from largesse.process.ways_out import way_out
 from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, InputSkipped, SequencerAlive
-from services.admission import shell as admission
+from services.admission import sequencer as admission
 from services.cli.commands import app as cli
 from tests.http_rig import GUARD_S
 from tests.unit.cli_here import largesse

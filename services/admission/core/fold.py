@@ -1,0 +1,395 @@
+"""What admission learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
+from largesse.lifecycle.state import Graph, Tries
+from schemas import (
+    AttemptsKnown,
+    ConfigChanged,
+    InputRefused,
+    InputSkipped,
+    JobAdmitted,
+    JobCancelled,
+    JobEnd,
+    JobEnded,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+    NodeRemoved,
+    NodeReported,
+    Plans,
+    Record,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    TimeReached,
+    Vector,
+)
+from schemas.nodes import KnownAttempt, devices_of
+from schemas.queue_tree import leaf_paths, walk
+from schemas.tasks import Failure, TaskEnd, TaskFailure
+from services.admission.core.granted import NOTHING, mark_of, put
+from services.admission.core.keys import attempt_key, digest_of
+from services.admission.core.skips import fold_refused, fold_skipped
+from services.admission.core.state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one log record. Raises AssertionError where the record contradicts the log before it."""
+    FOLDS[type(record.body)](state, record)
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    state.configured = True
+    if body.policy is not None:
+        state.policy = body.policy
+    if body.queues is not None:
+        state.queues = body.queues
+        state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
+        state.submitters = {path: queue.submitters for path, queue in walk(state.queues) if queue.submitters}
+        state.ceilings = {path: queue.max for path, queue in walk(state.queues) if queue.max}
+    state.stirred = True
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    before = state.nodes.get(body.node)
+    state.lost_ms.pop(body.node, None)
+    state.removed.pop(body.node, None)
+    state.known.pop(body.node, None)
+    _set_capacity(state, body)
+    if before is not None:
+        _end_ranges(state, record, body.lost, "lost")
+        for known in body.attempts:
+            _adopt(state, record, body, known)
+    state.stirred = True
+
+
+def _known(state: State, record: Record) -> None:
+    body: AttemptsKnown = record.body
+    before = state.known.get(body.node)
+    if body.part and before is not None:
+        before.parts, before.attempts = body.part + 1, before.attempts + body.attempts
+    else:
+        state.known[body.node] = KnownSoFar(body.epoch, 1, body.attempts)
+
+
+def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
+    holds = state.nodes[body.node].holds
+    for index in range(known.first, known.first + known.count):
+        hold = holds[attempt_key(known.job, known.stage, index)]
+        hold.epoch, hold.started = body.epoch, True
+    if known.state == "succeeded":
+        _succeed(state, record, body.node, known.job, known.stage, known.first, known.count, known.attempt)
+    elif known.state == "failed":
+        reason = known.reason or "exit_code"
+        for index in range(known.first, known.first + known.count):
+            _fail(state, record, body.node, known.job, known.stage, index, known.attempt, reason, known.detail)
+
+
+def _reported(state: State, record: Record) -> None:
+    _set_capacity(state, record.body)
+    state.stirred = True
+
+
+def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
+    """Takes a node's new capacity in; what it holds goes on holding."""
+    before = state.nodes.get(body.node)
+    used: Vector = {}
+    if before is not None:
+        used = {r: before.capacity.get(r, 0) - before.free.get(r, 0) for r in {**before.capacity, **before.free}}
+        if not before.lost:
+            _count_capacity(state, before.capacity, -1)
+    free = {r: body.capacity.get(r, 0) - used.get(r, 0) for r in {**body.capacity, **used}}
+    devices = devices_of(body.capacity, body.devices)
+    node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
+    node.unschedulable = body.unschedulable
+    if before is not None:
+        node.draining, node.holds = before.draining, before.holds
+        node.drain_reason, node.drain_ends = before.drain_reason, before.drain_ends
+        for hold in node.holds.values():
+            for index, milli in (hold.devices or {}).items():
+                node.devices_free[index] = node.devices_free.get(index, 0) - milli
+    state.nodes[body.node] = node
+    _count_capacity(state, body.capacity, 1)
+
+
+def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
+    for resource, amount in capacity.items():
+        state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
+
+
+def _drained(state: State, record: Record) -> None:
+    body: NodeDrained = record.body
+    node = state.nodes[body.node]
+    node.draining, node.drain_reason = body.draining, body.reason if body.draining else ""
+    node.drain_ends = body.within_ms is not None
+    state.stirred = True
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    node = state.nodes[body.node]
+    node.lost = True
+    state.known.pop(body.node, None)
+    state.lost_ms[body.node] = record.time
+    _count_capacity(state, node.capacity, -1)
+    _end_ranges(state, record, body.lost, "lost")
+    state.stirred = True
+
+
+def _forgotten(state: State, record: Record) -> None:
+    body: NodeForgotten = record.body
+    del state.nodes[body.node], state.lost_ms[body.node]
+    state.removed.pop(body.node, None)
+
+
+def _removed(state: State, record: Record) -> None:
+    body: NodeRemoved = record.body
+    state.removed[body.node] = True
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
+    for ended in ranges:
+        for index in range(ended.first, ended.first + ended.count):
+            detail = f"node {ended.node}"
+            _fail(state, record, ended.node, ended.job, ended.stage, index, ended.attempt, reason, detail)
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    graph = graph_of(body.spec)
+    job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks))
+    state.jobs[body.spec.job] = job
+    state.ended.pop(body.spec.job, None)
+    _count_tasks(state, body.spec.user, _tasks_of(graph))
+    state.stirred = True
+
+
+def _tasks_of(graph: Graph) -> int:
+    return graph.tasks[0] if len(graph.tasks) == 1 else sum(graph.tasks)
+
+
+def _count_tasks(state: State, user: str, tasks: int) -> None:
+    """So many tasks more (fewer, where negative) belong to jobs that are not over."""
+    state.live_tasks += tasks
+    of_user = state.user_tasks.get(user, 0) + tasks
+    if of_user:
+        state.user_tasks[user] = of_user
+    else:
+        del state.user_tasks[user]
+
+
+def _cancelled(state: State, record: Record) -> None:
+    body: JobCancelled = record.body
+    _over(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
+
+
+def _over(state: State, record: Record, end: JobEnd) -> None:
+    job = state.jobs[end.job]
+    if not job.over:
+        job.over = True
+        _count_tasks(state, job.spec.user, -_tasks_of(job.graph))
+        state.over.append(end)
+        state.over_cause = record.id
+        state.stirred = True
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        job = state.jobs.pop(end.job)
+        if job.held or state.policy.name_kept_ms:
+            state.ended[end.job] = Ended(digest_of(job.spec), record.time, job if job.held else None)
+    state.over = []
+    _forget_names(state, record.time)
+
+
+def _forget_names(state: State, time: int) -> None:
+    """Names are kept in order of their jobs' ends, so the oldest stand first. Beyond `names_kept_max` they go early: a
+    busy cell ends more jobs in `name_kept_ms` than fit into memory.
+    """
+    gone: list[str] = []
+    too_many = len(state.ended) - state.policy.names_kept_max
+    for job, ended in state.ended.items():
+        if len(gone) >= too_many and time - ended.at_ms <= state.policy.name_kept_ms:
+            break
+        if ended.job is None:
+            gone.append(job)
+    for job in gone:
+        del state.ended[job]
+
+
+def _started(state: State, record: Record) -> None:
+    item: TaskRange
+    for item in record.body.items:
+        holds = state.nodes[item.node].holds
+        for index in range(item.first, item.first + item.count):
+            holds[attempt_key(item.job, item.stage, index)].started = True
+
+
+def _finished(state: State, record: Record) -> None:
+    item: TaskEnd
+    for item in record.body.items:
+        _succeed(state, record, item.node, item.job, item.stage, item.first, item.count, item.attempt)
+    state.stirred = True
+
+
+def _succeed(
+    state: State, record: Record, node: str, name: str, stage: str, first: int, count: int, attempt: int
+) -> None:
+    job = _release(state, node, name, stage, first, count, attempt)
+    if job is None or job.over:
+        return
+    at = job.graph.position[stage]
+    if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+        return
+    end_tasks(job.graph, job.progress, at, count)
+    if job.progress.left[at] == 0 and not any(job.progress.left):
+        _over(state, record, JobEnd(name, "succeeded"))
+
+
+def _failed(state: State, record: Record) -> None:
+    item: TaskFailure
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.node, item.job, item.stage, index, item.attempt, item.reason, item.detail)
+    state.stirred = True
+
+
+def _fail(
+    state: State,
+    record: Record,
+    node: str,
+    name: str,
+    stage: str,
+    index: int,
+    attempt: int,
+    reason: Failure,
+    detail: str,
+) -> None:
+    job = _release(state, node, name, stage, index, 1, attempt)
+    if job is None or job.over:
+        return
+    at = job.graph.position[stage]
+    if job.tries is None:
+        job.tries = Tries()
+    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
+        cause = f"{reason}: {detail}" if detail else reason
+        tried = "" if reason in COUNTED else " (too many lost attempts)"
+        _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
+
+
+def _release(state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int) -> JobState | None:
+    """Attempts hold no room any more. Returns their job; None where it has ended."""
+    node = state.nodes[on]
+    for index in range(first, first + count):
+        hold = node.holds.pop(attempt_key(name, stage, index))
+        for resource, amount in hold.demand.items():
+            node.free[resource] += amount
+        for device, milli in (hold.devices or {}).items():
+            node.devices_free[device] = node.devices_free.get(device, 0) + milli
+    live = state.jobs.get(name)
+    ended = state.ended[name] if live is None else None
+    job = live if ended is None else ended.job
+    assert job is not None, f"job {name} has ended and holds nothing"
+    at = job.graph.position[stage]
+    job.granted[at] = put(job.granted[at], first, first + count, mark_of(attempt, False), job.graph.tasks[at])
+    job.held -= count
+    if ended is not None and not job.held:
+        ended.job = None
+    return live
+
+
+def _opened(state: State, record: Record) -> None:
+    state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
+    state.round, state.opened_ms, state.stirred = record.round, record.time, False
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        job = state.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        demand, node = job.graph.stages[at].demand, state.nodes[grant.node]
+        for task in range(grant.count):
+            index = grant.first + task
+            hold = Hold(grant.attempt, grant.epoch, demand)
+            if grant.devices:
+                hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
+                for device, milli in hold.devices.items():
+                    node.devices_free[device] -= milli
+            node.holds[attempt_key(grant.job, grant.stage, index)] = hold
+        mark = mark_of(grant.attempt, True)
+        job.granted[at] = put(job.granted[at], grant.first, grant.first + grant.count, mark, job.graph.tasks[at])
+        job.held += grant.count
+        for resource, amount in demand.items():
+            node.free[resource] -= amount * grant.count
+    state.open = None
+    state.wake_ms = body.wake_ms
+    if body.struck:
+        state.stirred = True
+
+
+def _abandoned(state: State, record: Record) -> None:
+    state.open = None
+    state.stirred = True
+
+
+def _told(state: State, record: Record) -> None:
+    body: Releases | Plans = record.body
+    kind = record.type
+    state.told_seq[kind] = record.seq
+    state.wake_forecast_ms.pop(kind, None)
+    if body.wake_ms is not None:
+        state.wake_forecast_ms[kind] = body.wake_ms
+    if isinstance(body, Plans):
+        state.stirred = True
+
+
+def _time(state: State, record: Record) -> None:
+    reached: TimeReached = record.body
+    if state.wake_ms is not None and state.wake_ms <= reached.wake_ms:
+        state.wake_ms = None
+    for kind in [k for k, at in state.wake_forecast_ms.items() if at <= reached.wake_ms]:
+        del state.wake_forecast_ms[kind]
+    state.stirred = True
+
+
+FOLDS: Folds = {
+    InputSkipped: fold_skipped,
+    InputRefused: fold_refused,
+    ConfigChanged: _config,
+    NodeRegistered: _registered,
+    NodeReported: _reported,
+    AttemptsKnown: _known,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    NodeForgotten: _forgotten,
+    NodeRemoved: _removed,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskStarted: _started,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+    Releases: _told,
+    Plans: _told,
+    TimeReached: _time,
+}

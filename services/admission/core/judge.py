@@ -1,0 +1,378 @@
+"""What becomes of one input: the log record it turns into, or none if it changes nothing.
+
+`judge` is a pure function of the running fold, the input as it was read at the edge, and log time. A refusal is a
+record.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from schemas import (
+    AttemptsKnown,
+    ConfigChanged,
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    JobCancelled,
+    JobRejected,
+    JobSpec,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeRemoved,
+    NodeReported,
+    Policy,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    RoundAbandoned,
+    Stage,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    Vector,
+)
+from schemas.edge.nodes import NodeLeft
+from schemas.edge.read import ConfigPatch
+from schemas.jobs import Rejection
+from schemas.nodes import KnownAttempt, devices_of
+from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
+from schemas.queue_tree import stranded, upwards, with_default
+from schemas.wording import nearest
+from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
+from services.admission.core.state import LIVE_JOBS_MAX, NodeState, State
+from services.admission.core.task_reports import judge_report, known_parts
+from services.admission.job_class import class_of
+
+USERS_TOLD_MAX = 10
+"""Users that a rejection names as those who may submit."""
+
+
+def judge(state: State, body: Any, author: str, time: int) -> Any | None:
+    """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing.
+
+    Reservations are facts for the planner to answer.
+    """
+    if type(body) is JobSpec:
+        return _job(state, body, author, time)
+    judging = _JUDGE.get(type(body))
+    if judging is not None:
+        return judging(state, body, author)
+    assert isinstance(body, (ReservationRequested, ReservationUpdated, ReservationDeleted)), (
+        f"no input is a {type(body)}"
+    )
+    return body
+
+
+def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
+    return InputRefused(topic, reason, field, 0, "", author)
+
+
+# ---------------------------------------------------------------- jobs
+def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
+    known = state.jobs.get(spec.job)
+    ended = state.ended.get(spec.job)
+    if ended is not None and is_free(state, ended, time):
+        ended = None
+    if known is not None or ended is not None:
+        same = known.spec == spec if known is not None else ended is not None and ended.digest == digest_of(spec)
+        if same:
+            return InputRepeated(spec.job, author)
+        return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
+    if len(state.jobs) >= LIVE_JOBS_MAX:
+        return _rejected(
+            spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author
+        )
+    if (
+        problem := _tasks_problem(state, spec)
+        or _queue_problem(state, spec)
+        or _size_problem(state, spec)
+        or _ceiling_problem(state, spec)
+    ):
+        reason, field, detail = problem
+        return _rejected(spec, reason, field, detail, author)
+    return JobAdmitted(spec, class_of(spec, state.capacity, state.policy.theta_permille), "total", author)
+
+
+def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author: str) -> JobRejected:
+    return JobRejected(spec, reason, field, detail, author)
+
+
+def _tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """More tasks than a job, a user's live jobs, or all live jobs together may have. What no user is named for counts
+    as one user's.
+    """
+    tasks, policy = sum(stage.tasks for stage in spec.stages), state.policy
+    if tasks > policy.job_tasks_max:
+        detail = (
+            f"the job has {tasks} tasks, and one job may have {policy.job_tasks_max} (knob job_tasks_max): split it"
+        )
+        return "too_many_tasks", "stages", detail
+    live = state.user_tasks.get(spec.user, 0)
+    if live + tasks > policy.user_tasks_max:
+        who, may = (
+            (f'live jobs of user "{spec.user}" have', "a user's jobs")
+            if spec.user
+            else ("live jobs that name no user have", "those")
+        )
+        limit = f"{may} may have {policy.user_tasks_max} together (knob user_tasks_max)"
+        return "too_many_tasks", "user", f"{who} {live} tasks, this one has {tasks}, and {limit}: wait for some to end"
+    if state.live_tasks + tasks > policy.live_tasks_max:
+        limit = f"the cell takes {policy.live_tasks_max} together (knob live_tasks_max)"
+        detail = f"all live jobs have {state.live_tasks} tasks, this one has {tasks}, and {limit}: wait for some to end"
+        return "too_many_tasks", "job", detail
+    return None
+
+
+def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    if not state.leaves or spec.queue in state.leaves or "" in state.leaves:
+        return _submitter_problem(state, spec)
+    inner = any(leaf.startswith(spec.queue + "/") for leaf in state.leaves)
+    what = "has queues below it; name one of those" if inner else "is not in the tree"
+    near = nearest(spec.queue, list(state.leaves)) or next(iter(state.leaves))
+    return "unknown_queue", "queue", f'queue "{spec.queue}" {what}; the nearest name is "{near}"'
+
+
+def _submitter_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """The queue that names submitters, this one or the nearest above it, does not name this job's user."""
+    naming = next((path for path in upwards(spec.queue) if path in state.submitters), None)
+    if naming is None or spec.user in state.submitters[naming]:
+        return None
+    users = state.submitters[naming]
+    told = ", ".join(users[:USERS_TOLD_MAX])
+    if len(users) > USERS_TOLD_MAX:
+        told += f" and {len(users) - USERS_TOLD_MAX} more"
+    who = f'user "{spec.user}" may not submit' if spec.user else "the job names no user, and not everybody may submit"
+    above = "" if naming == spec.queue else f" (so says {_named(naming)})"
+    return "not_allowed", "user", f"{who} to {_named(spec.queue)}; those who may are {told}{above}"
+
+
+def _ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """A task, or a gang that starts as one, that is more than its queue, or one above it, may ever hold."""
+    if not state.ceilings:
+        return None
+    for path in upwards(spec.queue):
+        ceiling = state.ceilings.get(path, {})
+        for i, stage in enumerate(spec.stages):
+            tasks = stage.tasks if stage.gang else 1
+            for resource, amount in stage.demand.items():
+                if amount * tasks > ceiling.get(resource, amount * tasks):
+                    what = f"a gang of {tasks} tasks asks for" if stage.gang else "one task asks for"
+                    asked, most = quantity_text(resource, amount * tasks), quantity_text(resource, ceiling[resource])
+                    detail = f"{what} {resource} {asked}; {_named(path)} has a max of {most}"
+                    return "exceeds_queue_max", f"stages[{i}].demand.{resource}", detail
+    return None
+
+
+def _named(queue: str) -> str:
+    return f'queue "{queue}"' if queue else "the root of the tree"
+
+
+def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may return."""
+    if not state.nodes:
+        return None  # Nobody has said yet what there is; the job waits.
+    for i, stage in enumerate(spec.stages):
+        for resource in stage.demand:
+            if not state.capacity.get(resource) and not _is_known(state, resource):
+                have = sorted({r for node in state.nodes.values() for r in node.capacity})
+                where = f"stages[{i}].demand.{resource}"
+                return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
+        rooms = _rooms(state, stage)
+        if not any(rooms):
+            return "exceeds_capacity", f"stages[{i}].demand", _too_large(state, stage)
+        if stage.gang and sum(rooms) < stage.tasks:
+            detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
+            return "gang_too_wide", f"stages[{i}].tasks", detail
+    return None
+
+
+def _is_known(state: State, resource: str) -> bool:
+    """Whether any node has the resource, though it may be down."""
+    return any(node.capacity.get(resource) for node in state.nodes.values())
+
+
+def _rooms(state: State, stage: Stage) -> list[int]:
+    """How many tasks of a stage each node could hold if it were empty; stops at the first where one is enough."""
+    rooms = []
+    for node in state.nodes.values():
+        room = _room(node, stage)
+        rooms.append(room)
+        if room and not stage.gang:
+            break
+    return rooms
+
+
+def _room(node: NodeState, stage: Stage) -> int:
+    if not _has_labels(node, stage.labels) or not fits_in(stage.demand, node.capacity):
+        return 0
+    room = min((node.capacity[r] // amount for r, amount in stage.demand.items() if amount), default=stage.tasks)
+    gpu = stage.demand.get("gpu", 0)
+    return tasks_on_devices(gpu, [device.milli for device in node.devices], room) if gpu else room
+
+
+def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:
+    return all(node.labels.get(key) == value for key, value in labels.items())
+
+
+def _too_large(state: State, stage: Stage) -> str:
+    fitting = {name: node for name, node in state.nodes.items() if _has_labels(node, stage.labels)}
+    # Exact beside rounded down: never alike where one is more than the other.
+    wanted = ", ".join(f"{resource} {quantity_text(resource, amount)}" for resource, amount in stage.demand.items())
+    if not fitting:
+        return f"no node has the labels {_text_labels(stage.labels)}"
+    name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
+    has = vector_text(fitting[name].capacity)
+    return f"one task asks for {wanted}; the largest node that could take it, {name}, has {has}"
+
+
+def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
+    """How many of the asked resources a node covers, then how much of the scarcest, in millionths."""
+    parts = [min(1_000_000, capacity.get(r, 0) * 1_000_000 // amount) for r, amount in sorted(demand.items()) if amount]
+    return sum(part == 1_000_000 for part in parts), min(parts, default=0)
+
+
+def _text_labels(labels: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def _cancel(state: State, body: JobCancelled, author: str) -> Any:
+    job = state.jobs.get(body.job)
+    if job is not None:
+        return None if job.over else body
+    what = "has ended" if body.job in state.ended else "is not known here"
+    return _refused("jobs", f'job "{body.job}" {what}', "cancel", author)
+
+
+# ---------------------------------------------------------------- nodes
+def _register(state: State, body: NodeRegistered, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is not None and node.epoch == body.epoch and not node.lost:
+        report = NodeReported(
+            body.node, body.epoch, body.capacity, body.labels, body.devices, author, unschedulable=body.unschedulable
+        )
+        return _report(state, report, author)
+    named = body.attempts
+    if body.parts and node is not None and not node.lost:
+        before = state.known.get(body.node)
+        come = before.parts if before is not None and before.epoch == body.epoch else 0
+        if before is None or come != body.parts:
+            what = f"{come} of the {body.parts} messages that name attempts before it have come; send all of them again"
+            return _refused("nodes", what, "register.parts", author)
+        named = before.attempts + named
+    known: list[KnownAttempt] = []
+    kept: dict[str, bool] = {}
+    for attempt in named:
+        known += known_parts(state, body.node, attempt, kept)
+    lost = []
+    if node is not None and not node.lost:
+        lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
+    return replace(body, attempts=known, lost=lost)
+
+
+def _know(state: State, body: AttemptsKnown, author: str) -> Any:
+    """Attempts named before a registration. Of a node that holds nothing there is nothing to be known."""
+    node = state.nodes.get(body.node)
+    if node is None or node.lost or node.epoch == body.epoch:
+        return None
+    before = state.known.get(body.node)
+    come = before.parts if before is not None and before.epoch == body.epoch else 0
+    if body.part not in (0, come):
+        what = f"part {body.part} came, part {come} is next; send all of them again from part 0"
+        return _refused("nodes", what, "known.part", author)
+    kept: dict[str, bool] = {}
+    known = [part for attempt in body.attempts for part in known_parts(state, body.node, attempt, kept)]
+    total = sum(part.count for part in known)
+    if body.part and before is not None:
+        total += sum(part.count for part in before.attempts)
+    if total > len(node.holds):
+        what = f"names {total} attempts, but {len(node.holds)} are held there: some are named twice"
+        return _refused("nodes", what, "known.attempts", author)
+    return replace(body, attempts=known)
+
+
+def _report(state: State, body: NodeReported, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None or node.lost or node.epoch != body.epoch:
+        return _refused(
+            "nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author
+        )
+    same = node.capacity == body.capacity and node.labels == body.labels and node.unschedulable == body.unschedulable
+    return None if same and node.devices == devices_of(body.capacity, body.devices) else body
+
+
+def _drain(state: State, body: NodeDrained, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None:
+        return _refused("nodes", f'node "{body.node}" is not known here', "drain.node", author)
+    same = (node.draining, node.drain_reason) == (body.draining, body.reason if body.draining else "")
+    return None if same and body.within_ms is None and not node.drain_ends else body
+
+
+def _remove(state: State, body: NodeRemoved, author: str) -> Any:
+    node = state.nodes.get(body.node)
+    if node is None:
+        return _refused("nodes", f'node "{body.node}" is not known here', "remove.node", author)
+    if not node.lost:
+        told = f'node "{body.node}" is alive: end its agent first, and wait until the node is lost or has left'
+        return _refused("nodes", told, "remove.node", author)
+    return None if body.node in state.removed else body
+
+
+def _leave(state: State, body: NodeLeft, author: str) -> NodeLost | None:
+    """Nothing runs there any more, so nobody has to wait for the lease; an older epoch's word counts for nothing."""
+    node = state.nodes.get(body.node)
+    return lose(state, body.node, left=True) if node is not None and node.epoch == body.epoch else None
+
+
+def lose(state: State, name: str, *, left: bool = False) -> NodeLost | None:
+    """The record that a node's lease ran out, or that its agent `left`; None where it is lost already."""
+    node = state.nodes[name]
+    return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name), left)
+
+
+# ---------------------------------------------------------------- config
+def _abandon(state: State, number: int, author: str) -> Any:
+    """An operator gives up the open round, which some service cannot answer; what it was asked goes to the next."""
+    if state.open is not None and state.open.round == number:
+        return RoundAbandoned("operator", author)
+    there = f"round {state.open.round} is" if state.open is not None else "none is"
+    return _refused("config", f"round {number} is not open; {there}", "abandon_round", author)
+
+
+def _config(state: State, patch: ConfigPatch, author: str) -> Any:
+    assert patch.skip is None, "where inputs lie is the sequencer's to know (skips.py)"
+    if patch.abandon_round is not None:
+        return _abandon(state, patch.abandon_round, author)
+    if patch.initial and state.configured:
+        return None
+    changes: dict[str, Any] = dict(patch.values)
+    policy: Policy | None = replace(state.policy, **changes) if changes else None
+    if policy == state.policy:
+        policy = None
+    queues = with_default(patch.queues) if patch.queues is not None else None
+    if queues == state.queues:
+        queues = None
+    if policy is None and queues is None:
+        return None
+    if queues is not None and (
+        why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
+    ):
+        return _refused("config", why, "queues", author)
+    return ConfigChanged(policy, queues, author)
+
+
+_JUDGE: dict[type, Any] = {
+    JobCancelled: _cancel,
+    NodeRegistered: _register,
+    NodeReported: _report,
+    AttemptsKnown: _know,
+    NodeDrained: _drain,
+    NodeLeft: _leave,
+    NodeRemoved: _remove,
+    TaskStarted: judge_report,
+    TaskFinished: judge_report,
+    TaskFailed: judge_report,
+    ConfigPatch: _config,
+}

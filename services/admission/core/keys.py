@@ -1,0 +1,32 @@
+"""How admission names attempts and specs, what holds room under such names, and when a job's name is free again."""
+
+from largesse.ids import content_hash
+from schemas import JobSpec, TaskRange
+from services.admission.core.state import Ended, State
+
+
+def attempt_key(job: str, stage: str, index: int) -> str:
+    """Names one task; unambiguous because no name contains a slash."""
+    return f"{job}/{stage}/{index}"
+
+
+def tasks_held_by(state: State, node: str) -> list[TaskRange]:
+    """The attempts on a node, in the order they were granted."""
+    ranges = []
+    for key, hold in state.nodes[node].holds.items():
+        job, stage, index = key.split("/")
+        ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
+    return ranges
+
+
+def is_free(state: State, ended: Ended, time: int) -> bool:
+    """Whether a job that has ended no longer takes its name at log time `time` (ms).
+
+    Attempts that still hold room are known by it: they have to end first, however short names are kept.
+    """
+    return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
+
+
+def digest_of(spec: JobSpec) -> str:
+    """A short name for a spec: equal for equal specs. Its text names every field in order, the same on every Python."""
+    return content_hash(ascii(spec).encode())[:32]

@@ -1,0 +1,185 @@
+"""When a round opens, what is due without an input, and what a round comes to once its answers are in.
+
+All of it is a pure function of the fold and of log time, so that a successor misses and doubles nothing.
+"""
+
+from typing import Any
+
+from largesse.core import RULES
+from schemas import (
+    Asks,
+    DecisionHash,
+    Grant,
+    Grants,
+    JobEnded,
+    NodeForgotten,
+    Plans,
+    Record,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    Shares,
+    Struck,
+    TimeReached,
+)
+from schemas.rounds import Strike
+from services.admission.core.state import JobState, NodeState, State
+
+
+def due(state: State, time: int, prefix: bytes) -> Any | None:
+    """The next body that the sequencer appends of its own accord at log time `time`, or None. Ask again after folding
+    it.
+    """
+    if state.over:
+        return JobEnded(list(state.over))
+    if state.open is not None:
+        return RoundAbandoned("rules", "sequencer") if state.open.body.rules != RULES else None
+    wake_ms = wake_of(state)
+    if wake_ms is not None and wake_ms <= time:
+        return TimeReached(wake_ms)
+    if state.removed:
+        return NodeForgotten(next(iter(state.removed)))
+    if state.stirred and time >= earliest_opening_ms(state):
+        return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards)
+    gone = _gone_longest(state)
+    return NodeForgotten(gone[1]) if gone is not None and gone[0] <= time else None
+
+
+def cause_of_due(state: State) -> str:
+    """The record that led to what is due: for job ends, the fact that ended the last of them."""
+    return state.over_cause if state.over else ""
+
+
+def next_due_ms(state: State) -> int | None:
+    """The earliest log time at which `due` may say something without a new fact; None: not before one comes."""
+    if state.over:
+        return 0
+    if state.open is not None:
+        return None
+    if state.removed:
+        return 0
+    next_ms = wake_of(state)
+    if state.stirred:
+        opening_ms = earliest_opening_ms(state)
+        next_ms = opening_ms if next_ms is None else min(opening_ms, next_ms)
+    if (gone := _gone_longest(state)) is not None:
+        next_ms = gone[0] if next_ms is None else min(gone[0], next_ms)
+    return next_ms
+
+
+def _gone_longest(state: State) -> tuple[int, str] | None:
+    """The node that is to be forgotten next, and when. A drain is an operator's word, so that node is remembered."""
+    for name, at_ms in state.lost_ms.items():
+        if not state.nodes[name].draining:
+            return at_ms + state.policy.node_kept_ms, name
+    return None
+
+
+def wake_of(state: State) -> int | None:
+    """The least wake-up in force."""
+    if not state.wake_forecast_ms:
+        return state.wake_ms
+    moments = [*state.wake_forecast_ms.values()]
+    if state.wake_ms is not None:
+        moments.append(state.wake_ms)
+    return min(moments)
+
+
+def earliest_opening_ms(state: State) -> int:
+    """`round_gap_ms` after the last opening."""
+    return 0 if state.opened_ms is None else state.opened_ms + state.policy.round_gap_ms
+
+
+def accepts_forecast(state: State, body: Releases | Plans) -> bool:
+    """Whether a forecast or plan was made with the last one of its kind in view; a stale one or a repeat is none."""
+    return body.after == state.told_seq.get(type(body).__name__, 0)
+
+
+def close(state: State, shares: Record, asks: list[Record], grants: Record, hashes: list[DecisionHash]) -> RoundClosed:
+    """What binds: the grants, less those that facts since the opening have overtaken."""
+    assert state.open is not None, "no round is open"
+    answer: Grants = grants.body
+    wakes = [shares.body.wake_ms, answer.wake_ms, *(record.body.wake_ms for record in asks)]
+    wake_ms = min((wake for wake in wakes if wake is not None), default=None)
+    assert wake_ms is None or wake_ms > state.open.time, (
+        f"{state.open.id}: a wake-up at {wake_ms} is not after the opening"
+    )
+    assert isinstance(shares.body, Shares) and all(isinstance(record.body, Asks) for record in asks)
+    bound, struck = _strike(state, answer.grants)
+    return RoundClosed(bound, struck, answer.revoked, wake_ms, hashes)
+
+
+def _strike(state: State, grants: list[Grant]) -> tuple[list[Grant], list[Struck]]:
+    """Splits grants into those that bind and those that do not; a gang is struck whole."""
+    taken: dict[str, dict[str, int]] = {}
+    verdicts = [_judge(state, grant, taken) for grant in grants]
+    if not any(verdicts):
+        return grants, []
+    broken = {
+        (grant.job, grant.stage): True
+        for grant, verdict in zip(grants, verdicts, strict=True)
+        if verdict and verdict != "job_over" and _is_gang(state.jobs[grant.job], grant.stage)
+    }
+    bound, struck = [], []
+    for grant, verdict in zip(grants, verdicts, strict=True):
+        if verdict:
+            struck.append(Struck(grant, verdict))
+        elif (grant.job, grant.stage) in broken:
+            struck.append(Struck(grant, "gang"))
+        else:
+            bound.append(grant)
+    return bound, struck
+
+
+def _is_gang(job: JobState, stage: str) -> bool:
+    return job.graph.stages[job.graph.position[stage]].gang
+
+
+def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Strike | None:
+    """Why a grant cannot bind any more, or None; then its room is taken from what later grants find."""
+    assert state.open is not None, "no round is open"
+    job = state.jobs.get(grant.job)
+    if job is None or job.over or job.seq > state.open.seq:
+        return "job_over"  # A job admitted since the opening has the name of the one that was meant.
+    node = state.nodes[grant.node]
+    if node.lost:
+        return "node_lost"
+    if node.epoch != grant.epoch:
+        return "node_epoch"
+    if node.draining or node.unschedulable:
+        return "node_draining"
+    here = taken.get(grant.node)
+    if here is None:
+        here = taken[grant.node] = {}
+    demand, free = job.graph.stages[job.graph.position[grant.stage]].demand, node.free
+    if state.policy.preset == "slots":
+        demand, free = _ONE_PLACE, {_PLACES: state.policy.slots_per_node - len(node.holds)}
+    for resource, amount in demand.items():
+        if here.get(resource, 0) + amount * grant.count > free.get(resource, 0):
+            return "no_room"
+    if grant.devices and not _devices_free(node, grant, here):
+        return "no_room"
+    for resource, amount in demand.items():
+        here[resource] = here.get(resource, 0) + amount * grant.count
+    return None
+
+
+_PLACES = "places/"
+"""What a task takes one of under the preset `slots`, whatever it asks for. No resource is called so."""
+_ONE_PLACE = {_PLACES: 1}
+
+
+def _devices_free(node: NodeState, grant: Grant, here: dict[str, int]) -> bool:
+    """Checks and takes a grant's device shares; keys in `here` are "device/<index>", which no resource is called."""
+    wanted: dict[str, int] = {}
+    for shares in grant.devices:
+        for share in shares:
+            key = f"device/{share.index}"
+            wanted[key] = wanted.get(key, 0) + share.milli
+    for key, milli in wanted.items():
+        if here.get(key, 0) + milli > node.devices_free.get(key.removeprefix("device/"), 0):
+            return False
+    for key, milli in wanted.items():
+        here[key] = here.get(key, 0) + milli
+    return True

@@ -1,0 +1,160 @@
+"""What the sequencer's core keeps of a cell: nodes with their free room, jobs with their holds, the open round."""
+
+from dataclasses import dataclass, field
+
+from mypy_extensions import mypyc_attr
+
+from largesse.lifecycle.state import Graph, Progress, Tries
+from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, Vector
+from schemas.nodes import KnownAttempt
+
+LIVE_JOBS_MAX = 1_000_000
+"""Jobs of a cell that have not ended. One more is rejected with `too_many_jobs`."""
+
+SKIPS_MAX = 1_000
+"""Skipped inputs that are remembered. Once all of them still wait for their turn, no other is taken."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Hold:
+    """An attempt that holds room on its node: under which agent epoch, how much, which devices."""
+
+    attempt: int
+    epoch: str
+    demand: Vector
+    started: bool = False
+    devices: dict[str, int] | None = None
+
+    def __init__(self, attempt: int, epoch: str, demand: Vector) -> None:
+        self.attempt = attempt
+        self.epoch = epoch
+        self.demand = demand
+        self.started = False
+        self.devices = None
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
+    `devices_free`: milli-units free by index of the device. `holds`: the attempts that hold room here, by
+    "job/stage/index", in the order in which they were granted. `drain_reason`, and `drain_ends`, whether what runs here
+    is to end by a deadline: of the drain in force. `unschedulable`: why its agent takes no new tasks;
+    empty: it does.
+    """
+
+    epoch: str
+    capacity: Vector
+    free: Vector
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    devices_free: dict[str, int] = field(default_factory=dict)
+    draining: bool = False
+    drain_reason: str = ""
+    drain_ends: bool = False
+    lost: bool = False
+    holds: dict[str, Hold] = field(default_factory=dict)
+    unschedulable: str = ""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class JobState:
+    """A job that has not ended. `seq`: of its admission, which tells it from an earlier job of its name. `granted`: by
+    stage position, which attempts were granted (granted.py). `held`: how many of them hold room.
+    """
+
+    spec: JobSpec
+    graph: Graph
+    progress: Progress
+    seq: int
+    granted: list[list[int]]
+    held: int = 0
+    tries: Tries | None = None
+    over: bool = False
+
+    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]]) -> None:
+        self.spec = spec
+        self.graph = graph
+        self.progress = progress
+        self.seq = seq
+        self.granted = granted
+        self.held = 0
+        self.tries = None
+        self.over = False
+
+
+@dataclass(slots=True)
+class Ended:
+    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room."""
+
+    digest: str
+    at_ms: int
+    job: JobState | None = None
+
+
+@dataclass(slots=True)
+class KnownSoFar:
+    """What an agent has named so far for its registration under `epoch`, in `parts` messages."""
+
+    epoch: str
+    parts: int
+    attempts: list[KnownAttempt]
+
+
+@dataclass(slots=True)
+class Skip:
+    """An operator's word that an input is not looked at. `passed`: its turn has come and gone."""
+
+    author: str
+    reason: str
+    passed: bool = False
+
+
+@dataclass(slots=True)
+class Opening:
+    """The round that waits for its answers."""
+
+    id: str
+    seq: int
+    round: int
+    time: int
+    body: RoundOpened
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
+    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost,
+    the longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten.
+    `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
+    all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
+    to be announced. `stirred`: something happened since the last opening that can change the schedule. `skips`: by
+    "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
+    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
+
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    configured: bool = False
+    leaves: dict[str, bool] = field(default_factory=dict)
+    submitters: dict[str, list[str]] = field(default_factory=dict)
+    ceilings: dict[str, Vector] = field(default_factory=dict)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    lost_ms: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, bool] = field(default_factory=dict)
+    known: dict[str, KnownSoFar] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    live_tasks: int = 0
+    user_tasks: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
+    over: list[JobEnd] = field(default_factory=list)
+    over_cause: str = ""
+    skips: dict[str, Skip] = field(default_factory=dict)
+    open: Opening | None = None
+    round: int = 0
+    opened_ms: int | None = None
+    stirred: bool = False
+    wake_ms: int | None = None
+    wake_forecast_ms: dict[str, int] = field(default_factory=dict)
+    told_seq: dict[str, int] = field(default_factory=dict)

@@ -1,0 +1,148 @@
+"""What becomes of what agents say of attempts: reports on `tasks`, and what a registration says that they still know.
+
+A message speaks of ranges, and ranges are compared with ranges: that costs what the message says in bytes and what the
+log holds of its tasks, never what its counts come to.
+"""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from schemas import InputRefused, TaskFailed, TaskFinished, TaskRange, TaskStarted
+from schemas.nodes import KnownAttempt
+from services.admission.core.granted import attempt_of, is_held, marks
+from services.admission.core.keys import attempt_key
+from services.admission.core.state import Hold, State
+
+PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
+"""Fields of an item that may say something of each of its tasks."""
+
+Verdict = Literal["good", "stale", "foreign"]
+"""Of an attempt: what is said of it counts; was folded already, or overtaken; was never granted to who speaks."""
+
+
+def judge_report(
+    state: State, body: TaskStarted | TaskFinished | TaskFailed, author: str
+) -> TaskStarted | TaskFinished | TaskFailed | InputRefused | None:
+    """The record that a report becomes, with what in it counts and what was never granted; None where nothing does."""
+    starting = isinstance(body, TaskStarted)
+    good: list[Any] = []
+    refused: list[TaskRange] = []
+    seen: dict[str, bool] = {}
+    whole = True
+    for item in body.items:
+        parts = _verdicts(state, item, item.node, item.epoch, starting, seen)
+        if len(parts) == 1 and parts[0][2] == "good":
+            good.append(item)
+            continue
+        whole = False
+        for first, end, verdict in parts:
+            if verdict == "good":
+                good.append(_part(item, first, end))
+            elif verdict == "foreign":
+                refused.append(TaskRange(item.job, item.stage, first, end - first, item.attempt, item.node, item.epoch))
+    if whole:
+        return body if good else None
+    if good:
+        return type(body)(good, refused, body.author)
+    return _refusal(refused[0], author) if refused else None
+
+
+def _refusal(r: TaskRange, author: str) -> InputRefused:
+    tasks = f"{r.job}/{r.stage}/{r.first}" + (f" to {r.first + r.count - 1}" if r.count > 1 else "")
+    what = f"{tasks} attempt {r.attempt} was never granted to {r.node} under epoch {r.epoch}"
+    return InputRefused("tasks", what, "items", 0, "", author)
+
+
+def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bool]) -> list[KnownAttempt]:
+    """The parts of what an agent knows that the log holds on its node, under whatever epoch. `seen`: attempts, by
+    attempt_key, that were named before; what is told twice counts as it was told first.
+    """
+    parts = _verdicts(state, known, node, "", False, seen)
+    return [_part(known, first, end) for first, end, verdict in parts if verdict == "good"]
+
+
+def _verdicts(
+    state: State, item: Any, node: str, epoch: str, starting: bool, seen: dict[str, bool]
+) -> list[tuple[int, int, Verdict]]:
+    """What comes of each of an item's tasks, in runs from an index to one before another. `epoch`: the speaker's;
+    empty: any will do. What is good is noted as `seen`.
+    """
+    first: int = item.first
+    end: int = first + item.count
+    if item.count == 1 and (there := state.nodes.get(node)) is not None:
+        # Most reports are of single tasks, and true.
+        key = attempt_key(item.job, item.stage, first)
+        hold = there.holds.get(key)
+        if hold is not None and hold.attempt == item.attempt and (not epoch or hold.epoch == epoch):
+            return [(first, end, _of_held(hold, key, starting, seen))]
+    job = state.jobs.get(item.job)
+    unknown: Verdict = "foreign"  # What comes of tasks of which the log knows no such attempt.
+    if job is None:
+        ended = state.ended.get(item.job)
+        if ended is None:
+            return [(first, end, "foreign")]
+        job, unknown = ended.job, "stale"
+    at = job.graph.position.get(item.stage) if job is not None else None
+    if job is None or at is None:
+        return [(first, end, unknown)]
+    runs: list[tuple[int, int, Verdict]] = []
+    tasks = job.graph.tasks[at]
+    for low, high, mark in marks(job.granted[at], first, min(end, tasks)):
+        attempt = attempt_of(mark)
+        if attempt == item.attempt and is_held(mark):
+            _add_held(runs, state, item, node, epoch, starting, seen, low, high)
+        else:
+            _add(runs, low, high, unknown if attempt < item.attempt else "stale")
+    if end > tasks:
+        _add(runs, max(first, tasks), end, unknown)
+    return runs
+
+
+def _add_held(
+    runs: list[tuple[int, int, Verdict]],
+    state: State,
+    item: Any,
+    node: str,
+    epoch: str,
+    starting: bool,
+    seen: dict[str, bool],
+    low: int,
+    high: int,
+) -> None:
+    """Adds tasks whose attempt holds room somewhere: here, and under this epoch?"""
+    there = state.nodes.get(node)
+    if there is None or not there.holds:
+        _add(runs, low, high, "foreign")
+        return
+    for index in range(low, high):
+        key = attempt_key(item.job, item.stage, index)
+        hold: Hold | None = there.holds.get(key)
+        if hold is None or (epoch and hold.epoch != epoch):
+            _add(runs, index, index + 1, "foreign")
+        else:
+            _add(runs, index, index + 1, _of_held(hold, key, starting, seen))
+
+
+def _of_held(hold: Hold, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
+    """Of an attempt that holds room where its speaker says: does this count, or was it said before?"""
+    if (starting and hold.started) or key in seen:
+        return "stale"
+    seen[key] = True
+    return "good"
+
+
+def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Verdict) -> None:
+    if runs and runs[-1][2] == verdict:
+        runs[-1] = (runs[-1][0], high, verdict)
+    else:
+        runs.append((low, high, verdict))
+
+
+def _part(item: Any, first: int, end: int) -> Any:
+    """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
+    theirs: dict[str, Any] = {}
+    for field in PER_TASK:
+        listed = getattr(item, field, None)
+        if listed and len(listed) == item.count:
+            theirs[field] = listed[first - item.first : end - item.first]
+    return replace(item, first=first, count=end - first, **theirs)

@@ -1,0 +1,486 @@
+"""The sequencer: puts every outside fact into the log's one order. The only service that looks at the clock.
+
+It stands by, folding the log, until nobody else writes it; claims it; reads its own claim; and leads: it judges inputs
+one after another against a running fold, appends what they come to and what is due in one durable send, and reads it
+back before anything outside may happen. Any doubt (Fenced): it throws the running state away and stands by.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from largesse import failpoints
+from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
+from largesse.ids import content_hash
+from largesse.log import dead_letters
+from largesse.log.decisions import wanted_of
+from largesse.log.fencing import Accepted, LogOrder
+from largesse.log.reader import LogReader, wait_for_more
+from largesse.log.snapshots import SnapshotKeeper, dump
+from largesse.log.writer import Fenced, LogWriter, claim_message
+from largesse.settings import Settings
+from largesse.shell import FOLDING, CoreStopped
+from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
+from schemas import (
+    DecisionHash,
+    Header,
+    InputSkipped,
+    NodeLost,
+    Record,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    SequencerAlive,
+)
+from schemas.topics import LOG
+from services.admission import core
+from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
+from services.admission.core.judge import lose
+from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
+from services.admission.core.state import State
+from services.admission.intake import become, is_skipped, wishes_ahead
+from services.admission.leading import Leading, Pending
+from services.admission.node_leases import speakers_of
+
+SKIPPED_MAX = 1_000
+"""After so many inputs that changed nothing the log says how far they were read."""
+
+ALIVE_PARTS = 3
+"""The log hears of its sequencer this many times a lease."""
+
+OPENINGS_KEPT = 1_000
+"""A forecast that answers an older opening than these is not looked at any more."""
+
+REFUSALS_KEPT = 1_000
+"""A standby looks which dead letters have been written when it holds more than these."""
+
+DECIDED = ("shares", "asks", "grants")
+"""What a closing needs, in the order in which it names it."""
+
+
+def fresh_token() -> str:
+    """What nobody has claimed with before."""
+    return secrets.token_hex(16)
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
+    """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, BusFull, Undecodable."""
+    sequencer = Sequencer(bus, settings, name=name)
+    CAUGHT_UP.labels(name).set(0)
+    try:
+        while not stop.is_set():
+            stepped = await sequencer.step()
+            if not stepped or sequencer.is_leading:
+                CAUGHT_UP.labels(name).set(1)
+            if not stepped:
+                await wait_for_more(bus, sequencer.waiting_for(), sequencer.wait_ms(), stop)
+    finally:
+        CAUGHT_UP.remove(name)
+        await sequencer.close()
+
+
+class Sequencer:
+    """One instance. `run` drives it; tests step it with clocks and tokens of their own.
+
+    `clock`, `steady`: the wall clock and the steady one (clock.py), by default this machine's; `clock` alone is both.
+    `alone`: the bus admits one process, so a starter claims at once.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        *,
+        clock: Callable[[], int] | None = None,
+        steady: Callable[[], int] | None = None,
+        draw_token: Callable[[], str] = fresh_token,
+        alone: bool | None = None,
+        name: str = core.NAME,
+    ) -> None:
+        self.name = name
+        self.state: State = core.start()
+        self._bus = bus
+        self._settings = settings
+        self._clock = LogClock(clock or wall_ms, steady or clock or steady_ms)
+        self._draw_token = draw_token
+        self._alone = settings.is_alone if alone is None else alone
+        self._said = logger(service=name)
+        self._reader: LogReader | None = None
+        self._producer: Writer | None = None
+        self._token = ""
+        self._leading: Leading | None = None
+        self._now_ms = self._heard_ms = self._clock.steady_ms
+        self._away_ms = 0
+        self._is_caught_up = False
+        self._claimed_ms = 0
+        self._wait_until_ms = 0
+        self._openings: dict[str, bool] = {}
+        self._refusals: deque[dead_letters.Refusal] = deque()
+        self._decisions: dict[str, int] = {}
+        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this instance writes the log now, as far as it knows."""
+        return self._leading is not None
+
+    async def step(self) -> bool:
+        """One turn, without waiting for anything to come. False: nothing to do until there is more, or it is time."""
+        self._read_clock()
+        try:
+            if self._leading is not None:
+                return await self._lead(self._leading)
+            return await self._stand_by()
+        except (PositionGap, BusFull):
+            # Standing by mends neither: a bus that is full takes no claim any more.
+            raise
+        except (Fenced, BusError) as why:
+            was_leading = self.is_leading
+            await self._give_up(str(why))
+            return was_leading
+
+    def _read_clock(self) -> None:
+        """Once in a turn: everything in it happens at one moment."""
+        clock, before_ms = self._clock, self._clock.steady_ms
+        clock.tick()
+        self._now_ms, self._away_ms = clock.steady_ms, clock.steady_ms - before_ms
+        if clock.jumped_ms:
+            ahead_ms = clock.log_ms - clock.wall_ms
+            self._said.warning("wall_clock_jumped", by_ms=clock.jumped_ms, log_time_ahead_ms=ahead_ms)
+        if clock.leapt_ms > AGREES_MS:
+            self._said.warning("log_time_put_forward", by_ms=clock.leapt_ms)
+
+    def waiting_for(self) -> dict[tuple[str, int], int]:
+        """What to hand to `wait_any` between two steps."""
+        positions = dict(self._reader.position) if self._reader is not None else {}
+        lead = self._leading
+        if lead is not None:
+            positions |= lead.inputs.waiting_for
+            for topic, reader in lead.forecasts.items():
+                positions |= reader.waiting_for(wanted_of([topic], 1))
+            if self.state.open is not None:
+                wanted = wanted_of(DECIDED, self.state.open.body.shards)
+                positions |= lead.decisions.waiting_for(wanted, self.state.open.id)
+        return positions
+
+    def wait_ms(self) -> int:
+        """How long to wait between two steps at most."""
+        now_ms = self._clock.now_ms()
+        if self._leading is None:
+            claim_ms = self._wait_until_ms if self._alone else self._heard_ms + self._lease_ms
+            return max(1, min(self._settings.wait_ms, max(claim_ms, self._wait_until_ms) - now_ms))
+        due_ms = next_due_ms(self.state)
+        moments = [
+            now_ms + self._settings.wait_ms,
+            self._leading.appended_ms + self._lease_ms // ALIVE_PARTS,
+            None if due_ms is None else self._clock.steady_ms + due_ms - self._clock.log_ms,
+            self._leading.leases.next_ms(self.state.policy.node_lease_ms),
+        ]
+        return max(1, min(moment for moment in moments if moment is not None) - now_ms)
+
+    async def close(self) -> None:
+        """Gives the producer up."""
+        if self._producer is not None:
+            await self._producer.drop()
+            self._producer = None
+
+    @property
+    def _lease_ms(self) -> int:
+        return self.state.policy.sequencer_lease_ms
+
+    # ---------------------------------------------------------------- standing by
+    async def _stand_by(self) -> bool:
+        """Folds what the log has; claims it after a silence; leads once its own claim is the latest."""
+        reader = self._reader or await self._restore()
+        if self._away_ms > self._settings.wait_ms + self._lease_ms:
+            # What it reads now may have been written long ago.
+            self._clock.discard_heard()
+            self._is_caught_up = False
+        if await self._read(reader):
+            return True
+        self._is_caught_up = True
+        if self._producer is None:
+            if not self._may_claim():
+                return False
+            # Asked where the log ends, the bus brings all up to there: a pause, or a slow bus, is no silence.
+            await self._bus.bounds(LOG, self._settings.partition)
+            if not await self._read(reader):
+                await self._claim(reader)
+            return True
+        if reader.order.token == self._token:
+            await self._begin_to_lead(reader, self._producer)
+            return True
+        if self._now_ms - self._claimed_ms >= self._lease_ms:
+            raise Fenced("its claim did not come back, or is not the latest")
+        return False
+
+    async def _read(self, reader: LogReader) -> bool:
+        """Folds what has come; False where nothing has."""
+        before = reader.offset
+        for accepted in await reader.read():
+            self._heard_ms = self._now_ms
+            if self._is_caught_up and accepted.record.seq:
+                self._clock.hear(accepted.record.time)
+            self._learn(accepted)
+        if reader.offset == before:
+            return False
+        SEQ.labels(self.name).set(reader.order.seq)
+        if len(self._refusals) > REFUSALS_KEPT:
+            await self._forget_written()
+        return True
+
+    async def _restore(self) -> LogReader:
+        found = await self._snapshots.restore(State)
+        order = LogOrder()
+        if found is not None:
+            self.state, snapshot = found
+            order, self._decisions = snapshot.order, snapshot.decisions
+        self._reader = LogReader(self._bus, self._settings.partition, order)
+        return self._reader
+
+    def _learn(self, accepted: Accepted) -> None:
+        self._fold(accepted.record)
+        refusal = dead_letters.refusal_of(accepted)
+        if refusal is not None:
+            self._refusals.append(refusal)
+
+    def _fold(self, record: Record) -> None:
+        learn = core.FOLDS.get(type(record.body))
+        if learn is None:
+            return
+        try:
+            learn(self.state, record)
+        except Exception as error:
+            raise CoreStopped(self.name, FOLDING, record) from error
+        FOLDED.labels(self.name).inc()
+        if isinstance(record.body, RoundOpened):
+            self._openings[record.id] = True
+            if len(self._openings) > OPENINGS_KEPT:
+                del self._openings[next(iter(self._openings))]
+
+    async def _forget_written(self) -> None:
+        """Refusals up to the last dead letter need none any more."""
+        if not self._refusals:
+            return
+        last = await dead_letters.written_up_to(self._bus, self._settings.partition, self._refusals)
+        while self._refusals and self._refusals[0].seq <= last:
+            self._refusals.popleft()
+
+    def _may_claim(self) -> bool:
+        silent = self._alone or self._now_ms - self._heard_ms >= self._lease_ms
+        return silent and self._now_ms >= self._wait_until_ms
+
+    async def _claim(self, reader: LogReader) -> None:
+        self._producer = self._bus.writer()
+        self._token = self._draw_token()
+        self._claimed_ms = self._now_ms
+        settings = self._settings
+        claim = claim_message(settings.cell, settings.partition, self._token, reader.order, self._clock.log_ms)
+        await self._producer.send([claim], durable=True)
+        CLAIMS.inc()
+
+    async def _begin_to_lead(self, reader: LogReader, producer: Writer) -> None:
+        settings = self._settings
+        log = LogWriter(
+            self._bus,
+            producer,
+            reader,
+            cell=settings.cell,
+            partition=settings.partition,
+            token=self._token,
+            name=self.name,
+        )
+        self._clock.lead(reader.order.time)
+        self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms)
+        self._watch_all(self._leading)
+        await self._forget_written()
+        await self._write_letters(producer)
+        order, taken = reader.order, self._leading.taken
+        self._said.info("leading", seq=order.seq, round=order.round, void=order.void, inputs_taken=taken)
+        await self._skip_ahead(self._leading)
+
+    async def _skip_ahead(self, lead: Leading) -> None:
+        """What operators want skipped becomes facts before any input is read: one that is in the way is behind it."""
+        for item in await wishes_ahead(self._bus, self._settings.partition, lead.taken["config"] + 1):
+            body = await become(self._bus, self.state, lead.taken, item, self._clock.log_ms)
+            if isinstance(body, InputSkipped):
+                self._put(lead, body)  # Without its place: the position in `config` stays.
+        if not lead.log.is_empty:
+            await self._flush(lead)
+
+    async def _give_up(self, why: str) -> None:
+        """Drops the producer, throws the running state away, and stands by for a lease at least."""
+        self._said.warning("standing_by", was_leading=self.is_leading, reason=why)
+        STANDBYS.inc()
+        self._wait_until_ms = self._heard_ms = self._now_ms
+        self._wait_until_ms += self._lease_ms
+        producer, self._producer = self._producer, None
+        self._leading = None
+        self._reader = None
+        self._is_caught_up = False
+        self.state = core.start()
+        self._openings, self._decisions = {}, {}
+        self._refusals.clear()
+        if producer is not None:
+            await producer.drop()
+
+    # ---------------------------------------------------------------- leading
+    async def _lead(self, lead: Leading) -> bool:
+        await lead.log.check()
+        self._notice_absence(lead)
+        read = await self._take_inputs(lead)
+        await self._close_round(lead)
+        await self._take_forecasts(lead)
+        await self._lose_silent(lead)
+        self._put_due(lead)
+        self._put_alive(lead)
+        if lead.log.is_empty:
+            return read
+        await self._flush(lead)
+        return True
+
+    async def _flush(self, lead: Leading) -> None:
+        accepted = await lead.log.flush(self._lease_ms)
+        lead.appended_ms = self._now_ms
+        await self._act_on(lead, accepted)
+
+    def _put(self, lead: Leading, body: Any, source: Header | None = None, cause: str = "") -> None:
+        """Adds one record to the batch and folds it: the next input meets its effect."""
+        record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
+        self._fold(record)
+        ends = isinstance(body, RoundClosed | RoundAbandoned)
+        if ends and lead.pending is None and self._snapshots.is_due(record.round, record.seq):
+            lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
+
+    async def _take_inputs(self, lead: Leading) -> bool:
+        failpoints.hit(self.name, "before_consume")
+        items = await lead.inputs.read(self._settings.inputs_most, lambda topic, at: is_skipped(self.state, topic, at))
+        for item in items:
+            time_ms = max(self._clock.log_ms, lead.log.running.time)
+            body = await become(self._bus, self.state, lead.taken, item, time_ms)
+            lead.taken[item.topic] = item.offset
+            if body is None:
+                lead.skipped += 1
+            else:
+                self._put(lead, body, Header("", item.topic, item.partition, item.offset))
+            if isinstance(body, NodeLost):
+                lead.leases.forget(body.node)
+            self._renew_lease(lead, item.body)
+            INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
+        failpoints.hit(self.name, "after_consume")
+        return bool(items)
+
+    async def _close_round(self, lead: Leading) -> None:
+        opening = self.state.open
+        if opening is None:
+            return
+        wanted = wanted_of(DECIDED, opening.body.shards)
+        found = await lead.decisions.gather(opening.id, wanted)
+        if found is None:
+            return
+        hashes = [DecisionHash(*want, content_hash(each.content)) for want, each in zip(wanted, found, strict=True)]
+        shares, *asks, grants = (each.record for each in found)
+        failpoints.hit(self.name, "before_close")
+        try:
+            body = close(self.state, shares, asks, grants, hashes)
+        except Exception as error:
+            raise CoreStopped(self.name, "closing a round with", grants) from error
+        lead.decisions.forget(opening.seq)
+        await lead.decisions.sift(lead.log.reader.order.seq, lead.log.reader.offset)
+        lead.round_ms = max(self._clock.log_ms, lead.log.running.time) - opening.time
+        self._put(lead, body, cause=opening.id)
+        failpoints.hit(self.name, "after_close")
+
+    async def _take_forecasts(self, lead: Leading) -> None:
+        """Forecasts and plans that came, in the order of their topics: facts from here on, where they are not stale."""
+        for topic, reader in lead.forecasts.items():
+            for found in await reader.arrivals(topic):
+                record = found.record
+                known = record.cause in self._openings
+                if known:
+                    reader.forget(record.seq)
+                else:
+                    # Its seq says nothing: forgetting up to that would drop every forecast to come.
+                    reader.drop(topic, record.id)
+                if known and accepts_forecast(self.state, record.body):
+                    self._put(lead, record.body, Header("", topic, self._settings.partition, found.offset), record.id)
+
+    def _put_due(self, lead: Leading) -> None:
+        running = lead.log.running
+        while True:
+            at_ms = max(self._clock.log_ms, running.time)
+            body = due(self.state, at_ms, bytes.fromhex(running.prefix))
+            if body is None:
+                return
+            self._put(lead, body, cause=cause_of_due(self.state))
+
+    def _put_alive(self, lead: Leading) -> None:
+        silent = self._now_ms - lead.appended_ms >= self._lease_ms // ALIVE_PARTS
+        if (silent and lead.log.is_empty) or lead.skipped >= SKIPPED_MAX:
+            self._put(lead, SequencerAlive(lead.inputs.positions()))
+            lead.skipped = 0
+
+    # ---------------------------------------------------------------- node leases
+    def _watch_all(self, lead: Leading) -> None:
+        lead.leases.renew_all((name for name, node in self.state.nodes.items() if not node.lost), self._now_ms)
+
+    def _notice_absence(self, lead: Leading) -> None:
+        """Who was away itself (paused, asleep) cannot say that a node was silent."""
+        lease_ms = self.state.policy.node_lease_ms
+        if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
+            self._watch_all(lead)
+
+    def _renew_lease(self, lead: Leading, body: Any) -> None:
+        """Any report of a node counts, also one that changes nothing, if its agent is the one that the log knows."""
+        for name, epoch in speakers_of(body):
+            node = self.state.nodes.get(name)
+            if node is not None and not node.lost and node.epoch == epoch:
+                lead.leases.renew(name, self._now_ms)
+
+    async def _lose_silent(self, lead: Leading) -> None:
+        silent = lead.leases.silent(self._now_ms, self.state.policy.node_lease_ms)
+        if not silent or not await lead.inputs.is_drained("nodes", "tasks"):
+            return
+        for name in silent:
+            lead.leases.forget(name)
+            body: NodeLost | None = lose(self.state, name)
+            if body is not None:
+                self._put(lead, body)
+
+    # ---------------------------------------------------------------- after the read-back
+    async def _act_on(self, lead: Leading, accepted: list[Accepted]) -> None:
+        assert self._producer is not None
+        for each in accepted:
+            refusal = dead_letters.refusal_of(each)
+            if refusal is not None:
+                self._refusals.append(refusal)
+            if isinstance(each.record.body, RoundClosed):
+                self._tell_round(each.record, lead.round_ms)
+        await self._write_letters(self._producer)
+        SEQ.labels(self.name).set(accepted[-1].record.seq)
+        pending = lead.pending
+        if pending is not None:
+            closing = next(each for each in accepted if each.record.seq == pending.seq)
+            lead.pending = None
+            pending.order.offset = closing.offset + 1
+            # Durable, so that the dead letters before it are too: whoever restores it looks for none of them.
+            positions = lead.decisions.positions()
+            await self._snapshots.take(self._producer, pending.state, pending.order, positions, of=1, durable=True)
+
+    async def _write_letters(self, producer: Writer) -> None:
+        while self._refusals:
+            messages = await dead_letters.letter(self._bus, self._refusals[0], self._settings.partition)
+            await producer.send(messages, durable=False)
+            self._refusals.popleft()
+
+    def _tell_round(self, record: Record, took_ms: int) -> None:
+        body: RoundClosed = record.body
+        granted = sum(grant.count for grant in body.grants)
+        struck = sum(item.grant.count for item in body.struck)
+        GRANTS.inc(granted)
+        STRUCK.inc(struck)
+        ROUND_SECONDS.observe(took_ms / 1_000)
+        self._said.info("round", round=record.round, seq=record.seq, granted=granted, struck=struck, took_ms=took_ms)

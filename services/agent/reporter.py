@@ -1,0 +1,156 @@
+"""What one agent says on the bus, and when: registration, heartbeats, reports; again until the log shows it.
+
+A registration that one message has no room for is preceded by messages that name attempts. What it names is settled
+when it is first said: nothing starts meanwhile, and what ends is reported afterwards.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from largesse import failpoints
+from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.telemetry import logger
+from schemas.quantities import quantity_texts
+from services.agent.attempts import Local, mono_ms
+from services.agent.core import State
+from services.agent.outbox import Outbox, known_attempts, messages
+from services.agent.settings import NodeSettings
+
+RETRY_MS, RETRY_MS_MAX = 100, 5_000
+REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
+LEAVE_SECONDS = 3
+
+
+class Voice:
+    """Speaks for one node. Messages of one topic keep their order, also when one has to be sent twice.
+
+    `unschedulable`: why the node takes no new tasks, said at once when it changes; empty: it does. `heard_ms`: when the
+    last message that the bus has taken was sent.
+    """
+
+    def __init__(self, bus: Bus, node: NodeSettings) -> None:
+        self.outbox = Outbox()
+        self.unschedulable = ""
+        self.heard_ms = mono_ms()
+        self._offered = ""  # What was said last of `unschedulable`.
+        self._named: tuple[str, list[list[dict[str, Any]]]] = ("", [])
+        self._bus, self._node = bus, node
+        self._writer = bus.writer()
+        self._epoch = ""  # The one that was last registered, as far as we know.
+        self._register_ms, self._register_wait_ms = 0, REGISTER_MS
+        self._beat_ms = 0
+        self._flush_ms = 0
+        self._retry_ms, self._retry_wait_ms = 0, RETRY_MS
+        self._log = logger(service="agent", node=node.name)
+
+    async def speak(self, state: State, locals_: Iterable[Local]) -> int | None:
+        """Says what is due; returns when to call again, or None: not before something happens."""
+        if state.standing in ("lost", "taken"):
+            return None  # What still runs here has to end first, or another epoch has to be begun.
+        if mono_ms() < self._retry_ms:
+            return self._retry_ms
+        if state.standing != "registered":
+            return await self._register(state, list(locals_))
+        if self._epoch != state.epoch:
+            self._settle(state)
+        now_ms = mono_ms()
+        if now_ms >= self._beat_ms or self._offered != self.unschedulable:
+            offer = self._offer(state)
+            if await self._send("nodes", [{"report": offer}]):
+                self._offered = offer["unschedulable"]
+                self._beat_ms = now_ms + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
+        await self._report(state)
+        due_ms = self.outbox.due_ms()
+        moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._flush_ms)]
+        return max(self._retry_ms, min(moments))
+
+    async def leave(self, state: State) -> None:
+        """Last words: the node goes. Where the bus does not take them in time, the node's lease says the same later."""
+        if state.standing != "registered":
+            return
+        document = {"leave": {"node": state.node, "epoch": state.epoch}}
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                left = await self._send("nodes", [document])
+        except TimeoutError:
+            left = False
+        self._log.info("left", epoch=state.epoch, said=left)
+
+    async def drop(self) -> None:
+        """Says nothing more."""
+        await self._writer.drop()
+
+    async def _register(self, state: State, locals_: list[Local]) -> int:
+        if mono_ms() >= self._register_ms:
+            offer = self._offer(state)
+            if await self._send("nodes", self._registration(state, offer, locals_)):
+                self._offered = offer["unschedulable"]
+                # Nobody may be there to answer, so the same is said more and more seldom.
+                self._register_ms = mono_ms() + self._register_wait_ms
+                self._register_wait_ms = min(2 * self._register_wait_ms, REGISTER_MS_MAX)
+        return max(self._retry_ms, self._register_ms)
+
+    def _registration(self, state: State, offer: dict[str, Any], locals_: list[Local]) -> list[dict[str, Any]]:
+        """The messages that register the node under the state's epoch."""
+        if self._named[0] != state.epoch:
+            loud = [local for local in locals_ if not local.quiet]
+            running = [local.name for local in loud if local.result is None]
+            ended = [(local.name, local.result) for local in loud if local.result is not None]
+            self._named = (state.epoch, known_attempts(running, ended))
+        *before, last = self._named[1]
+        where = {"node": state.node, "epoch": state.epoch}
+        known = [{"known": {**where, "part": part, "attempts": batch}} for part, batch in enumerate(before)]
+        register = {**offer, "attempts": last, "address": self._node.address, "parts": len(before)}
+        return [*known, {"register": register}]
+
+    def _settle(self, state: State) -> None:
+        """The log has the registration: from here on what is said counts."""
+        self._epoch = state.epoch
+        self._named = ("", [])
+        self._register_ms, self._register_wait_ms = 0, REGISTER_MS
+        self._beat_ms = mono_ms() + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
+        self.outbox.again(mono_ms())
+        self._log.info("registered", epoch=state.epoch)
+
+    async def _report(self, state: State) -> None:
+        """Everything that is due in one batch, at most one every `report_flush_ms`."""
+        now_ms = mono_ms()
+        if now_ms < self._flush_ms:
+            return
+        if said := self.outbox.due(now_ms):
+            self._flush_ms = now_ms + self._node.report_flush_ms
+            if await self._send("tasks", messages(said, state.node, state.epoch)):
+                self.outbox.sent(said, mono_ms())
+
+    async def _send(self, topic: str, documents: list[dict[str, Any]]) -> bool:
+        """False: it may or may not have arrived; nothing is sent before `_retry_ms`."""
+        headers = {"author": f"agent:{self._node.name}"}
+        values = [json.dumps(document).encode() for document in documents]
+        begun_ms = mono_ms()
+        failpoints.hit("agent", "before_publish")
+        try:
+            await self._writer.send([Outgoing(topic, self._node.partition, value, headers=headers) for value in values])
+        except BusError as error:
+            self._log.warning("the bus took no message at the moment", topic=topic, error=str(error))
+            await self._writer.drop()
+            self._writer = self._bus.writer()
+            self._retry_ms = mono_ms() + self._retry_wait_ms
+            self._retry_wait_ms = min(2 * self._retry_wait_ms, RETRY_MS_MAX)
+            return False
+        failpoints.hit("agent", "after_publish")
+        self.heard_ms = begun_ms
+        self._retry_wait_ms = RETRY_MS
+        return True
+
+    def _offer(self, state: State) -> dict[str, Any]:
+        node = self._node
+        gpus = [{"index": gpu.index, "milli": gpu.milli, "model": gpu.model} for gpu in node.devices]
+        offer = {
+            "node": node.name,
+            "epoch": state.epoch,
+            "capacity": quantity_texts(node.capacity),
+            "labels": node.labels,
+        }
+        return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}

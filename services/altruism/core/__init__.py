@@ -1,0 +1,19 @@
+"""Altruism: what each job asks for now, split into what must start and what could.
+
+Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings;
+ConfigChanged. Decides Asks for the jobs of its shard that ask for something else than they did: a job asks from its
+admission on for every task of the stages without parents, which nobody has to say. The whole share is asked for,
+breadth first: every runnable task is required.
+"""
+
+from services.altruism.core.decide import decide
+from services.altruism.core.fold import FOLDS, fold, start
+from services.altruism.core.state import State
+
+__all__ = ["FOLDS", "LAYOUT", "NAME", "READS", "TOPIC", "UPSTREAM", "State", "decide", "fold", "start"]
+
+NAME = "altruism"
+TOPIC = "asks"
+UPSTREAM = ("shares",)
+READS: tuple[str, ...] = ()  # What it said follows from the facts: asks carry no plan yet.
+LAYOUT = 3

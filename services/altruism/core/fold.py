@@ -1,0 +1,284 @@
+"""What altruism learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from largesse.ids import shard_of
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
+from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.state import Span, Tries
+from schemas import (
+    ConfigChanged,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    NodeLost,
+    NodeRegistered,
+    Record,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+)
+from schemas.tasks import Failure
+from services.altruism.core.state import Gang, Job, Later, State
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """No jobs yet."""
+    return State(shard)
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    FOLDS[type(record.body)](state, record)
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.backoff_ms, state.backoff_ms_max = body.policy.retry_backoff_ms, body.policy.retry_backoff_ms_max
+        state.keyframe_rounds = body.policy.keyframe_rounds
+    if body.queues is not None:
+        _begin(state, limit(state.gate, body.queues), record.time)
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    spec = body.spec
+    graph = graph_of(spec)
+    state.jobs[spec.job] = Job(graph, progress_of(graph))
+    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+        _begin(state, [spec.job], record.time)
+
+
+def _begin(state: State, names: list[str], time: int) -> None:
+    """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
+    for name in names:
+        job = state.jobs[name]
+        _ready(job, job.graph.roots, time)
+        state.written += _is_ours(state, name)
+
+
+def _ready(job: Job, stages: list[int], time: int) -> None:
+    for at in stages:
+        job.waits[at] = [Span(0, job.graph.stages[at].tasks, 1, time)]
+
+
+def _change(state: State, name: str) -> None:
+    if _is_ours(state, name):
+        state.changed[name] = True
+
+
+def _is_ours(state: State, name: str) -> bool:
+    return state.of == 1 or shard_of(name, state.of or 1) == state.shard
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        _forget(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job), record.time)
+
+
+def _cancelled(state: State, record: Record) -> None:
+    _forget(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job), record.time)
+
+
+def _forget(state: State, name: str) -> None:
+    for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later):
+        kept.pop(name, None)
+
+
+def _finished(state: State, record: Record) -> None:
+    for item in record.body.items:
+        job = state.jobs.get(item.job)
+        if job is not None:
+            _succeed(state, record, job, item.job, job.graph.position[item.stage], item.count, item.attempt)
+
+
+def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
+    if job.graph.stages[at].gang:
+        state.gangs[name][at].running -= count
+        if is_broken(job.tries, at, attempt):
+            _regang(state, record, job, name, at)
+            return
+    ready = end_tasks(job.graph, job.progress, at, count)
+    if ready:
+        _ready(job, ready, record.time)
+        _change(state, name)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
+
+
+def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
+    job = state.jobs.get(name)
+    if job is None:
+        return
+    at = job.graph.position[stage]
+    gang = state.gangs[name][at] if job.graph.stages[at].gang else None
+    if gang is not None:
+        gang.running -= 1
+        if not is_broken(job.tries, at, attempt):
+            gang.broken_by = reason
+    if job.tries is None:
+        job.tries = Tries()
+    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
+        return  # The job is over; JobEnded follows.
+    if gang is not None:
+        _regang(state, record, job, name, at)
+        return
+    _again(
+        state,
+        job,
+        name,
+        Later(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1),
+        record.time,
+    )
+
+
+def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
+    """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
+    gang = state.gangs[name][at]
+    if gang.running == 0:
+        assert job.tries is not None, "no attempt of it has failed"
+        assert gang.broken_by is not None, "no attempt of it has failed"
+        attempt = job.tries.broken[str(at)]
+        at_ms = _retry_ms(state, record, job, at, 0, gang.broken_by)
+        _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
+
+
+def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reason: Failure) -> int:
+    """When a task may be asked again: at once after a loss, after a back-off that doubles after a failure."""
+    failures = failures_of(job.tries, job.graph, at, index)
+    if reason not in COUNTED or failures == 0:
+        return record.time
+    return record.time + min(state.backoff_ms_max, state.backoff_ms << min(failures - 1, 32))
+
+
+def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
+    if item.at_ms <= time:
+        _put_first(job, item, time)
+    elif name in state.later and _continues(state.later[name][-1], item):
+        state.later[name][-1].count += item.count
+    else:
+        state.later.setdefault(name, []).append(item)
+    _change(state, name)
+
+
+def _continues(last: Later, item: Later) -> bool:
+    """Whether the tasks stand next to each other in everything: neighbours that end together wait as one."""
+    end = last.stage, last.first + last.count, last.attempt, last.at_ms
+    return end == (item.stage, item.first, item.attempt, item.at_ms)
+
+
+def _put_first(job: Job, item: Later, since_ms: int) -> None:
+    """Tasks that come back go before those that never ran, neighbours as one span: a lost node costs its stages."""
+    spans = job.waits.setdefault(item.stage, [])
+    if spans:
+        head = spans[0]
+        if (head.first + head.count, head.attempt, head.since_ms) == (item.first, item.attempt, since_ms):
+            head.count += item.count
+            return
+    spans.insert(0, Span(item.first, item.count, item.attempt, since_ms))
+
+
+def _lost(state: State, record: Record) -> None:
+    _end_ranges(state, record, record.body.lost)
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    _end_ranges(state, record, body.lost)
+    for known in body.attempts:
+        job = state.jobs.get(known.job)
+        if job is None or known.state == "running":
+            continue
+        if known.state == "succeeded":
+            _succeed(state, record, job, known.job, job.graph.position[known.stage], known.count, known.attempt)
+            continue
+        for index in range(known.first, known.first + known.count):
+            _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+
+
+def _opened(state: State, record: Record) -> None:
+    """What changed up to here is what this round answers; a back-off that has run out is over.
+
+    Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and
+    as many jobs were written or came since the last as there are, so that keyframes too cost what has changed.
+    """
+    body: RoundOpened = record.body
+    aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
+    state.full = state.full or aged or state.of not in (0, body.shards)  # Before the first, all ask as admitted.
+    state.of = body.shards
+    for name in list(state.later):
+        _mature(state, name, record.time)
+    state.answering.update(state.changed)
+    state.changed = {}
+    state.written += len(state.answering)
+    if state.full:
+        state.full_round, state.written = record.round, 0
+
+
+def _mature(state: State, name: str, time: int) -> None:
+    job, later = state.jobs[name], state.later[name]
+    due = [item for item in later if item.at_ms <= time]
+    if due:
+        for item in due:
+            _put_first(job, item, item.at_ms)
+        _change(state, name)
+        left = [item for item in later if item.at_ms > time]
+        if left:
+            state.later[name] = left
+        else:
+            del state.later[name]
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        job = state.jobs.get(grant.job)
+        if job is None:
+            continue
+        at = job.graph.position[grant.stage]
+        spans = job.waits[at]
+        take(spans, grant.first, grant.count)
+        if not spans:
+            del job.waits[at]
+        if job.graph.stages[at].gang:
+            state.gangs.setdefault(grant.job, {}).setdefault(at, Gang()).running += grant.count
+    state.answering, state.full = {}, False
+
+
+def _abandoned(state: State, record: Record) -> None:
+    """Nothing of the round binds: what it was asked waits for the next."""
+    state.changed = {**state.answering, **state.changed}
+    state.answering = {}
+
+
+FOLDS: Folds = {
+    ConfigChanged: _config,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    NodeLost: _lost,
+    NodeRegistered: _registered,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+}

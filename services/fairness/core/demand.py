@@ -1,0 +1,103 @@
+"""What fairness counts: what a task and a node count for, and the sums of that by leaf queue."""
+
+from schemas import Policy, Vector
+from services.fairness.core.state import State
+
+SLOTS = "slots"
+"""The only kind that counts under the preset `slots`: places, one a task."""
+
+_ONE_SLOT = {SLOTS: 1}
+
+
+def counted(state: State, demand: Vector) -> Vector:
+    """What a task with such a demand counts for."""
+    return _ONE_SLOT if state.policy.preset == "slots" else demand
+
+
+def counted_capacity(state: State, capacity: Vector) -> Vector:
+    """What a node with such a capacity counts for; one without any (unknown as yet) for nothing."""
+    return {SLOTS: state.policy.slots_per_node} if capacity and state.policy.preset == "slots" else capacity
+
+
+def slots_of(policy: Policy) -> int:
+    """Places a node; 0 where they do not count."""
+    return policy.slots_per_node if policy.preset == "slots" else 0
+
+
+def recount(state: State) -> None:
+    """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
+    state.capacity, state.total = {}, {}
+    state.demand, state.sets, state.waiting, state.used, state.rests, state.rested = {}, {}, {}, {}, {}, {}
+    for capacity in state.nodes.values():
+        for resource, amount in counted_capacity(state, capacity).items():
+            state.capacity[resource] = state.capacity.get(resource, 0) + amount
+    for job in state.jobs.values():
+        for at, left in enumerate(job.progress.left):
+            if job.began and left and job.progress.parents[at] == 0:
+                demand = counted(state, job.graph.stages[at].demand)
+                add_demand(state, job.queue, demand, left)
+                add_tasks(state.waiting, job.queue, demand, left)
+    for key, held in state.held.items():
+        demand = counted(state, held.demand)
+        add_tasks(state.used, held.leaf, demand, len(held.since))
+        if key.partition("/")[0] in state.jobs:
+            add_tasks(state.waiting, held.leaf, demand, -len(held.since))
+    for name, resting in state.resting.items():
+        for each in resting.values():
+            add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
+
+
+def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
+    """So many tasks more of a leaf (fewer, where negative) wait out a back-off."""
+    if tasks:
+        left = state.rests.get(leaf, 0) + tasks
+        if left:
+            state.rests[leaf] = left
+            add_tasks(state.rested, leaf, counted(state, demand), tasks)
+        else:
+            del state.rests[leaf]
+            state.rested.pop(leaf, None)
+        touch(state, leaf)
+
+
+def touch(state: State, leaf: str) -> None:
+    """Sums of a leaf have changed."""
+    state.touched[leaf] = True
+    if state.ledger is not None:
+        state.ledger.moved[leaf] = True
+
+
+def set_of(demand: Vector) -> str:
+    """Names the set of kinds that a demand asks for."""
+    return ",".join(sorted([kind for kind, amount in demand.items() if amount]))
+
+
+def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative)."""
+    add_tasks(state.demand, leaf, demand, tasks)
+    sets = state.sets.setdefault(leaf, {})
+    add_tasks(sets, set_of(demand), demand, tasks)
+    if not sets:
+        del state.sets[leaf]
+    for resource, amount in demand.items():
+        state.total[resource] = state.total.get(resource, 0) + amount * tasks
+
+
+def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:
+    """Adds so many tasks (takes off, where negative) to a leaf's vector; what comes to nothing is dropped."""
+    vector = sums.get(leaf)
+    if vector is None:
+        vector = sums[leaf] = {}
+    for resource, amount in demand.items():
+        new = vector.get(resource, 0) + amount * tasks
+        if new:
+            vector[resource] = new
+        else:
+            vector.pop(resource, None)
+    if not vector:
+        del sums[leaf]
+
+
+def kinds_of(state: State) -> list[str]:
+    """The kinds that the cell has something of, in the order of every vector here."""
+    return sorted(kind for kind, amount in state.capacity.items() if amount > 0)

@@ -1,0 +1,278 @@
+"""The tree of queues as a filling takes it: who is shared out among whom, by what weights, how much of what they ask.
+
+Units are shared out: leaves, and lists of jobs, each with the sum of what the leaves below it ask for
+(queue_policy.py). Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children stand side by side; under `drf` all
+units below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy multiplied. A
+queue with another policy stands among them as one, with its own weight.
+
+Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children would have
+were there one kind only (`Ledger.divide`) stands for their weights: what guarantees cover comes first, then weights
+count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is first
+filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they ask for in
+the filling of all. Those further down come first.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from schemas import Queue
+from schemas.queue_tree import below, upwards, walk
+from services.fairness.accounts.ledger import Ledger, Seat, factor_of
+from services.fairness.core.state import State
+from services.fairness.hdrf.static import fill
+from services.fairness.tree import ONE, ONE_BITS, Node
+
+TOP = "/"  # No path of a queue is called so.
+
+PIECE = "//"
+"""Stands between the path of a leaf and a set of kinds; no path has it inside."""
+
+HELD = ("naive-hdrf", "capacity")
+"""Policies that go by what is held at the moment, not by a filling of an empty cell."""
+
+FLAT = ("drf", "collapsed")
+
+Caps = Mapping[str, Sequence[int]]
+"""Units that are taken to ask for these amounts, in the order of the capacity vector."""
+
+_WEIGHT_BITS, _LEAST_BITS = 50, 10
+"""A share in the place of a weight: this much of it. Whoever has next to nothing weighs no more than 2^-40 of all."""
+
+_FINE_BITS = 64
+
+
+class Planting:
+    """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
+
+    `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`:
+    path -> demand. `pieces`: leaves that ask for several sets of kinds -> a node for each, side by side below the leaf:
+    it is an inner node of its jobs, so that a full kind does not hold back tasks that need none of it. `churned`: tops
+    of subtrees that go by what is held; `passes_over`: some queues are not in it.
+    """
+
+    def __init__(self, state: State, ledger: Ledger, caps: Caps | None = None) -> None:
+        assert state.queues is not None
+        self._caps = caps or {}
+        self._tree = state.queues
+        self._policy = sharing_of(state.policy.preset)
+        self._ledger = ledger
+        self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
+        self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
+        self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
+        self.bits = 0
+        self.passes_over = False
+        self.units: dict[str, list[int]] = {}
+        self.pieces: dict[str, list[str]] = {}
+        self._state = state
+        self._nodes: dict[str, Node] = {}  # Path -> where it stands in the tree.
+        self.churned: list[Node] = []
+        self.asking: dict[str, bool] = {}
+        self._goes_by_holdings = self._churns()
+        for leaf in ledger.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
+            for path in upwards(leaf):
+                if path in self.asking:
+                    break
+                self.asking[path] = True
+        if ledger.over:
+            self.bits = max(8, _FINE_BITS - max(ledger.capacity, default=0).bit_length())
+        self.root = self._grow()
+        if ledger.over:
+            self._clip()
+
+    @property
+    def capacity(self) -> list[int]:
+        """The cell's, in the measure of demands."""
+        return [have << self.bits for have in self._ledger.capacity]
+
+    def leaves_of(self, unit: str) -> Iterator[str]:
+        """The leaves of a unit that ask for something or hold something."""
+        if unit in self.pieces:
+            return iter(self.pieces[unit])
+        if PIECE in unit or not self._ledger.seats[unit].children:
+            return iter((unit,) if unit.partition(PIECE)[0] in self.asking else ())
+        return (leaf.name for leaf in _leaves(self._ledger.seats[unit]) if leaf.name in self.asking)
+
+    def is_clipped(self, unit: str) -> bool:
+        """Whether a maximum keeps it from asking for all."""
+        if not self._parts or unit in self._parts:
+            return bool(self._parts)
+        if unit in self.pieces:
+            return any(piece in self._parts for piece in self.pieces[unit])
+        return (
+            PIECE not in unit
+            and bool(self._ledger.seats[unit].children)
+            and any(leaf in self._parts for leaf in self.leaves_of(unit))
+        )
+
+    def _churns(self) -> bool:
+        return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
+
+    # ------------------------------------------------------------------ growing
+    def _grow(self) -> Node | None:
+        if "" not in self.asking:
+            return None
+        root = self._node(self._tree, "", self._policy, ONE)
+        root.name = TOP
+        # What goes by what is held within a subtree that does so anyway is none of its own.
+        tops = [node.name for node in self.churned]
+        self.churned = [
+            node
+            for node in self.churned
+            if node is root or not any(top == TOP or node.name.startswith(f"{top}/") for top in tops)
+        ]
+        return root
+
+    def _node(self, queue: Queue, path: str, above: str, share: int) -> Node:
+        policy = queue.policy or above
+        self._found[path] = queue, policy, share
+        if not queue.children or policy in LISTS:
+            self.units[path] = demand = self._demand(path)
+            node = self._nodes[path] = Node(path, queue.weight, demand=demand)
+            if not queue.children and policy not in LISTS:
+                self._divide_leaf(node)
+            return node
+        node = self._nodes[path] = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
+        if policy == "collapsed":
+            node.children = list(self._collapsed(queue, path, Fraction(1), share))
+        elif policy == "drf":
+            node.children = self._side_by_side(path, list(self._flat(queue, path)), policy, share)
+        else:
+            children = [(child, below(path, child.name)) for child in queue.children]
+            node.children = self._side_by_side(path, children, policy, share)
+        if policy in HELD and (above not in HELD or not path):
+            self.churned.append(node)
+        return node
+
+    def _divide_leaf(self, leaf: Node) -> None:
+        """A node for each set of kinds that a leaf asks for, all with the same weight, where there are several."""
+        sets = self._state.sets.get(leaf.name, {})
+        if len(sets) < 2 or leaf.name in self._caps or self._goes_by_holdings:
+            return
+        self.pieces[leaf.name] = pieces = [f"{leaf.name}{PIECE}{key}" for key in sorted(sets)]
+        for piece in pieces:
+            self.units[piece] = demand = self._demand(piece)
+            self._nodes[piece] = Node(piece, demand=demand)
+        leaf.children = [self._nodes[piece] for piece in pieces]
+
+    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, share: int) -> list[Node]:
+        asking = [(queue, name) for queue, name in queues if name in self.asking]
+        found = self._divided(path, [name for _, name in asking], share)
+        nodes = [self._node(queue, name, policy, found.get(name, 0)) for queue, name in asking]
+        if found:
+            weights = self._weights(found)
+            for node in nodes:
+                node.weight = weights.get(node.name, 1)
+        return nodes
+
+    def _divided(self, path: str, names: Sequence[str], share: int) -> dict[str, int]:
+        """What each of these would have of a share; empty where weights alone say it."""
+        if not any(self._ledger.seats[path].claims):
+            return {}
+        found = self._ledger.divide(names, share)
+        self.amounts |= found
+        return found
+
+    def _weights(self, found: dict[str, int]) -> dict[str, int]:
+        """What stands for weights. Whoever is left nothing goes by its own for what the others cannot use."""
+        heaviest = max([self._ledger.seats[name].weight for name in found], default=1)
+        least = {name: (self._ledger.seats[name].weight << _LEAST_BITS) // heaviest for name in found}
+        return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}
+
+    def _flat(self, queue: Queue, path: str) -> Iterator[tuple[Queue, str]]:
+        for child in queue.children:
+            name = below(path, child.name)
+            if child.children and child.policy in ("", "drf"):
+                self._found[name], self.passes_over = (child, "drf", 0), True
+                yield from self._flat(child, name)
+            else:
+                yield child, name
+
+    def _collapsed(self, queue: Queue, path: str, part: Fraction, share: int) -> Iterator[Node]:
+        children = [(child, below(path, child.name)) for child in queue.children]
+        asking = [(child, name) for child, name in children if name in self.asking]
+        found = self._divided(path, [name for _, name in asking], share)
+        weights = self._weights(found) or {
+            name: child.weight for child, name in asking if self._ledger.seats[name].asks
+        }
+        total = sum(weights.values())
+        for child, name in asking:
+            each = part * Fraction(max(1, weights.get(name, 0)), max(1, total))
+            if child.children and child.policy in ("", "collapsed"):
+                self._found[name], self.passes_over = (child, "collapsed", found.get(name, 0)), True
+                yield from self._collapsed(child, name, each, found.get(name, 0))
+            else:
+                node = self._node(child, name, "collapsed", found.get(name, 0))
+                node.weight = each
+                yield node
+
+    def _demand(self, unit: str) -> list[int]:
+        if unit in self._caps:  # A queue's maximum was kept by what it holds.
+            return [amount << self.bits for amount in self._caps[unit]]
+        if not self._parts:
+            asked = self._asked(unit)
+            return [amount << self.bits for amount in asked] if self.bits else asked
+        total = [0] * len(self._ledger.capacity)
+        for leaf in self.leaves_of(unit):
+            part = self._parts.get(leaf, 1 << self.bits)
+            total = [has + asked * part for has, asked in zip(total, self._asked(leaf), strict=True)]
+        return total
+
+    def _asked(self, unit: str) -> list[int]:
+        """All that a unit, or a leaf or its tasks for one set of kinds, asks for."""
+        leaf, _, key = unit.partition(PIECE)
+        if not key:
+            return self._ledger.seats[unit].demand
+        demand = self._state.sets[leaf][key]
+        return [demand.get(kind, 0) for kind in self._ledger.kinds]
+
+    # ------------------------------------------------------------------ maxima
+    def _clip(self) -> None:
+        """Takes off what maxima do not allow, from the leaves up."""
+        over = [seat for seat in self._ledger.seats.values() if seat.over]
+        for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
+            queue, policy, share = self._found.get(seat.name, (None, "", 0))
+            if queue is None or not queue.children or policy in LISTS:
+                self._clip_evenly(seat)
+            else:
+                # Those whose children stand elsewhere, side by side with others, are planted on their own.
+                node = self._nodes.get(seat.name) or self._apart(queue, seat.name, policy, share)
+                if node.children:
+                    self._clip_below(seat, node)
+
+    def _apart(self, queue: Queue, path: str, policy: str, share: int) -> Node:
+        """A copy of a queue that is no node of the tree; nothing of the tree is changed by it."""
+        before = dict(self._nodes), list(self.churned), dict(self.amounts)
+        node = self._node(queue, path, policy, share)
+        self._nodes, self.churned, self.amounts = before
+        return node
+
+    def _clip_evenly(self, seat: Seat) -> None:
+        """A single unit, or a part of one: all that it asks for in the same proportion."""
+        most = [limit << self.bits if limit is not None else None for limit in seat.most]
+        part, whole = factor_of(self._demand(seat.name), most) or (1, 1)
+        if part < whole:
+            self._leave(seat.name, part, whole)
+
+    def _clip_below(self, seat: Seat, node: Node) -> None:
+        """The queue as a tree of its own, in a cell that has its maximum."""
+        limits = zip(self._ledger.capacity, seat.most, strict=True)
+        cell = [(have if most is None else min(have, most)) << self.bits for have, most in limits]
+        for unit, reached in fill(node, cell).leaves.items():
+            if not reached.satisfied:
+                shares = [asked * (ONE // have) for asked, have in zip(self.units[unit], cell, strict=True) if have]
+                self._leave(unit, reached.share, max([reached.share, 1, *shares]))
+
+    def _leave(self, unit: str, part: int, whole: int) -> None:
+        for leaf in self.leaves_of(unit):
+            self._parts[leaf] = self._parts.get(leaf, 1 << self.bits) * part // whole
+        for name in (*self.pieces.get(unit, ()), unit, unit.partition(PIECE)[0]):
+            if name in self.units:
+                self.units[name] = self._nodes[name].demand = self._demand(name)
+
+
+def _leaves(seat: Seat) -> Iterator[Seat]:
+    if not seat.children:
+        yield seat
+    for child in seat.children:
+        yield from _leaves(child)

@@ -1,0 +1,296 @@
+"""What fairness learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.retries import is_broken, judge_failure
+from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.state import Tries
+from schemas import (
+    ConfigChanged,
+    JobAdmitted,
+    JobCancelled,
+    JobEnded,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Record,
+    RoundClosed,
+    RoundOpened,
+    Shares,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TimeReached,
+    Vector,
+)
+from schemas.tasks import Failure
+from services.fairness.core.backoff import forget_rests, regang, rest, wake
+from services.fairness.core.demand import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
+from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
+from services.fairness.core.queue_report import fold_said, forget_queues, ledger_of, watch
+from services.fairness.core.state import Holding, Job, State
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    FOLDS[type(record.body)](state, record)
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        before, state.policy = state.policy, body.policy
+        if slots_of(before) != slots_of(state.policy):
+            recount(state)
+    if body.queues is not None:
+        state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
+        _begin(state, limit(state.gate, body.queues))
+        forget_queues(state)
+        forget_placed(state)
+    state.filled = state.ledger = None
+    touch_all(state)
+    state.stirred = record.seq
+
+
+def _capacity(state: State, record: Record) -> None:
+    body: NodeRegistered | NodeReported = record.body
+    _count_capacity(state, state.nodes.pop(body.node, {}), -1)
+    state.nodes[body.node] = body.capacity
+    _count_capacity(state, body.capacity, 1)
+    if isinstance(body, NodeRegistered):
+        _end_ranges(state, record, body.lost)
+        for known in body.attempts:
+            if known.state == "succeeded":
+                _succeed(state, record, known.job, known.stage, known.first, known.count, known.attempt)
+            elif known.state == "failed":
+                for index in range(known.first, known.first + known.count):
+                    _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+    state.stirred = record.seq
+
+
+def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
+    for resource, amount in counted_capacity(state, capacity).items():
+        state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
+    state.filled = state.ledger = None
+    touch_all(state)
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    _count_capacity(state, state.nodes.pop(body.node), -1)
+    _end_ranges(state, record, body.lost)
+    state.stirred = record.seq
+
+
+def _drained(state: State, record: Record) -> None:
+    state.stirred = record.seq
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    graph = graph_of(body.spec)
+    state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
+    if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+        _begin(state, [body.spec.job])
+    state.stirred = record.seq
+
+
+def _begin(state: State, names: list[str]) -> None:
+    """These jobs may run from now on, so they ask for something."""
+    for name in names:
+        job = state.jobs[name]
+        job.began = True
+        for at in job.graph.roots:
+            _ask(state, job, at, job.graph.stages[at].tasks)
+
+
+def _ask(state: State, job: Job, at: int, tasks: int) -> None:
+    """`tasks` more (fewer, where negative) of a stage run or could start."""
+    _count(state, job.queue, job.graph.stages[at].demand, tasks, tasks)
+
+
+def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
+    more."""
+    demand = counted(state, demand)
+    if asked:
+        add_demand(state, leaf, demand, asked)
+        if state.filled is not None:
+            state.filled.moved[leaf] = True
+    if waiting:
+        add_tasks(state.waiting, leaf, demand, waiting)
+        waits = state.waits.get(leaf, 0) + waiting
+        if waits:
+            state.waits[leaf] = waits
+        else:
+            del state.waits[leaf]
+    if held:
+        add_tasks(state.used, leaf, demand, held)
+    touch(state, leaf)
+
+
+def _cancelled(state: State, record: Record) -> None:
+    _forget(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job))
+    state.stirred = record.seq
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        _forget(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job))
+    state.stirred = record.seq
+
+
+def _forget(state: State, name: str) -> None:
+    job = state.jobs.pop(name, None)
+    if job is None or not job.began:
+        return
+    forget_rests(state, job, name)
+    for at, left in enumerate(job.progress.left):
+        held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
+        if held is not None:
+            _count(state, job.queue, held.demand, 0, len(held.since))  # It holds them still, but not as asked for.
+        if left and job.progress.parents[at] == 0:
+            _ask(state, job, at, -left)
+
+
+def _finished(state: State, record: Record) -> None:
+    for item in record.body.items:
+        _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
+    state.stirred = record.seq
+
+
+def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:
+    held = _give_back(state, name, stage, first, count)
+    job = state.jobs.get(name)
+    if job is None:
+        _count(state, held.leaf, held.demand, 0, 0, -count)
+        return
+    at = job.graph.position[stage]
+    if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+        _count(state, held.leaf, held.demand, 0, count, -count)
+        regang(state, job, name, job.graph.stages[at], record.time)
+        return
+    _count(state, held.leaf, held.demand, -count, 0, -count)
+    for child in end_tasks(job.graph, job.progress, at, count):
+        _ask(state, job, child, job.graph.stages[child].tasks)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
+    state.stirred = record.seq
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        for index in range(item.first, item.first + item.count):
+            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
+
+
+def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
+    """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
+    held = _give_back(state, name, stage, index, 1)
+    job = state.jobs.get(name)
+    _count(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
+    if job is None:
+        return
+    at = job.graph.position[stage]
+    before = job.progress.left[at]
+    if job.tries is None:
+        job.tries = Tries()
+    again = job.graph.stages[at].gang and is_broken(job.tries, at, attempt)
+    judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
+    if back := job.progress.left[at] - before:
+        _ask(state, job, at, back)
+    if again:
+        regang(state, job, name, job.graph.stages[at], record.time)
+    else:
+        rest(state, job, name, at, index, reason, record.time)
+
+
+# ---------------------------------------------------------------- what is held
+def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
+    key = f"{name}/{stage}"
+    held = state.held.get(key)
+    if held is None:
+        job = state.jobs[name]
+        held = state.held[key] = Holding(job.queue, job.graph.stages[job.graph.position[stage]].demand)
+    for index in range(first, first + tasks):
+        held.since[index] = time
+    state.running[time] = state.running.get(time, 0) + tasks
+    _count(state, held.leaf, held.demand, 0, -tasks, tasks)
+
+
+def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Holding:
+    """Tasks hold nothing any more; the caller counts what that means for their leaf."""
+    key = f"{name}/{stage}"
+    held, running = state.held[key], state.running
+    for index in range(first, first + tasks):
+        since = held.since.pop(index)
+        left = running[since] - 1
+        if left:
+            running[since] = left
+        else:
+            del running[since]
+    if not held.since:
+        del state.held[key]
+    return held
+
+
+# ---------------------------------------------------------------- rounds
+def _opened(state: State, record: Record) -> None:
+    state.opened = record.seq
+    wake(state, record.time)
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
+    state.settled = state.opened
+    watch(state, record.time)
+    watch_room(state, ledger_of(state), body.grants, record.time)
+
+
+def _time(state: State, record: Record) -> None:
+    body: TimeReached = record.body
+    if body.wake_ms != state.wake_ms:
+        state.stirred = record.seq  # Somebody waited for this moment, and may ask for something now.
+
+
+def _told(state: State, record: Record) -> None:
+    body: Shares = record.body
+    fold_levels(state, body)
+    if body.full:
+        state.full_round = record.round
+    state.wake_ms = body.wake_ms
+    fold_said(state, body)
+
+
+FOLDS: Folds = {
+    ConfigChanged: _config,
+    NodeRegistered: _capacity,
+    NodeReported: _capacity,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    TimeReached: _time,
+    Shares: _told,
+}

@@ -1,0 +1,158 @@
+"""Which units can place all that they are due, and which are taken to ask for no more than they hold.
+
+Leftover serves the unit with the least held / level first. So if somebody got a task at a worse ratio than that of a
+unit that still waits when the round is over, none of its tasks found room (nor a node, nor room for their gang): it was
+passed over. A unit that is a task or more below its level, and has been so and been passed over for
+`headroom_after_ms`, is capped: its siblings are filled as if it asked for what it holds, and the record says what it is
+due (`Level.due`). Leftover goes on serving it by that, so its claim is back the moment room appears.
+
+No flapping: the time before; and a cap follows what the unit holds upwards at once, downwards only after it has held
+less for `CAP_FALLS_MS`. A cap ends when nothing of the unit waits any more, or what it can place comes within a task of
+what it is due. Cost: the units of which a sum or the level changed, and a comparison for each that is short.
+"""
+
+from collections.abc import Sequence
+
+from schemas import Grant, Shares
+from schemas.quantities import SHARE_UNITS
+from services.fairness.accounts.ledger import Ledger, Seat
+from services.fairness.core.demand import counted
+from services.fairness.core.state import Cap, Short, State
+
+CAP_FALLS_MS = 1_000
+"""A unit that holds less than its cap for so long is taken to be able to place only what it holds."""
+
+_RATIO_BITS = 30
+_BEYOND = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
+
+
+def touch_all(state: State) -> None:
+    """What everybody's sums come to, as parts of the cell or by queue, may have changed."""
+    for unit in state.told:
+        state.touched[unit] = True
+
+
+def forget_placed(state: State) -> None:
+    """Another tree is in force: which units can place what they are due is found out anew."""
+    state.short, state.capped, state.touched = {}, {}, {}
+
+
+def fold_levels(state: State, body: Shares) -> None:
+    """The levels in force from now on. A unit with no due beside its level is capped no longer."""
+    for queue in body.gone:
+        state.told.pop(queue, None)
+        state.dues.pop(queue, None)
+        state.parts.pop(queue, None)
+        state.lent.pop(queue, None)
+        state.touched[queue] = True
+    for level in body.levels:
+        state.told[level.queue] = level.target
+        if level.lent:
+            state.lent[level.queue] = level.lent
+        else:
+            state.lent.pop(level.queue, None)
+        if level.due is not None:
+            state.dues[level.queue] = level.due
+        else:
+            state.dues.pop(level.queue, None)
+        if level.kinds:
+            state.parts[level.queue] = {",".join(part.kinds): part.target for part in level.kinds}
+        else:
+            state.parts.pop(level.queue, None)
+        state.touched[level.queue] = True
+    for unit in [unit for unit in state.capped if unit not in state.dues]:
+        del state.capped[unit]
+
+
+def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], time: int) -> None:
+    """A round is over: takes note of who is short of its level, who was passed over, and what can be placed."""
+    touched, state.touched = state.touched, {}
+    if ledger is None:
+        return
+    for path in touched:
+        unit = ledger.group_of(path) if path in ledger.seats else ledger.root
+        if unit.is_group:
+            _measure(state, ledger, unit)
+            if unit.name in state.capped:
+                _follow(state.capped[unit.name], unit, ledger, time)
+    for name, cap in state.capped.items():
+        if cap.less_ms is not None and time - cap.less_ms >= CAP_FALLS_MS:
+            cap.amounts, cap.less_ms = _amounts(ledger.seats[name], ledger), None
+    if not state.short or not grants:
+        return
+    served = _worst_served(state, ledger, grants)
+    for name, short in state.short.items():
+        if short.claim >= served:
+            continue
+        if short.passed_ms is None:
+            short.passed_ms = time
+        if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
+            state.capped[name] = Cap(_amounts(ledger.seats[name], ledger))
+
+
+def is_divided(state: State, unit: str) -> bool:
+    """Whether a unit is a leaf that asks for several sets of kinds. It is not capped: its holdings do not say which of
+    them it cannot place."""
+    return len(state.sets.get(unit, ())) > 1
+
+
+def cap_of(cap: Cap, ledger: Ledger) -> list[int]:
+    """A cap as a vector in the order of the ledger's kinds."""
+    return [cap.amounts.get(kind, 0) for kind in ledger.kinds]
+
+
+def is_short(seat: Seat, held: int, level: int) -> bool:
+    """Whether a unit waits for more and, with one task more, would still be within the level (billionths)."""
+    return seat.waiting > 0 and held + seat.slack <= level
+
+
+def _measure(state: State, ledger: Ledger, unit: Seat) -> None:
+    level = max(state.told.get(unit.name, 0), state.dues.get(unit.name, 0))
+    held = ledger.share_of(unit.used)
+    if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
+        state.short.pop(unit.name, None)
+        return
+    claim = (held << _RATIO_BITS) // level
+    short = state.short.get(unit.name)
+    if short is None:
+        state.short[unit.name] = Short(claim)
+    else:
+        short.claim = claim
+
+
+def _worst_served(state: State, ledger: Ledger, grants: Sequence[Grant]) -> int:
+    """The worst claim that a round gave a task by; where it gave a unit several, the last one's."""
+    sizes: dict[str, int] = {}
+    for grant in grants:
+        held = state.held.get(f"{grant.job}/{grant.stage}")
+        seat = ledger.seats.get(held.leaf) if held is not None else None
+        if held is None or seat is None or seat.children:
+            continue
+        job = state.jobs.get(grant.job)
+        is_gang = job is not None and job.graph.stages[job.graph.position[grant.stage]].gang
+        demand = counted(state, held.demand)
+        size = ledger.share_of([demand.get(kind, 0) for kind in ledger.kinds]) * (len(held.since) if is_gang else 1)
+        unit = ledger.group_of(seat.name).name
+        if is_divided(state, unit):
+            continue  # It is served set by set.
+        sizes[unit] = max(sizes.get(unit, 0), size)
+    worst = 0
+    for name, size in sizes.items():
+        level = max(state.told.get(name, SHARE_UNITS), state.dues.get(name, 0))
+        held_now = ledger.share_of(ledger.seats[name].used)
+        if held_now > level:
+            return _BEYOND
+        worst = max(worst, (max(0, held_now - size) << _RATIO_BITS) // level if level else 0)
+    return worst
+
+
+def _amounts(unit: Seat, ledger: Ledger) -> dict[str, int]:
+    return {kind: amount for kind, amount in zip(ledger.kinds, unit.used, strict=True) if amount}
+
+
+def _follow(cap: Cap, unit: Seat, ledger: Ledger, time: int) -> None:
+    """Upwards at once; downwards after a while."""
+    if ledger.share_of(unit.used) >= ledger.share_of(cap_of(cap, ledger)):
+        cap.amounts, cap.less_ms = _amounts(unit, ledger), None
+    elif cap.less_ms is None:
+        cap.less_ms = time

@@ -1,0 +1,184 @@
+"""What is said of every queue, and the watch over guarantees: one that is broken for longer than any task runs is told.
+
+A queue is below its guarantee if it waits for more (tasks that wait out a back-off aside) and, with one task more for
+each of its leaves that wait, would still hold less than it is guaranteed, or less than its own guarantee covers of what
+it asks for where promises are more than there is. The guarantee is broken once every task of
+the cell has started since then: all that came free went to others.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from schemas import Breach, Queue, QueueShare, Shares, Vector
+from schemas.queue_tree import below, walk
+from schemas.queues import Sharing
+from services.fairness.accounts.ledger import NOTHING, Ledger, Seat, Told
+from services.fairness.core.backoff import could_start
+from services.fairness.core.demand import kinds_of
+from services.fairness.core.levels import Filled
+from services.fairness.core.state import State
+
+
+# ---------------------------------------------------------------- the books
+def ledger_of(state: State) -> Ledger | None:
+    """The books of all queues, brought up to date; None without a tree."""
+    if state.queues is None or not state.queues.children:
+        return None
+    ledger: Ledger | None = state.ledger
+    if ledger is None:
+        kinds = kinds_of(state)
+        seat = _seat(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
+        state.ledger = ledger = Ledger(seat, [state.capacity[kind] for kind in kinds])
+        ledger.kinds = kinds  # Another capacity makes another ledger.
+        for said in state.shares.values():
+            _tell(ledger, said)
+        ledger.moved = dict.fromkeys({**state.demand, **state.used}, True)
+    if ledger.moved:
+        for leaf in ledger.moved:
+            _put(state, ledger, leaf)
+        ledger.moved = {}
+    return ledger
+
+
+def _put(state: State, ledger: Ledger, leaf: str) -> None:
+    seat, kinds = ledger.seats.get(leaf), ledger.kinds
+    if seat is None or seat.children:
+        return  # Tasks still run there of jobs that were over before another tree did away with the leaf.
+    tasks, waiting = could_start(state, leaf)
+    demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
+    ledger.put(
+        seat,
+        [demand.get(kind, 0) for kind in kinds],
+        [used.get(kind, 0) for kind in kinds],
+        [waiting.get(kind, 0) for kind in kinds],
+        tasks,
+    )
+
+
+_NONE: Vector = {}
+
+
+def _seat(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> Seat:
+    policy = queue.policy or above
+    limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
+    seat = Seat(path, queue.weight, *limits, listed=listed)
+    for child in queue.children:
+        seat.grow(_seat(child, below(path, child.name), policy, kinds, listed=listed or policy in LISTS))
+    return seat
+
+
+# ---------------------------------------------------------------- what is said
+def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: bool) -> list[QueueShare]:
+    """Queues with a value that has moved by a permille; with `full` all that have one."""
+    if ledger.source is not filled:
+        ledger.source = filled
+        ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
+    ledger.settle()
+    kinds = ledger.kinds
+    if full:
+        ledger.look_at(ledger.seats)
+    names = [name for name in ledger.seats if name] if full else ledger.news
+    said = [(name, ledger.told_of(ledger.seats[name])) for name in sorted(names)]
+    return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
+
+
+def _said(name: str, told: Told, kinds: Sequence[str]) -> QueueShare:
+    return QueueShare(name, *told[:5], kinds[told.kind] if told.kind >= 0 else "")
+
+
+def _tell(ledger: Ledger, said: QueueShare) -> None:
+    told = Told(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
+    ledger.tell(said.queue, told)
+
+
+def fold_said(state: State, body: Shares) -> None:
+    """What readers know from now on. Of queues that another tree has done away with since, nothing is kept."""
+    ledger = ledger_of(state)
+    if ledger is None:
+        return
+    if body.full:
+        for name in state.shares:
+            ledger.tell(name, NOTHING)
+        state.shares = {}
+    for said in body.queues:
+        if said.queue not in ledger.seats:
+            continue
+        _tell(ledger, said)
+        if ledger.seats[said.queue].told == NOTHING:
+            state.shares.pop(said.queue, None)
+        else:
+            state.shares[said.queue] = said
+    for breach in body.breaches:
+        if breach.placeable:
+            state.unplaced.pop(breach.queue, None)
+        else:
+            state.unplaced[breach.queue] = True
+        if breach.over:
+            state.mended.pop(breach.queue, None)
+        elif breach.queue in state.below:
+            state.broken[breach.queue] = state.below.pop(breach.queue)
+
+
+def forget_queues(state: State) -> None:
+    """Another tree is in force: nothing is known any more of queues that are not in it."""
+    tree = dict(walk(state.queues)) if state.queues is not None else {}
+    for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
+        for name in [name for name in kept if name not in tree]:
+            del kept[name]
+    state.ledger = None
+
+
+# ---------------------------------------------------------------- the watch
+def watch(state: State, time: int) -> None:
+    """A round is over: takes note of who is below its guarantee now, and who no longer is."""
+    ledger = ledger_of(state)
+    state.oldest_ms = next(iter(state.running), None)
+    if ledger is None:
+        return
+    ledger.settle()
+    shaken, ledger.shaken = ledger.shaken, {}
+    for name in sorted(shaken):
+        if not shaken[name].low:
+            state.below.pop(name, None)
+            if name in state.broken:
+                state.mended[name] = state.broken.pop(name)
+        elif name not in state.below and name not in state.broken:
+            state.below[name] = time
+
+
+def breaches(state: State, ledger: Ledger, dues: Mapping[str, int], time: int) -> list[Breach]:
+    """Guarantees that have broken, those that hold again, and those of which it has changed whether what waits finds
+    room, since that was last told. `dues`: of the units that cannot place what they are due.
+    """
+    limit = time if state.oldest_ms is None else state.oldest_ms
+    found: list[Breach] = []
+    for name, since_ms in state.below.items():
+        if since_ms >= limit:
+            break  # They come in the order of time.
+        found.append(
+            Breach(name, *_shares_of(ledger, name), since_ms, placeable=_is_placeable(ledger.seats[name], dues))
+        )
+    for name, since_ms in state.broken.items() if dues or state.unplaced else ():
+        placeable = _is_placeable(ledger.seats[name], dues)
+        if placeable == (name in state.unplaced):
+            found.append(Breach(name, *_shares_of(ledger, name), since_ms, placeable=placeable))
+    richest = ledger.richest() if found else []
+    for breach in found:
+        breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
+    for name, since_ms in state.mended.items():
+        found.append(Breach(name, *_shares_of(ledger, name), since_ms, over=True))
+    return sorted(found, key=lambda breach: (breach.queue, not breach.over))
+
+
+def _is_placeable(seat: Seat, dues: Mapping[str, int]) -> bool:
+    """Whether something that waits below a queue would find room. Costs the queues below it."""
+    if not seat.waiting or seat.is_group:
+        return seat.waiting > 0 and seat.name not in dues
+    return any(_is_placeable(child, dues) for child in seat.children)
+
+
+def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
+    ledger.look_at([name])
+    seat = ledger.seats[name]
+    told = ledger.told_of(seat)
+    return max(told.guaranteed, ledger.promised(seat)), told.allocated

@@ -1,0 +1,344 @@
+"""A large tree of queues in arrays, laid out once and filled as often as its demands change (`paths.py`).
+
+Which trees are large depends on the tree alone, so that everybody fills a tree in the same way: small ones, and those
+that arrays cannot hold, are filled by events (`static.py`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from services.fairness.hdrf import paths
+from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Array, Rows, Turns
+from services.fairness.tree import ONE_BITS, SHARE_UNITS, Node
+
+LEAVES_MIN = 256
+"""Trees with fewer leaves are filled by events, in at most ten milliseconds."""
+
+NODES_MAX = 1 << 17
+"""Leaves, and inner nodes, of a tree at most: sums of speeds over so many fit into 64 bits."""
+
+KINDS_MAX = 62
+"""A set of kinds is a whole number of 64 bits."""
+
+WEIGHTS_MAX = 1 << 14
+"""The heaviest of siblings over the lightest at most: levels, in 64 bits, are finer by as much as a weight is less."""
+
+ORDERS = ("hdrf", "naive")
+"""How arrays can compare the children of a node."""
+
+ENDLESS = 1 << 62
+"""The level at which a leaf without a limit has all it asks for."""
+
+TASKS_MAX = 1e200
+"""A leaf that asks for more tasks than that asks for so many."""
+
+_ROUNDED, _ROUNDED_ONCE = 2.0**-35, 2.0**-50
+"""What rounding may have taken from a share: one that was filled, and one that is asked for. It is put back."""
+
+_SHARE_BITS = 60
+
+
+@dataclass(slots=True)
+class Depth:
+    """The inner nodes of one depth. `parent`: the place of each one's parent among the nodes above; `slope`: the
+    heaviest weight among its siblings over its own; `naive`: whether its parent counts full kinds, too. `leaves`: the
+    leaves right below these nodes, by node and then by the level at which they have all they ask for, unless `stale`.
+    """
+
+    parent: Array
+    slope: Array
+    naive: Array
+    leaves: Array
+    stale: bool = True
+
+
+@dataclass(slots=True)
+class Laid:
+    """A tree as lists. `depths`: of each depth the nodes, as in `Depth`; `inner` and `places`: depth and place of each
+    inner node, and of the node above each leaf; `rises`: each leaf's weight over the heaviest of its siblings.
+    """
+
+    depths: list[list[tuple[int, float, bool]]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    inner: list[tuple[int, int]] = field(default_factory=list)
+    leaves: list[Node] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    rises: list[float] = field(default_factory=list)
+
+    def plant(self, node: Node, parent: int, depth: int, slope: float, *, naive: bool) -> None:
+        """Lay a subtree. Raises OverflowError where arrays cannot hold it."""
+        if node.order not in ORDERS or not node.children:
+            raise OverflowError("only trees whose nodes compare their children by dominant share")
+        if depth == len(self.depths):
+            self.depths.append([])
+        at = len(self.depths[depth])
+        self.depths[depth].append((parent, slope, naive))
+        self.names.append(node.name)
+        self.inner.append((depth, at))
+        heaviest = max([child.weight for child in node.children])
+        for child in node.children:
+            if child.weight * WEIGHTS_MAX < heaviest:
+                raise OverflowError("weights too far apart")
+            if child.children:
+                self.plant(child, at, depth + 1, _over(heaviest, child.weight), naive=node.order == "naive")
+            else:
+                self.leaves.append(child)
+                self.places.append((depth, at))
+                self.rises.append(_over(child.weight, heaviest))
+
+
+def _over(weight: int | Fraction, other: int | Fraction) -> float:
+    """One weight over another, rounded once."""
+    return (weight.numerator * other.denominator) / (weight.denominator * other.numerator)
+
+
+class Plot:
+    """A tree laid out once, to be filled as often as its demands change. Raises OverflowError where arrays cannot hold
+    it.
+
+    `names`: of its leaves; `inner`: of its nodes. Of each leaf: `depth` and `node`, where it lies; `rise`, its share
+    per unit of level; `speed`, its usage by kind, in two parts; `mask`, the kinds that it asks for, a bit each; `most`,
+    the level at which it has all of it; `share`, its dominant share then.
+    """
+
+    def __init__(self, root: Node, capacity: Sequence[int]) -> None:
+        laid = Laid()
+        laid.plant(root, 0, 0, 1.0, naive=False)
+        many, kinds = len(laid.leaves), len(capacity)
+        if max(many, len(laid.inner)) > NODES_MAX or kinds > KINDS_MAX or max(capacity, default=0) <= 0:
+            raise OverflowError("too many nodes or kinds, or no capacity")
+        self.names, self.inner, self.places = [leaf.name for leaf in laid.leaves], laid.names, laid.inner
+        self.capacity = capacity
+        self.depth, self.node = np.array(laid.places, dtype=np.int64).T.copy()
+        self.depths = []
+        for at, nodes in enumerate(laid.depths):
+            parent, slope, naive = zip(*nodes, strict=True)
+            leaves = np.flatnonzero(self.depth == at)
+            self.depths.append(Depth(np.array(parent), np.array(slope), np.array(naive), leaves))
+        self.rise = np.array(laid.rises)
+        self.speed = [np.zeros((kinds, many), dtype=np.int64) for _ in range(2)]
+        self.mask, self.most = (np.zeros(many, dtype=np.int64) for _ in range(2))
+        self.share = np.zeros(many)
+        self._at = {name: at for at, name in enumerate(self.names)}
+        self._have = np.array(capacity, dtype=np.float64)[:, None]
+        self._bits = (1 << np.arange(kinds, dtype=np.int64))[:, None]
+        self._tasks = np.array([np.inf if leaf.tasks is None else leaf.tasks for leaf in laid.leaves], dtype=np.float64)
+        self._lay([leaf.demand for leaf in laid.leaves], np.arange(many))
+
+    def put(self, leaf: str, demand: Sequence[int]) -> None:
+        """A leaf asks for something else. Raises OverflowError where that is too much for a double."""
+        self._lay([demand], np.array([self._at[leaf]]))
+
+    def _lay(self, demands: Sequence[Sequence[int]], at: Array) -> None:
+        """What leaves ask for, in the measures of paths."""
+        none = [0] * len(self.capacity)
+        asked = np.array([demand or none for demand in demands], dtype=np.float64).T
+        shares = np.where(self._have > 0, asked / np.maximum(self._have, 1.0), 0.0)
+        dominant = shares.max(axis=0)
+        rise, tasks = self.rise[at], self._tasks[at]
+        speed = paths.split(shares * (rise / np.where(dominant > 0, dominant, 1.0)))
+        for part, whole in zip(self.speed, speed, strict=True):
+            part[:, at] = whole
+        self.mask[at] = np.where(tasks > 0, np.where(asked > 0, self._bits, 0).sum(axis=0), 0)
+        is_limited = (dominant > 0) & (tasks < np.inf)
+        share = np.where(is_limited, dominant * np.minimum(tasks, TASKS_MAX), paths.FAR)
+        level = np.rint(np.minimum(share, paths.FAR) / rise * LEVEL)
+        self.most[at] = np.where(is_limited, level, float(ENDLESS)).astype(np.int64)
+        self.share[at] = np.where(is_limited, np.minimum(share, 1.0), 0.0)
+        for depth in np.unique(self.depth[at]).tolist():
+            self.depths[depth].stale = True
+
+    def fill(self) -> "Filled":
+        """One filling."""
+        filling = Filling(self)
+        while filling.go_on():
+            pass
+        return filling.filled()
+
+
+class Filling:
+    """One filling of a plot: phase after phase, each until another kind is used up.
+
+    `full`: the kinds that are, a bit each; `open` and `others`: those that are not, and those that have become so. Of
+    the nodes of each depth: `front`, where the leaves stand that can take, and `used`; `taking`: those leaves. Of each
+    leaf: `level`, where it was blocked, and whether it is `satisfied`.
+    """
+
+    def __init__(self, plot: Plot) -> None:
+        self.plot = plot
+        self.full = sum([1 << j for j, have in enumerate(plot.capacity) if have <= 0])
+        kinds = len(plot.capacity)
+        self.open = [j for j, have in enumerate(plot.capacity) if have > 0]
+        self.others: list[int] = []
+        self.front = [np.zeros(len(depth.parent), dtype=np.int64) for depth in plot.depths]
+        self.used = [np.zeros((kinds, len(depth.parent)), dtype=np.int64) for depth in plot.depths]
+        self.taking = []
+        for depth in plot.depths:
+            if depth.stale:
+                at = depth.leaves
+                depth.leaves = at[np.lexsort((plot.most[at], plot.node[at]))]
+                depth.stale = False
+            self.taking.append(depth.leaves[plot.mask[depth.leaves] > 0])
+        self.level = np.zeros(len(plot.names), dtype=np.int64)
+        self.satisfied = plot.mask == 0
+
+    def go_on(self) -> bool:
+        """One phase. False if nobody could take any more."""
+        rows = self.composed()
+        if not len(rows[0].node):
+            return False
+        self.settle(rows)
+        for j in list(self.open):
+            if self.used[0][j, 0] >= int(USE) - NEARLY:
+                self.full |= 1 << j
+                self.open.remove(j)
+                self.others.append(j)
+        return True
+
+    def composed(self) -> list[Rows]:
+        """The paths of all nodes from here on."""
+        plot = self.plot
+        found: list[Rows] = []
+        children: Turns | None = None
+        compared, others = (np.array(kinds, dtype=np.int64) for kinds in (self.open, self.others))
+        for at in range(len(plot.depths) - 1, -1, -1):
+            depth = plot.depths[at]
+            turns = paths.merge(self.turns_of_leaves(at), children)
+            if turns is None:
+                rows = paths.no_rows(len(depth.parent), len(plot.capacity))
+            else:
+                counted = paths.Counted(compared, others, depth.naive if depth.naive.any() else None) if at else None
+                rows = paths.compose(turns, len(depth.parent), self.used[at], depth.slope, counted)
+            found.append(rows)
+            children = paths.turns_of(rows, depth.parent) if at else None
+        return found[::-1]
+
+    def turns_of_leaves(self, at: int) -> Turns | None:
+        """Leaves that need a full kind are blocked, the others start at the front and end with all they ask for."""
+        plot, front, taking = self.plot, self.front[at], self.taking[at]
+        node = plot.node[taking]
+        ahead = front[node]
+        done = plot.most[taking] <= ahead + 1
+        self.satisfied[taking[done]] = True
+        blocked = ~done & (plot.mask[taking] & self.full > 0)
+        self.level[taking[blocked]] = ahead[blocked]
+        keep = ~done & ~blocked
+        self.taking[at] = taking = taking[keep]
+        if not len(taking):
+            return None
+        node = node[keep]
+        starts = paths.starts_of(node)
+        ends = taking[plot.most[taking] < ENDLESS]
+        speed = [
+            np.concatenate((np.add.reduceat(part[:, taking], starts, axis=1), -part[:, ends]), axis=1)
+            for part in plot.speed
+        ]
+        opens = node[starts]
+        level = np.concatenate((front[opens], plot.most[ends]))
+        return Turns(
+            np.concatenate((opens, plot.node[ends])),
+            level,
+            np.zeros(len(level), dtype=np.int64),
+            (speed[0], speed[1]),
+            None,
+        )
+
+    def settle(self, rows: list[Rows]) -> None:
+        """The phase ends where a kind is used up at the top."""
+        row, part = paths.full_at(rows[0], self.open)
+        node, lines, parts = np.array([0]), np.array([row]), np.array([part])
+        for at, each in enumerate(rows):
+            level, since, used = paths.point(each, lines, parts)
+            self.used[at][:, node] = used
+            self.front[at][node] = np.maximum(self.front[at][node], level)
+            if at + 1 < len(rows):
+                height, lag = np.full(len(each.many), -1, dtype=np.int64), np.zeros(len(each.many), dtype=np.int64)
+                height[node], lag[node] = level, since
+                parent = self.plot.depths[at + 1].parent
+                node, lines, parts = paths.stand_at(rows[at + 1], height[parent], lag[parent])
+
+    def filled(self) -> "Filled":
+        """The answer, once nobody can take any more."""
+        plot = self.plot
+        asked = plot.share + np.where(plot.share > 0, _ROUNDED_ONCE, 0.0)
+        shares = np.where(self.satisfied, asked, self.level / LEVEL * plot.rise + _ROUNDED)
+        uses = [(used.max(axis=0) / USE + _ROUNDED).tolist() for used in self.used]
+        below = [np.zeros(len(depth.parent), dtype=bool) for depth in plot.depths]
+        for at in range(len(below) - 1, -1, -1):
+            depth = plot.depths[at]
+            wants = depth.leaves[~self.satisfied[depth.leaves]]
+            below[at][plot.node[wants]] = True
+            if at:
+                below[at - 1][depth.parent[below[at]]] = True
+        wanting = [each.tolist() for each in below]
+        return Filled(
+            plot.names,
+            plot.inner,
+            np.minimum(shares, 1.0),
+            np.minimum([uses[depth][at] for depth, at in plot.places], 1.0),
+            self.satisfied.tolist(),
+            [not wanting[depth][at] for depth, at in plot.places],
+            self.full,
+        )
+
+
+@dataclass(slots=True)
+class Filled:
+    """What every leaf and every node came to: its dominant share, no more than all of the cell; `satisfied`, whether it
+    has all it asked for. Names as in the plot; `full`: the kinds that are used up, a bit each.
+    """
+
+    names: list[str]
+    inner: list[str]
+    _shares: Array
+    _inner_shares: Array
+    satisfied: list[bool]
+    inner_satisfied: list[bool]
+    full: int
+
+    def units(self) -> list[int]:
+        """Shares of the leaves in billionths, rounded down."""
+        return _whole(self._shares, SHARE_UNITS)
+
+    def inner_units(self) -> list[int]:
+        """And of the nodes."""
+        return _whole(self._inner_shares, SHARE_UNITS)
+
+    def shares(self) -> list[int]:
+        """Shares of the leaves, of `ONE`."""
+        return [share << ONE_BITS - _SHARE_BITS for share in _whole(self._shares, 1 << _SHARE_BITS)]
+
+    def inner_shares(self) -> list[int]:
+        """And of the nodes."""
+        return [share << ONE_BITS - _SHARE_BITS for share in _whole(self._inner_shares, 1 << _SHARE_BITS)]
+
+
+def _whole(shares: Array, one: int) -> list[int]:
+    found: list[int] = np.floor(shares * one).astype(np.int64).tolist()
+    return found
+
+
+def plot_of(root: Node, capacity: Sequence[int]) -> Plot | None:
+    """A tree laid out; None where it is to be filled by events."""
+    if not is_large(root):
+        return None
+    try:
+        return Plot(root, capacity)
+    except OverflowError:
+        return None
+
+
+def is_large(root: Node) -> bool:
+    """Whether a tree has so many leaves that arrays pay."""
+    found, ahead = 0, [root]
+    while ahead:
+        children = ahead.pop().children
+        below = [child for child in children if child.children]
+        found += len(children) - len(below)
+        if found >= LEAVES_MIN:
+            return True
+        ahead += below
+    return False

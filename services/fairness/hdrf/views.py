@@ -1,0 +1,176 @@
+"""How a live tree looks while a given set of kinds is full: who is blocked, and what is attributed to every inner
+node.
+
+Dynamic H-DRF (section 3.4 of the paper) attributes to an inner node not what its children hold but what they would if
+all that can take were rescaled to the least of them, M: `vector = sum of the blocked, unscaled + M x sum of the
+others' directions`. Both sums are kept, so that a change costs its path to the root. Which kinds are full decides who
+is blocked and which kinds count; as this goes back and forth, each such set keeps its view, and catches up on what
+changed meanwhile when it comes round again.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from heapq import merge
+from itertools import islice
+
+from services.fairness.hdrf.leaves import FINE_BITS, Entry, Group, Place, key_of, minus, plus, remove
+from services.fairness.tree import RANK_ORDERS
+
+
+@dataclass(slots=True, eq=False)
+class Branch:
+    """An inner node."""
+
+    name: str
+    weight: int | Fraction
+    order: str
+    rank: int
+    parent: "Branch | None"
+    idle: list[int]  # What its leaves hold that ask for nothing.
+    groups: dict[int, Group] = field(default_factory=dict)
+    inner: dict[str, "Branch"] = field(default_factory=dict)
+    strays: dict[str, Place] = field(default_factory=dict)
+    tasks: int = 0  # Held below it.
+
+
+@dataclass(slots=True)
+class Seen:
+    """One child in one view: `vector` is attributed to it, `direction` would be at a level of 1."""
+
+    vector: list[int]
+    direction: list[int]
+    level: int
+    key: int
+    blocked: bool
+
+
+@dataclass(slots=True, eq=False)
+class Below:
+    """The inner children (and strays) of one inner node in one view."""
+
+    fixed: list[int]  # Vectors of those that are not rescaled.
+    directions: list[int]  # Of those that are.
+    order: list[Entry] = field(default_factory=list)  # Who can take.
+    children: dict[str, Seen] = field(default_factory=dict)
+
+
+class View:
+    """The tree while the kinds in `full` are used up. `rescales`: as dynamic H-DRF does; otherwise what is held
+    counts."""
+
+    def __init__(self, kinds: Sequence[int], width: int, full: int, rescales: bool, fair: bool) -> None:
+        self.kinds = kinds
+        self.width = width
+        self.full = full
+        self.rescales = rescales
+        self.fair = fair  # Some node compares tasks, and they change even where nothing attributed does.
+        self.open = [j for j in kinds if not full >> j & 1]
+        self.below: dict[str, Below] = {}
+        self.dirty: dict[str, Branch] = {}  # Nodes whose leaves changed while another view was in use.
+
+    def build(self, branch: Branch) -> Seen:
+        """See a whole subtree for the first time. Returns what is attributed to it."""
+        nothing = [0] * self.width
+        below = self.below[branch.name] = Below(nothing, nothing)
+        for child in branch.inner.values():
+            self._put(branch, below, child, self.build(child))
+        for stray in branch.strays.values():
+            self._put(branch, below, stray, self._see_stray(branch, stray))
+        return self._see(branch)
+
+    def refresh(self, branch: Branch) -> None:
+        """Work out anew what is attributed to a node whose leaves changed, and to all above as far as that changes
+        them."""
+        below = self.below[branch.name]
+        for name in [name for name in below.children if name not in branch.inner]:
+            self._drop(branch, below, name)
+        for stray in branch.strays.values():
+            self._put(branch, below, stray, self._see_stray(branch, stray))
+        while branch.parent is not None:
+            seen = self._see(branch)
+            branch, child = branch.parent, branch
+            below = self.below[branch.name]
+            if below.children[child.name] == seen and not self.fair:
+                return
+            self._drop(branch, below, child.name)
+            self._put(branch, below, child, seen)
+
+    def catch_up(self, nodes: int | None = None) -> None:
+        """Take in what changed while another view was in use: all of it, or so many nodes."""
+        for name in list(islice(self.dirty, nodes)):
+            self.refresh(self.dirty.pop(name))
+
+    def candidates(self, branch: Branch) -> Iterator[Entry]:
+        """The children that are not blocked, the least first. Leaves of which no task fits are left out."""
+        lists = [group.ready for mask, group in branch.groups.items() if not mask & self.full and group.ready]
+        if self.below[branch.name].order:
+            lists.append(self.below[branch.name].order)
+        return iter(lists[0]) if len(lists) == 1 else merge(*lists)
+
+    def seen(self, branch: Branch) -> Seen:
+        """What is attributed to an inner node now."""
+        return self.below[branch.parent.name].children[branch.name] if branch.parent else self._see(branch)
+
+    def _see(self, branch: Branch) -> Seen:
+        below = self.below[branch.name]
+        vector = plus(below.fixed, branch.idle)
+        directions = below.directions
+        rescales = self.rescales and branch.order == "hdrf"
+        least: Entry | None = below.order[0] if below.order else None
+        for mask, group in branch.groups.items():
+            blocked = mask & self.full
+            if blocked or not rescales:
+                vector = plus(vector, group.shares)
+            else:
+                directions = plus(directions, group.directions)
+            if not blocked:
+                entry = group.least()
+                if least is None or (entry is not None and entry < least):
+                    least = entry
+        if rescales and least is not None:
+            inner = below.children.get(least[1])
+            level = inner.level if inner else least[2].level
+            vector = [fixed + (level * moving >> FINE_BITS) for fixed, moving in zip(vector, directions, strict=True)]
+        return self._measure(branch, vector, branch.tasks, least is None)
+
+    def _see_stray(self, branch: Branch, stray: Place) -> Seen:
+        return self._measure_in(branch, stray, stray.shares, stray.tasks, bool(stray.mask & self.full))
+
+    def _measure(self, branch: Branch, vector: list[int], tasks: int, blocked: bool) -> Seen:
+        if branch.parent is None:
+            return Seen(vector, [], 0, 0, blocked)
+        return self._measure_in(branch.parent, branch, vector, tasks, blocked)
+
+    def _measure_in(self, parent: Branch, child: Branch | Place, vector: list[int], tasks: int, blocked: bool) -> Seen:
+        """A child as its parent compares it."""
+        counted = self.open if parent.order == "hdrf" else self.kinds
+        share = max([vector[j] for j in counted], default=0)
+        up, down = child.weight.numerator, child.weight.denominator
+        if parent.order in RANK_ORDERS:
+            return Seen(vector, [], 0, child.rank, blocked)
+        if parent.order != "hdrf" or not self.rescales or blocked or not share:
+            level = ((tasks << FINE_BITS) if parent.order == "fair" else share) * down // up
+            return Seen(vector, [0] * self.width, level, key_of(level), blocked)
+        level = share * down // up
+        direction = [(each * up << FINE_BITS) // (share * down) for each in vector]
+        return Seen(vector, direction, level, key_of(level), blocked)
+
+    def _put(self, branch: Branch, below: Below, child: Branch | Place, seen: Seen) -> None:
+        below.children[child.name] = seen
+        if seen.blocked or not (self.rescales and branch.order == "hdrf"):
+            below.fixed = plus(below.fixed, seen.vector)
+        else:
+            below.directions = plus(below.directions, seen.direction)
+        if not seen.blocked:
+            insort(below.order, (seen.key, child.name, child))
+
+    def _drop(self, branch: Branch, below: Below, name: str) -> None:
+        seen = below.children.pop(name)
+        if seen.blocked or not (self.rescales and branch.order == "hdrf"):
+            below.fixed = minus(below.fixed, seen.vector)
+        else:
+            below.directions = minus(below.directions, seen.direction)
+        if not seen.blocked:
+            remove(below.order, seen.key, name)

@@ -1,0 +1,104 @@
+"""From what leftover keeps to the board that ranks it."""
+
+from schemas import HeldRoom, Stage, StageAsk, Vector
+from schemas.estimates import duration_ms
+from schemas.queue_tree import walk
+from services.leftover.core.state import Job, State
+from services.leftover.placement.board import Board, Discipline
+from services.leftover.placement.entries import Order, Waiting
+from services.leftover.placement.nodes import Room, TaskClass
+
+
+def build(state: State) -> Board:
+    """The board that everything folded so far comes to."""
+    nodes = {name: node for name, node in state.nodes.items() if not node.lost}
+    slots = state.policy.slots_per_node if state.policy.preset == "slots" else 0
+    room = Room([node.capacity for node in nodes.values()], slots)
+    for name, node in nodes.items():
+        devices = [(device.index, device.milli) for device in node.devices]
+        room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
+    board = Board(room, _discipline(state), _orders(state), _maxima(state))
+    for leaf, seq in state.served.items():
+        board.serve(leaf, seq)
+    for name, job in state.jobs.items():
+        seat(state, board, name, job)
+    for node_name, on_node in state.held.items():
+        for held in on_node.values():
+            pairs = room.pairs(held.demand)
+            if node_name in room.number:
+                room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
+            board.hold(held.job, pairs, 1, held.queue)
+    for queue, target in state.targets.items():
+        board.set_target(queue, target)
+        board.leaf(queue).due = state.dues.get(queue, target)
+    for name, job in state.jobs.items():
+        if job.asks:
+            board.wait(name, waiting_of(board, job, job.asks))
+    for said in state.reasons.values():  # What was said to wait may wait no longer.
+        board.class_for(said.demand, said.labels, said.prefer, said.gang)
+    room.keep({room.number[n]: class_of(board, held) for n, held in state.kept.items() if n in room.number})
+    board.stir_all()
+    return board
+
+
+def class_of(board: Board, of: HeldRoom) -> TaskClass:
+    """The class that room is kept for."""
+    return board.class_for(of.task, of.labels, of.prefer, of.gang)
+
+
+def _discipline(state: State) -> Discipline:
+    if state.policy.preset != "fifo":
+        return "fair"
+    return "fifo_stage" if state.policy.fifo_order == "stage" else "fifo_job"
+
+
+def _orders(state: State) -> dict[str, Order]:
+    return {group.path: group.order for group in state.groups.values()}
+
+
+def _maxima(state: State) -> dict[str, Vector]:
+    if state.queues is None or state.policy.preset == "fifo":
+        return {}
+    return {path: queue.max for path, queue in walk(state.queues) if queue.max}
+
+
+def leaf_of(state: State, job: Job) -> str:
+    """The queue whose level a job is served by; "" where there is none."""
+    group = state.groups.get(job.queue)
+    return group.path if group is not None else ""
+
+
+def seat(state: State, board: Board, name: str, job: Job) -> None:
+    """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
+    leaf = leaf_of(state, job)
+    work = work_left(board, job) if board.leaf(leaf).order == "srtf" else 0
+    board.add_job(name, job.order, leaf, job.priority, job.queue, work)
+
+
+def estimate_of(job: Job, stage: Stage) -> int:
+    """What a task of a stage is expected to take, in ms."""
+    if stage.estimate_ms:
+        return stage.estimate_ms
+    return duration_ms(0, job.done.get(stage.stage, 0), job.ran_ms.get(stage.stage, 0))
+
+
+def work_left(board: Board, job: Job) -> int:
+    """What is left to be done of a job, in share units x ms: tasks not ended x dominant share x what one is expected to
+    take.
+    """
+    left = 0
+    for stage in job.graph.stages:
+        share = board.share_of(stage.demand)
+        left += (stage.tasks - job.done.get(stage.stage, 0)) * share * estimate_of(job, stage)
+    return left
+
+
+def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
+    """What a job asks for, as the board takes it."""
+    graph, waits = job.graph, []
+    for ask in asks:
+        place = graph.position[ask.stage]
+        stage = graph.stages[place]
+        task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+        waits.append(Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms))
+    return waits

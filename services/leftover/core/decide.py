@@ -1,0 +1,86 @@
+"""How leftover answers an open round."""
+
+from largesse.core import OpenRound
+from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
+from schemas.quantities import SHARE_UNITS
+from services.leftover.core.board import build, waiting_of
+from services.leftover.core.fold import in_shard
+from services.leftover.core.gather import due_of, hold, said_of, shortfalls
+from services.leftover.core.state import Decided, State
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Placement
+from services.leftover.placement.pending_reasons import reasons
+
+
+def decide(state: State, opened: OpenRound) -> list[Grants]:
+    """Places what the round asks for. Only the caches change; the closing says what binds."""
+    if state.decided is not None:
+        state.board = None  # An answer that was never folded: begin again from what binds.
+    board = state.board if state.board is not None else build(state)
+    state.board = board
+    shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
+    for queue in shares.body.gone:
+        board.set_target(queue, SHARE_UNITS)
+        board.leaf(queue).due = None
+    for level in shares.body.levels:
+        board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
+        board.leaf(level.queue).due = due_of(level)
+    for record in asks:
+        _show_asks(state, board, record.body)
+    placements = board.place(opened.time, state.policy.ageing_ms)
+    gathered = hold(state, board, placements, opened.time)
+    grants = [_grant(board, p) for p in placements]
+    held = said_of(state, board, gathered.held)
+    state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
+    waits, short = _waits(state, board), shortfalls(state, board)
+    return [Grants(grants, held, waits=waits, wake_ms=gathered.wake_ms, shortfalls=short)]
+
+
+def _show_asks(state: State, board: Board, asks: Asks) -> None:
+    if asks.full:
+        named = {ask.job: True for ask in asks.jobs}
+        for name, job in state.jobs.items():
+            if job.asks and name not in named and in_shard(name, asks):
+                board.wait(name, [])
+    for ask in asks.jobs:
+        asking = state.jobs.get(ask.job)
+        if asking is not None and not _alike(asking.asks, ask.asks):  # Else the board has it as it is.
+            board.wait(ask.job, waiting_of(board, asking, ask.asks))
+
+
+def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
+    """Whether these are the same tasks, whatever kind of ask they are."""
+    if len(asks) != len(others):
+        return False
+    for a, b in zip(asks, others, strict=True):
+        if a.first != b.first or a.count != b.count or a.attempt != b.attempt or a.since_ms != b.since_ms:
+            return False
+        if a.stage != b.stage:
+            return False
+    return True
+
+
+def _grant(board: Board, placement: Placement) -> Grant:
+    node = board.room.nodes[placement.node]
+    grant = Grant(
+        placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
+    )
+    if placement.beyond:
+        grant.why = "packed"
+    if placement.devices:
+        grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
+    return grant
+
+
+def _waits(state: State, board: Board) -> list[ClassWait]:
+    """Classes whose reason is another than the one last said, in the order of their keys."""
+    changed: dict[str, ClassWait] = {}
+    for task, reason in reasons(board):
+        key = task.key
+        said = state.reasons.get(key)
+        if reason != (said.reason if said is not None else "none"):
+            changed[key] = ClassWait(task.demand, task.labels, task.prefer, task.gang, reason)
+    return [changed[key] for key in sorted(changed)]
+
+
+# ---------------------------------------------------------------- facts

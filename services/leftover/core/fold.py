@@ -1,0 +1,361 @@
+"""What leftover learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from largesse.ids import shard_of
+from largesse.lifecycle.dag import graph_of
+from largesse.lifecycle.queue_policy import groups
+from largesse.lifecycle.running_limit import admit, leave, limit
+from schemas import (
+    Asks,
+    ConfigChanged,
+    Grant,
+    Grants,
+    JobAdmitted,
+    JobAsk,
+    JobCancelled,
+    JobEnded,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Record,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    Shares,
+    StageAsk,
+    Struck,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+)
+from schemas.estimates import total_ms
+from schemas.nodes import devices_of
+from services.leftover.core.board import leaf_of, seat, waiting_of, work_left
+from services.leftover.core.gather import due_of
+from services.leftover.core.state import Held, Job, Node, State
+from services.leftover.placement.board import Board
+from services.leftover.placement.nodes import class_key
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    FOLDS[type(record.body)](state, record)
+
+
+def in_shard(name: str, asks: Asks) -> bool:
+    return shard_of(name, asks.of) == asks.shard
+
+
+def _config(state: State, record: Record) -> None:
+    body: ConfigChanged = record.body
+    if body.policy is not None:
+        state.policy = body.policy
+    if body.queues is not None:
+        state.queues = body.queues
+    state.groups = groups(state.queues, state.policy.preset)
+    leaves = {group.path: True for group in state.groups.values()}
+    state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
+    _forget_board(state)
+    if body.queues is not None:
+        _begin(state, limit(state.gate, body.queues), record)
+
+
+def _forget_board(state: State) -> None:
+    state.board = state.decided = None
+
+
+def _registered(state: State, record: Record) -> None:
+    body: NodeRegistered = record.body
+    before = state.nodes.get(body.node)
+    draining = before is not None and before.draining
+    devices = devices_of(body.capacity, body.devices)
+    node = Node(body.epoch, body.capacity, body.labels, devices, draining, unschedulable=bool(body.unschedulable))
+    state.nodes[body.node] = node
+    _forget_board(state)
+    _release_ranges(state, body.lost)
+    for known in body.attempts:
+        if known.state != "running":
+            _release(state, body.node, known.job, known.stage, known.first, known.count)
+        if known.state == "succeeded":
+            _count_done(state, known.job, known.stage, known.count, known.run_ms)
+        elif known.state == "failed":
+            _count_back(state, known.job, known.stage)
+
+
+def _reported(state: State, record: Record) -> None:
+    body: NodeReported = record.body
+    node = state.nodes[body.node]
+    node.capacity, node.labels, node.devices = body.capacity, body.labels, devices_of(body.capacity, body.devices)
+    node.unschedulable = bool(body.unschedulable)
+    _forget_board(state)
+
+
+def _drained(state: State, record: Record) -> None:
+    body: NodeDrained = record.body
+    state.nodes[body.node].draining = body.draining
+    _forget_board(state)
+
+
+def _lost(state: State, record: Record) -> None:
+    body: NodeLost = record.body
+    state.nodes[body.node].lost = True
+    _forget_board(state)
+    _release_ranges(state, body.lost)
+
+
+def _forgotten(state: State, record: Record) -> None:
+    del state.nodes[record.body.node]  # It was lost, so it is on no board.
+
+
+def _admitted(state: State, record: Record) -> None:
+    body: JobAdmitted = record.body
+    spec = body.spec
+    job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
+    state.jobs[spec.job] = job
+    if state.board is not None:
+        seat(state, state.board, spec.job, job)
+    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+        _begin(state, [spec.job], record)
+
+
+def _begin(state: State, names: list[str], record: Record) -> None:
+    """These jobs may run from now on, and ask for the stages that can; altruism names what changes later."""
+    for name in names:
+        job = state.jobs[name]
+        job.began = record.seq
+        job.asks = [StageAsk(s.stage, 0, s.tasks, 1, record.time) for s in job.graph.stages if not s.after]
+        if state.board is not None:
+            state.board.wait(name, waiting_of(state.board, job, job.asks))
+
+
+def _cancelled(state: State, record: Record) -> None:
+    _forget_job(state, record.body.job)
+    _begin(state, leave(state.gate, record.body.job), record)
+
+
+def _ended(state: State, record: Record) -> None:
+    body: JobEnded = record.body
+    for end in body.jobs:
+        _forget_job(state, end.job)
+    for end in body.jobs:
+        _begin(state, leave(state.gate, end.job), record)
+
+
+def _forget_job(state: State, name: str) -> None:
+    if state.jobs.pop(name, None) is not None and state.board is not None:
+        state.board.remove_job(name)
+
+
+def _finished(state: State, record: Record) -> None:
+    for item in record.body.items:
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
+        _count_done(state, item.job, item.stage, item.count, item.run_ms)
+
+
+def _failed(state: State, record: Record) -> None:
+    for item in record.body.items:
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
+        _count_back(state, item.job, item.stage)
+
+
+def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[int]) -> None:
+    """Tasks of a stage have succeeded. (Of a gang's broken attempt too: until it is broken again it counts as done.)"""
+    job = state.jobs.get(name)
+    if job is None or len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
+        return
+    job.done[stage] = job.done.get(stage, 0) + count
+    if run_ms and not job.graph.stages[job.graph.position[stage]].estimate_ms:
+        job.ran_ms[stage] = job.ran_ms.get(stage, 0) + total_ms(run_ms, count)
+    if state.board is not None and state.board.leaf_of(name).order == "srtf":
+        state.board.set_work(name, work_left(state.board, job))
+
+
+def _count_back(state: State, name: str, stage: str) -> None:
+    """A gang is done again as a whole when one of it fails."""
+    job = state.jobs.get(name)
+    if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
+        job.done[stage] = 0
+        job.ran_ms.pop(stage, None)
+        if state.board is not None and state.board.leaf_of(name).order == "srtf":
+            state.board.set_work(name, work_left(state.board, job))
+
+
+def _release_ranges(state: State, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        _release(state, item.node, item.job, item.stage, item.first, item.count)
+        _count_back(state, item.job, item.stage)
+
+
+def _release(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
+    board: Board | None = state.board
+    on_node = state.held[node]
+    for index in range(first, first + count):
+        held = on_node.pop(f"{job}/{stage}/{index}")
+        if board is not None:
+            pairs = board.room.pairs(held.demand)
+            devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
+            board.room.give(board.room.number[node], pairs, devices)
+            board.hold(job, pairs, -1, held.queue)
+    if not on_node:
+        del state.held[node]
+
+
+# ---------------------------------------------------------------- winners and closings
+def _opened(state: State, record: Record) -> None:
+    state.opened, state.opened_ms = record.seq, record.time
+
+
+def _shares(state: State, record: Record) -> None:
+    body: Shares = record.body
+    if state.decided is not None and state.decided.shares_seen != record.id:
+        _forget_board(state)
+    for queue in body.gone:
+        state.targets.pop(queue, None)
+        state.dues.pop(queue, None)
+    for level in body.levels:
+        state.targets[level.queue] = max(level.target, level.due or 0)
+        if due_of(level) == state.targets[level.queue]:
+            state.dues.pop(level.queue, None)
+        else:
+            state.dues[level.queue] = due_of(level)
+
+
+def _asks(state: State, record: Record) -> None:
+    body: Asks = record.body
+    if state.decided is None or record.id not in state.decided.asks_seen:
+        _forget_board(state)
+    if body.full:
+        for name, job in state.jobs.items():
+            if job.began < state.opened and in_shard(name, body):
+                job.asks = []
+    ask: JobAsk
+    for ask in body.jobs:
+        known = state.jobs.get(ask.job)
+        if known is not None and known.order < state.opened:  # Else another job had the name when it was asked for.
+            known.asks = list(ask.asks)  # Its spans are never changed in place.
+
+
+def _grants(state: State, record: Record) -> None:
+    body: Grants = record.body
+    if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
+        _forget_board(state)
+    if body.full:
+        state.reasons, state.kept, state.short = {}, {}, {}
+    for wait in body.waits:
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        if wait.reason == "none":
+            state.reasons.pop(key, None)
+        else:
+            state.reasons[key] = wait
+        if wait.reason in ("no_room", "gang_no_room"):
+            state.starved.setdefault(key, record.time)
+        else:
+            state.starved.pop(key, None)
+    for held in body.held:
+        if held.demand:
+            state.kept[held.node] = held
+        else:
+            state.kept.pop(held.node, None)
+    for shortfall in body.shortfalls:
+        if shortfall.over:
+            state.short.pop(shortfall.queue, None)
+        else:
+            state.short[shortfall.queue] = record.time
+
+
+def _closed(state: State, record: Record) -> None:
+    body: RoundClosed = record.body
+    for grant in body.grants:
+        _bind(state, grant, record.time)
+    if state.board is not None:
+        if body.struck:
+            _take_back(state, body.struck)
+        if state.board.is_crowded():
+            state.board = None
+    state.decided = None
+
+
+def _bind(state: State, grant: Grant, time: int) -> None:
+    job = state.jobs[grant.job]
+    stages = job.graph.stages
+    stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
+    if state.groups and state.served.get(leaf := leaf_of(state, job)) != state.opened:
+        state.served[leaf] = state.opened
+        if state.board is not None:
+            state.board.serve(leaf, state.opened)
+    prefix, first, on_node = f"{grant.job}/{grant.stage}/", grant.first, state.held.setdefault(grant.node, {})
+    for task in range(grant.count):
+        devices = grant.devices[task] if grant.devices else []
+        on_node[f"{prefix}{first + task}"] = Held(grant.job, grant.stage, job.queue, time, stage.demand, devices)
+    if state.starved:
+        like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+        key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
+        if key in state.starved:
+            state.starved[key] = state.opened_ms
+    _shorten(job.asks, grant)
+
+
+def _shorten(asks: list[StageAsk], grant: Grant) -> None:
+    """Takes granted tasks off what the job asks for."""
+    for i, ask in enumerate(asks):
+        behind = grant.first - ask.first
+        if ask.stage != grant.stage or behind < 0 or behind >= ask.count:
+            continue
+        ahead = ask.count - behind - grant.count
+        assert ahead >= 0, f"{grant.job}/{grant.stage}: granted tasks are not one span that it asked for"
+        parts = ((ask.first, behind), (grant.first + grant.count, ahead))
+        asks[i : i + 1] = [_part(ask, first, count) for first, count in parts if count]
+        return
+    raise AssertionError(f"{grant.job}/{grant.stage}/{grant.first} was granted but not asked for")
+
+
+def _part(ask: StageAsk, first: int, count: int) -> StageAsk:
+    return StageAsk(ask.stage, first, count, ask.attempt, ask.since_ms, ask.kind)
+
+
+def _take_back(state: State, struck: list[Struck]) -> None:
+    """Struck placements leave the board; their jobs wait again for what they asked."""
+    board: Board = state.board
+    placed = {(p.job, p.stage, p.first): p for p in state.decided.placements}
+    jobs: dict[str, bool] = {}
+    for item in struck:
+        name = item.grant.job
+        job = state.jobs.get(name)
+        alive = job is not None and job.order < state.opened  # Else it is over, and another may have its name by now.
+        board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
+        if alive:
+            jobs[name] = True
+    for name in jobs:
+        board.wait(name, waiting_of(board, state.jobs[name], state.jobs[name].asks))
+
+
+def _abandoned(state: State, record: Record) -> None:
+    _forget_board(state)
+
+
+FOLDS: Folds = {
+    ConfigChanged: _config,
+    NodeRegistered: _registered,
+    NodeReported: _reported,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    NodeForgotten: _forgotten,
+    JobAdmitted: _admitted,
+    JobCancelled: _cancelled,
+    JobEnded: _ended,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    Shares: _shares,
+    Asks: _asks,
+    Grants: _grants,
+    RoundOpened: _opened,
+    RoundClosed: _closed,
+    RoundAbandoned: _abandoned,
+}

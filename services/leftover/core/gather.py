@@ -1,0 +1,249 @@
+"""From what leftover keeps to the room that a round gathers, and to what it says of it."""
+
+from typing import NamedTuple
+
+from schemas import HeldRoom, Level, Shortfall, Stage
+from schemas.estimates import end_ms
+from schemas.rounds import HoldReason
+from services.leftover.core.board import class_of, estimate_of, leaf_of
+from services.leftover.core.state import Held, Job, State
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import LeafSeat, Placement
+from services.leftover.placement.headroom import (
+    Wanted,
+    choose,
+    gather,
+    head_of,
+    is_below,
+    is_entitled,
+    is_exposed,
+    least_needs,
+    shortfall,
+    wanted_by,
+)
+from services.leftover.placement.lending import lend_all
+from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.pending_reasons import short
+from services.leftover.placement.timeline import End, Reserved
+
+
+class Gathered(NamedTuple):
+    """Nodes to hold, by number, and when another answer may come without another fact (ms)."""
+
+    held: dict[int, Reserved]
+    wake_ms: int | None
+
+
+NOTHING = Gathered({}, None)
+
+
+def due_of(level: Level) -> int:
+    """What a leaf is due of its own: not what others cannot place at the moment."""
+    return (level.target if level.due is None else level.due) - level.lent
+
+
+def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
+    """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
+    gathered = _gather(state, board, placements, now_ms)
+    while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
+        placements += more  # Somebody could use what is held no longer.
+        gathered = _gather(state, board, placements, now_ms)
+    if gathered.held:
+        lasting: dict[tuple[str, str], int] = {}
+
+        def lasts_ms(name: str, stage: str) -> int:
+            key = name, stage
+            if key not in lasting:
+                lasting[key] = estimate_of(state.jobs[name], _stage_of(state.jobs[name], stage))
+            return lasting[key]
+
+        placements += lend_all(board, gathered.held, now_ms, lasts_ms)
+    return gathered
+
+
+def _classes(gathered: Gathered) -> dict[int, TaskClass]:
+    return {number: reserved.task for number, reserved in gathered.held.items()}
+
+
+def _stage_of(job: Job, name: str) -> Stage:
+    return job.graph.stages[job.graph.position[name]]
+
+
+def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
+    policy = state.policy
+    if policy.headroom == "off" or policy.preset == "fifo":
+        return NOTHING
+    after_ms = 0 if policy.headroom == "always" else policy.headroom_after_ms
+    lacking, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
+    starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
+    least_ms = min([at_ms for at_ms in (next_short_ms, next_starved_ms) if at_ms is not None], default=None)
+    wake_ms = None if least_ms is None else least_ms + after_ms
+    if not lacking and not starved:
+        return Gathered({}, wake_ms)
+    before: dict[int, dict[int, int]] = {}
+    promised: dict[int, HeldRoom] = {}
+    for name, said in state.kept.items():
+        if name in board.room.number:
+            number = board.room.number[name]
+            promised[number] = said
+            if said.complete_ms is None or said.complete_ms >= now_ms:
+                before.setdefault(class_of(board, said).index, {})[number] = said.tasks
+    most = max(1, len(board.room.nodes) * policy.headroom_nodes_permille // 1_000)
+    running = _Running(state, board, placements, now_ms)
+    held: dict[int, Reserved] = {}
+    least = least_needs([*short(board), *(placement.task for placement in placements)])
+    for wanted in _wanted(board, least, lacking, starved, before):
+        if len(held) < most:
+            known = before.get(wanted.task.index, {})
+            held |= gather(board.room, wanted, now_ms, running.ends, known, held, most - len(held))
+    for number, reserved in held.items():
+        if number in promised and promised[number].tasks <= reserved.tasks:
+            if class_of(board, promised[number]) is reserved.task:
+                complete_ms = promised[number].complete_ms
+                reserved.promised_ms = reserved.promised_ms if complete_ms is None else complete_ms
+    return Gathered(held, wake_ms)
+
+
+def _wanted(
+    board: Board,
+    least: dict[int, int],
+    leaves: list[LeafSeat],
+    starved: list[tuple[int, TaskClass]],
+    before: dict[int, dict[int, int]],
+) -> list[Wanted]:
+    """What room is to be gathered for: what leaves lack, largest deficit first, then one class that starves. `least`:
+    the least that those ask for who could take the room; a class that had room held `before` keeps it in any case.
+    """
+    wants: dict[int, Wanted] = {}
+    for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
+        for task, tasks in wanted_by(board, leaf, least, before):
+            wanted = wants.setdefault(task.index, Wanted(task, 0))
+            wanted.tasks = task.gang or min(task.waiting, wanted.tasks + tasks)
+            wanted.leaves[leaf.name] = True
+    chosen = choose(
+        [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before
+    )
+    if chosen is not None and chosen.index not in wants:
+        wants[chosen.index] = Wanted(chosen, max(1, chosen.gang), of_all=True)
+    return list(wants.values())
+
+
+def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafSeat], int | None]:
+    """Leaves that have been short since then or longer, and since when the next has been."""
+    next_ms: int | None = None
+    found: list[LeafSeat] = []
+    fresh = [name for name in board.line.changed if name not in state.short]
+    for name in [*state.short, *fresh]:
+        leaf, from_ms = board.leaf(name), state.short.get(name, now_ms)
+        if not shortfall(leaf):
+            continue
+        if from_ms <= since_ms:
+            found.append(leaf)
+        elif next_ms is None or from_ms < next_ms:
+            next_ms = from_ms
+    return found, next_ms
+
+
+def _starved_heads(
+    state: State, board: Board, placements: list[Placement], now_ms: int, since_ms: int
+) -> tuple[list[tuple[int, TaskClass]], int | None]:
+    """Classes that an entitled leaf would serve next and of which nothing has started since then or longer, as (since
+    ms, class); and since when the next has waited. Only those: a class that waits for its turn is not kept out.
+    """
+    placed = {placement.task.index: True for placement in placements}
+    next_ms: int | None = None
+    found: list[tuple[int, TaskClass]] = []
+    for leaf in board.leaves.values():
+        task = head_of(board, leaf)
+        if task is None or not is_entitled(leaf, task):
+            continue
+        from_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
+        if from_ms <= since_ms:
+            found.append((from_ms, task))
+        elif next_ms is None or from_ms < next_ms:
+            next_ms = from_ms
+    return found, next_ms
+
+
+class _Running:
+    """What runs on nodes, with what this round has placed there, by its estimated ends."""
+
+    def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
+        self._state, self._board, self._now_ms = state, board, now_ms
+        self._placed: dict[int, list[Placement]] = {}
+        for placement in placements:
+            self._placed.setdefault(placement.node, []).append(placement)
+
+    def ends(self, number: int, wanted: Wanted) -> list[End]:
+        """All but the tasks that are the class's own, in order of time."""
+        state, room, now_ms = self._state, self._board.room, self._now_ms
+        found: list[End] = []
+        for held in state.held.get(room.nodes[number].name, {}).values():
+            if self._is_over(held, wanted):
+                devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
+                found.append(End(self._end_of(held), room.pairs(held.demand), devices))
+        for p in self._placed.get(number, []):
+            job = state.jobs[p.job]
+            own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
+            if not own and leaf_of(state, job) not in wanted.leaves:
+                lasts_ms = estimate_of(job, _stage_of(job, p.stage))
+                for i in range(p.count):
+                    found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
+        found.sort(key=lambda end: end.at_ms)
+        return found
+
+    def _is_over(self, held: Held, wanted: Wanted) -> bool:
+        """Whether the task is of a leaf that room is gathered from: first of those that hold more than they are due."""
+        task = wanted.task
+        if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
+            return False
+        group = self._state.groups.get(held.queue)
+        if group is None:
+            return True
+        if group.path in wanted.leaves:
+            return False
+        leaf = self._board.leaf(group.path)
+        return wanted.of_all or leaf.due is None or leaf.share > leaf.due
+
+    def _is_of(self, held: Held, task: TaskClass) -> bool:
+        """Whether a task with the demand of a gang's class is of that class."""
+        job = self._state.jobs.get(held.job)
+        stage = _stage_of(job, held.stage) if job is not None else None
+        return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
+
+    def _end_of(self, held: Held) -> int:
+        job = self._state.jobs.get(held.job)
+        if job is None:
+            return self._now_ms  # The job is over, and what runs of it is being killed.
+        return end_ms(held.start_ms, estimate_of(job, _stage_of(job, held.stage)), self._now_ms)
+
+
+def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
+    """Where the room that is held is another than before, by name of the node."""
+    if not held and not state.kept:
+        return []
+    after: dict[str, HeldRoom] = {}
+    for number, reserved in held.items():
+        task, name = reserved.task, board.room.nodes[number].name
+        room = {kind: amount * reserved.tasks for kind, amount in task.demand.items()}
+        why: HoldReason = "gang" if task.gang else "headroom"
+        after[name] = HeldRoom(
+            name, why, room, task.demand, task.labels, task.prefer, task.gang, reserved.tasks, reserved.promised_ms
+        )
+    gone = {name: HeldRoom(name, said.why, {}) for name, said in state.kept.items() if name not in after}
+    changed = {name: one for name, one in after.items() if state.kept.get(name) != one}
+    return [one for _, one in sorted({**gone, **changed}.items())]
+
+
+def shortfalls(state: State, board: Board) -> list[Shortfall]:
+    """Leaves that began to be short, or are so no longer, by path. One that has been short is watched until it holds
+    what it is due or waits no more: if it falls short again before, it has waited long enough.
+    """
+    said: dict[str, Shortfall] = {}
+    changed, board.line.changed = board.line.changed, {}
+    for name in changed:
+        leaf = board.leaf(name)
+        is_short = shortfall(leaf) > 0 or (leaf.name in state.short and is_below(leaf))
+        if is_short != (leaf.name in state.short):
+            said[leaf.name] = Shortfall(leaf.name, over=not is_short)
+    return [said[name] for name in sorted(said)]

@@ -1,0 +1,116 @@
+"""What leftover keeps of a cell: nodes, jobs and what they ask for, room that is held, levels, and why classes wait."""
+
+from dataclasses import dataclass, field
+
+from mypy_extensions import mypyc_attr
+
+from largesse.lifecycle.queue_policy import Group
+from largesse.lifecycle.state import Gate, Graph
+from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
+from services.leftover.placement.entries import Placement
+
+
+@dataclass(slots=True)
+class Node:
+    """A node as far as placement goes. `unschedulable`: its agent takes no new tasks."""
+
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str]
+    devices: list[Device]
+    draining: bool = False
+    lost: bool = False
+    unschedulable: bool = False
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Job:
+    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
+    seq of the record since which it may run; from then on it asks for all tasks of the stages without parents.
+    `done`: by stage, tasks that have succeeded; `ran_ms`: how long those took together, where nothing was told.
+    """
+
+    queue: str
+    order: int
+    priority: int
+    graph: Graph
+    began: int = 0
+    done: dict[str, int] = field(default_factory=dict)
+    ran_ms: dict[str, int] = field(default_factory=dict)
+    asks: list[StageAsk] = field(default_factory=list)
+
+    def __init__(self, queue: str, order: int, priority: int, graph: Graph) -> None:
+        self.queue = queue
+        self.order = order
+        self.priority = priority
+        self.graph = graph
+        self.began = 0
+        self.done = {}
+        self.ran_ms = {}
+        self.asks = []
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Held:
+    """One task's room on a node, since `start_ms`; outlives its job until the node gives it back."""
+
+    job: str
+    stage: str
+    queue: str
+    start_ms: int
+    demand: Vector
+    devices: list[DeviceShare]
+
+    def __init__(
+        self, job: str, stage: str, queue: str, start_ms: int, demand: Vector, devices: list[DeviceShare]
+    ) -> None:
+        self.job = job
+        self.stage = stage
+        self.queue = queue
+        self.start_ms = start_ms
+        self.demand = demand
+        self.devices = devices
+
+
+@dataclass(slots=True)
+class Decided:
+    """What this instance answered to the open round, until the closing says what binds."""
+
+    asks_seen: list[str]
+    shares_seen: str
+    placements: list[Placement]
+    grants: list[Grant]
+    held: list[HeldRoom]
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `opened` and
+    `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets`
+    are the levels in force, or what is due where that is more; `dues` what is due where that is not the level;
+    `reasons` what was last said of each class that waits; `starved`: since when a class that finds no room has had no
+    task started, in ms; `short`: since when a leaf that waits has held less than it is due by more than one of its
+    tasks, in ms; `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round
+    gave it something last. `board` ranks all that and can be built from it; `decided` belongs to the board.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    groups: dict[str, Group] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
+    opened: int = 0
+    opened_ms: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    targets: dict[str, int] = field(default_factory=dict)
+    dues: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, ClassWait] = field(default_factory=dict)
+    starved: dict[str, int] = field(default_factory=dict)
+    short: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, HeldRoom] = field(default_factory=dict)
+    served: dict[str, int] = field(default_factory=dict)
+    board: Cache = None
+    decided: Cache = None

@@ -1,0 +1,493 @@
+"""Who gets the next task, and where: a board of jobs that wait, leaf by leaf and class by class.
+
+Across leaves those go first that would stay within their target share with one of their tasks more, then the others;
+among either the least held / target share, then whoever was served longest ago, then by path. (By the ratio alone all
+leaves that hold nothing are equals, and a queue due three places of five gets one beside four that are due less than
+one. policies.md breaks ties by id; so a leaf that holds nothing could starve beside another.)
+
+Inside a leaf higher priority, then the least dominant share (DRF), then the job that was admitted first: by ids, a job
+whose id sorts late could starve under arrivals. `fifo` is strict at the head. Work conserving: the round ends when
+nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
+"""
+
+from typing import Literal
+
+from schemas.quantities import SHARE_UNITS, Vector
+from services.leftover.placement.candidates import Candidates
+from services.leftover.placement.entries import (
+    CLASS_MASK,
+    LANE_BITS,
+    JobSeat,
+    LeafSeat,
+    Order,
+    Part,
+    Placement,
+    QueueSeat,
+    Waiting,
+)
+from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.leaf_queue import Line
+from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.queue_limits import Maxima, full_seat
+
+Discipline = Literal["fair", "fifo_job", "fifo_stage"]
+
+_NEVER_MS = 1 << 62
+
+CLASSES_MAX = 4_096
+"""So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
+
+
+class Board:
+    """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
+
+    def __init__(
+        self,
+        room: Room,
+        discipline: Discipline,
+        orders: dict[str, Order] | None = None,
+        maxima: dict[str, Vector] | None = None,
+    ) -> None:
+        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum."""
+        self.room = room
+        self.discipline = discipline
+        self.orders = orders or {}
+        self.maxima = Maxima(maxima or {}, room.position)
+        strict = any(order == "fifo" for order in self.orders.values())
+        self.is_mixed = discipline != "fair" or strict or bool(maxima)
+        self.classes: list[TaskClass] = []
+        self._class_of: dict[tuple[object, ...], TaskClass] = {}
+        self.jobs: dict[str, JobSeat] = {}
+        self.by_order: dict[int, JobSeat] = {}
+        self.leaves: dict[str, LeafSeat] = {}
+        self.line = Line(discipline == "fair", self.leaves)
+        self._stale_jobs: dict[str, bool] = {}
+        self._stale_leaves: dict[str, bool] = {}
+        self._hungry: Keyed[int] = Keyed()  # Jobs that wait and hold nothing, by since when.
+        self._hungry_ms = _NEVER_MS  # None of them has waited since before.
+        self._candidates = Candidates(room, self.classes)
+        self.blocked = self._candidates.blocked
+        self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
+        self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
+
+    # ------------------------------------------------------------ what the core tells
+    def class_for(self, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
+        """The class of tasks like these."""
+        key: tuple[object, ...] = tuple(demand.items())
+        if labels or prefer or gang:
+            key = (key, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
+        task = self._class_of.get(key)
+        if task is None:
+            task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
+            self.classes.append(task)
+            self._class_of[key] = task
+        return task
+
+    def leaf(self, name: str) -> LeafSeat:
+        """The seat of a leaf queue."""
+        seat = self.leaves.get(name)
+        if seat is None:
+            order = self.orders.get(name, "drf")
+            seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total), order)
+        return seat
+
+    def add_job(self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0) -> None:
+        """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
+        there or below; `work`: what is to be done of it, in share units x ms.
+        """
+        lane, under = self.maxima.above(queue)
+        held = [0] * len(self.room.total)
+        seat = JobSeat(name, order, self.leaf(leaf), priority, held, queue, lane, under, work)
+        self.jobs[name] = self.by_order[order] = seat
+
+    def leaf_of(self, name: str) -> LeafSeat:
+        """The seat of the leaf that a job is served in."""
+        return self.jobs[name].leaf
+
+    def share_of(self, demand: Vector) -> int:
+        """The dominant share of a demand, in share units."""
+        held = [0] * len(self.room.total)
+        for p, amount in self.room.pairs(demand):
+            if p >= 0:
+                held[p] = amount
+        return self._share(held)
+
+    def set_work(self, name: str, work: int) -> None:
+        """What is left to be done of a job, in share units x ms."""
+        self.jobs[name].work = work
+        self._stale_jobs[name] = True
+
+    def remove_job(self, name: str) -> None:
+        """The job is over; what its attempts still hold counts for nobody until it is given back."""
+        job = self.jobs.pop(name)
+        del self.by_order[job.order]
+        if job.waits:
+            self._unwait(job)
+        if job.tasks:
+            leaf = job.leaf
+            leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
+            self._stale_leaves[leaf.name] = True
+        self._stale_jobs.pop(name, None)
+
+    def set_target(self, name: str, target: int) -> None:
+        """The dominant share that fairness gives a leaf, in 10^-9 of the cell."""
+        self.leaf(name).target = target
+        self._stale_leaves[name] = True
+
+    def serve(self, name: str, seq: int) -> None:
+        """A leaf was given something by the round that opened with this record."""
+        self.leaf(name).served = seq
+        self._stale_leaves[name] = True
+
+    def wait(self, name: str, waits: list[Waiting]) -> None:
+        """All that a job waits for, in its order; replaces what it waited for."""
+        job = self.jobs[name]
+        if job.waits:
+            self._unwait(job)
+        job.aged = False
+        if self.discipline == "fifo_stage":
+            waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
+        job.waits = waits
+        for position, waiting in enumerate(waits):
+            task = waiting.task
+            waiting.position = position
+            self.stirred[task.index] = True
+            if not task.waiting:
+                self._candidates.unblock(task)  # Nobody tried the room that there has been since.
+            task.waiting += waiting.count
+        self._enter(job)
+
+    def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
+        """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
+        if self.maxima.given:
+            self._count_in(self.maxima.above(queue)[1], task_pairs, count)
+        job = self.jobs.get(name)
+        if job is None:
+            return
+        leaf = job.leaf
+        mine, ours = job.held, leaf.held
+        for p, amount in task_pairs:
+            if p >= 0:
+                mine[p] += amount * count
+                ours[p] += amount * count
+        job.tasks += count
+        self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
+
+    def _count_in(self, seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> None:
+        for seat in seats:
+            for p, amount in task_pairs:
+                if p >= 0:
+                    seat.held[p] += amount * count
+            if count < 0:
+                capped, seat.capped = seat.capped, {}
+                for leaf_name, bin_id in capped:
+                    self._uncap(self.leaves[leaf_name], bin_id)
+
+    def _uncap(self, leaf: LeafSeat, bin_id: int) -> None:
+        lane = bin_id >> LANE_BITS
+        leaf.stopped.pop(lane, None)
+        for other in list(leaf.bins) if leaf.strict else [bin_id]:
+            if other >> LANE_BITS == lane and other in leaf.bins:
+                self._offer(leaf, other, leaf.bins[other])
+
+    # ------------------------------------------------------------ ranking
+    def _key(self, rank: int, job: JobSeat, waiting: Waiting) -> int:
+        """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
+        position = waiting.position
+        if self.discipline == "fair":
+            return (((rank << 44) | job.order) << 24) | position
+        if self.discipline == "fifo_job":
+            return (job.order << 24) | position
+        return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
+
+    def _enter(self, job: JobSeat) -> None:
+        """Puts a job in the bins of what it waits for, each under its first span of that class."""
+        leaf = job.leaf
+        seen: dict[int, bool] = {}
+        lane, rank = job.lane << LANE_BITS, leaf.rank(job)
+        for waiting in job.waits:
+            bin_id = lane | waiting.task.index
+            if bin_id in seen:
+                continue
+            seen[bin_id] = True
+            bin_ = leaf.bins.get(bin_id)
+            if bin_ is None:
+                bin_ = self._new_bin(leaf, bin_id, waiting.task)
+            key = self._key(rank, job, waiting)
+            bin_.set(job.order, key)
+            if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
+                self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
+            else:
+                self._offer(leaf, bin_id, bin_)
+        entered = list(seen)
+        if job.bins != entered:
+            for bin_id in job.bins:
+                if bin_id not in seen:
+                    self._withdraw(leaf, job, bin_id)
+            job.bins = entered
+        if job.tasks or not entered:
+            self._hungry.drop(job.order)
+        elif not job.aged:
+            since_ms = min([waiting.since_ms for waiting in job.waits])
+            self._hungry.set(job.order, since_ms)
+            if since_ms < self._hungry_ms:
+                self._hungry_ms = since_ms
+
+    def _new_bin(self, leaf: LeafSeat, bin_id: int, task: TaskClass) -> Keyed[int]:
+        bin_ = leaf.bins[bin_id] = Keyed()
+        task.bins[leaf.name, bin_id] = True
+        leaf.sizes.set(bin_id, task.size)
+        self.line.move(leaf)  # Another task may be the smallest.
+        return bin_
+
+    def _unwait(self, job: JobSeat) -> None:
+        for waiting in job.waits:
+            waiting.task.waiting -= waiting.count
+            self.stirred[waiting.task.index] = True
+        leaf = job.leaf
+        for bin_id in job.bins:
+            self._withdraw(leaf, job, bin_id)
+        self._hungry.drop(job.order)
+        job.waits, job.bins = [], []
+
+    def _withdraw(self, leaf: LeafSeat, job: JobSeat, bin_id: int) -> None:
+        bin_ = leaf.bins[bin_id]
+        bin_.drop(job.order)
+        self._offer(leaf, bin_id, bin_)
+        if leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
+            self._uncap(leaf, bin_id)  # It may have been the head.
+
+    def _offer(self, leaf: LeafSeat, bin_id: int, bin_: Keyed[int]) -> None:
+        """Brings a leaf's draw in line with one of its bins."""
+        least = bin_.least()
+        if least is None:
+            self.line.withdraw(leaf, bin_id)
+            leaf.sizes.drop(bin_id)
+            self.line.move(leaf)  # Another task may be the smallest.
+            del leaf.bins[bin_id], self.classes[bin_id & CLASS_MASK].bins[leaf.name, bin_id]
+        elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
+            leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
+        else:
+            self.line.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
+
+    def _share(self, held: list[int]) -> int:
+        share, total = 0, self.room.total
+        for p, amount in enumerate(held):
+            if amount and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
+                share = part
+        return share
+
+    def _refresh(self) -> None:
+        """Works out the shares that have moved since the last round."""
+        for name in self._stale_leaves:
+            leaf = self.leaves[name]
+            leaf.share = self._share(leaf.held)
+            self.line.move(leaf)
+        for name in self._stale_jobs:
+            job = self.jobs[name]
+            share, before = self._share(job.held), job.share
+            job.share = share
+            moved = share != before or not job.tasks or job.leaf.order != "drf"
+            if moved and job.waits and self.discipline == "fair":
+                job.aged = job.aged and not job.tasks
+                self._enter(job)
+        self._stale_leaves, self._stale_jobs = {}, {}
+
+    # ------------------------------------------------------------ a round
+    def place(self, now_ms: int = 0, ageing_ms: int = 0) -> list[Placement]:
+        """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
+        a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
+        """
+        self._refresh()
+        if ageing_ms and self.discipline == "fair":
+            self._age(now_ms - ageing_ms)
+        candidates = self._candidates
+        candidates.refresh()
+        if self.discipline != "fair":
+            candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
+        while (found := self.line.next(candidates.live)) is not None:
+            leaf, bin_id = found
+            task = self.classes[bin_id & CLASS_MASK]
+            top = leaf.bins[bin_id].top()
+            assert top is not None, f"{leaf.name}: an empty bin in the draw"
+            job = self.by_order[top]
+            waiting = job.waits[0]
+            if waiting.task is not task:
+                waiting = next(w for w in job.waits if w.task is task)
+            if self._has_fallen_behind(leaf, bin_id, job, waiting):
+                continue
+            if job.under and self._is_capped(leaf, bin_id, job, waiting):
+                continue
+            if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
+                candidates.block(task)
+                self.stirred[task.index] = True
+                if self.discipline != "fair":
+                    break
+            elif task.blocked:
+                candidates.unblock(task)
+        candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
+        return self.placed()
+
+    def _age(self, since_ms: int) -> None:
+        """Jobs that hold nothing and wait since then, or longer, go first."""
+        if since_ms < self._hungry_ms:
+            return
+        while (first_ms := self._hungry.least()) is not None and first_ms <= since_ms:
+            job = self.by_order[self._hungry.drop_top()]
+            job.aged = True
+            self._enter(job)
+        self._hungry_ms = _NEVER_MS if first_ms is None else first_ms
+
+    def _has_fallen_behind(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+        """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
+        a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
+        """
+        bin_, key = leaf.bins[bin_id], self._key(leaf.rank(job), job, waiting)
+        if bin_.key[job.order] == key:
+            return False
+        bin_.set(job.order, key)
+        self._offer(leaf, bin_id, bin_)
+        return True
+
+    def first_in(self, leaf: LeafSeat, bin_id: int) -> tuple[JobSeat, Waiting]:
+        """The job that is served first in a bin, with its first span there."""
+        while True:
+            top = leaf.bins[bin_id].top()
+            assert top is not None, f"{leaf.name}: an empty bin"
+            job, task = self.by_order[top], self.classes[bin_id & CLASS_MASK]
+            waiting = next(span for span in job.waits if span.task is task)
+            if not self._has_fallen_behind(leaf, bin_id, job, waiting):
+                return job, waiting
+
+    def head(self, leaf: LeafSeat) -> int | None:
+        """The bin that a leaf would serve first, whether there is room or not."""
+        while (bin_id := leaf.draw.first()) is not None:
+            self.first_in(leaf, bin_id)
+            if leaf.draw.first() == bin_id:
+                break
+        return bin_id
+
+    def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+        """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
+        shrinks, and where the order is strict its lane.
+        """
+        full = full_seat(job, waiting.task)
+        if full is None:
+            return False
+        lane = bin_id >> LANE_BITS
+        bins = [other for other in leaf.bins if other >> LANE_BITS == lane] if leaf.strict else [bin_id]
+        for other in bins:
+            self.line.withdraw(leaf, other)
+            full.capped[leaf.name, other] = True
+        if leaf.strict:
+            leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.order]
+        return True
+
+    def _place_one(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
+        number = self.room.best(waiting.task)
+        if number is None:
+            return False
+        self.put(leaf, job, waiting, number)
+        return True
+
+    def _place_gang(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
+        """All tasks of a gang, or none."""
+        task = waiting.task
+        taken: list[tuple[int, list[tuple[int, int]]]] = []
+        while len(taken) < waiting.count and (number := self.room.best(task)) is not None:
+            taken.append((number, self.room.take(task, number)))
+        if len(taken) < waiting.count:
+            for number, devices in reversed(taken):
+                self.room.put_back(task, number, devices)
+            return False
+        for number, devices in taken:
+            self._note(leaf, job, waiting, number, devices)
+        self._shrink(leaf, job, waiting, waiting.count)
+        return True
+
+    def _note(
+        self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int, devices: list[tuple[int, int]]
+    ) -> None:
+        """Counts one task of a span to a node; which index it is follows when the round is over."""
+        if waiting.placed is None:
+            waiting.placed = {}
+            self._touched.append((job.name, waiting))
+        key = number, self.discipline == "fair" and leaf.share >= leaf.target
+        part = waiting.placed.get(key)
+        if part is None:
+            part = waiting.placed[key] = Part()
+        part.count += 1
+        if devices:
+            if part.devices is None:
+                part.devices = []
+            part.devices.append(devices)
+
+    def put(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int) -> None:
+        """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
+        self._note(leaf, job, waiting, number, self.room.take(waiting.task, number))
+        self._shrink(leaf, job, waiting, 1)
+
+    def placed(self) -> list[Placement]:
+        """What was placed since the last call, each span's tasks in one piece a node."""
+        placements = []
+        for job, waiting in self._touched:
+            for (number, beyond), part in (waiting.placed or {}).items():
+                count = part.count
+                tasks = (job, waiting.stage, waiting.first, count, waiting.attempt, number, beyond, waiting.task)
+                placements.append(Placement(*tasks, part.devices or [], self.jobs[job].queue))
+                waiting.first += count
+            waiting.placed = None
+        self._touched = []
+        return placements
+
+    def _shrink(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, count: int) -> None:
+        """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
+        task, total = waiting.task, self.room.total
+        if job.under:
+            self._count_in(job.under, task.pairs, count)
+        job.tasks += count
+        job.aged = False
+        mine, ours = job.held, leaf.held
+        for p, amount in task.pairs:
+            mine[p] += amount * count
+            ours[p] += amount * count
+            if (share := mine[p] * SHARE_UNITS // total[p]) > job.share:
+                job.share = share
+            if (share := ours[p] * SHARE_UNITS // total[p]) > leaf.share:
+                leaf.share = share
+        waiting.count -= count
+        task.waiting -= count
+        self.stirred[task.index] = True
+        self._hungry.drop(job.order)
+        bin_id, next_ = job.lane << LANE_BITS | task.index, waiting
+        if not waiting.count:
+            job.waits.remove(waiting)
+            next_ = next((other for other in job.waits if other.task is task), waiting)
+        if next_.count:
+            bin_ = leaf.bins[bin_id]
+            bin_.set(job.order, self._key(leaf.rank(job), job, next_))
+            self._offer(leaf, bin_id, bin_)
+        else:
+            self._withdraw(leaf, job, bin_id)
+            job.bins.remove(bin_id)
+        self.line.move(leaf)
+
+    def unplace(self, placement: Placement, *, alive: bool = True) -> None:
+        """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
+        is still `alive`.
+        """
+        for devices in placement.devices or [[]] * placement.count:
+            self.room.give(placement.node, placement.task.pairs, devices)
+        self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)
+
+    # ------------------------------------------------------------ classes
+    def stir_all(self) -> None:
+        """Every class's reason, and every leaf, is worth a look: the board is new."""
+        self.line.changed = dict.fromkeys(self.leaves, True)
+        self.stirred = {task.index: True for task in self.classes}
+
+    def is_crowded(self) -> bool:
+        """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
+        return len(self.classes) > CLASSES_MAX and 2 * sum(task.waiting > 0 for task in self.classes) < len(
+            self.classes
+        )

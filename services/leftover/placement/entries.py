@@ -1,0 +1,223 @@
+"""What a board keeps of jobs, of the queues they are served in, and of queues that may not grow beyond a maximum."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import SHARE_UNITS
+from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.ranks import Draw
+
+Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
+"""How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
+
+LANE_BITS = 32
+"""A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""
+CLASS_MASK = (1 << LANE_BITS) - 1
+
+_SHARE_BITS = 40
+_SHARE_MOST = (1 << _SHARE_BITS) - 1
+_WORK_BITS = 100
+_PRIORITY_TOP = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`. `position`: in the
+    list of spans that its job came with.
+    """
+
+    stage: str
+    place: int
+    task: TaskClass
+    first: int
+    count: int
+    attempt: int
+    since_ms: int
+    placed: dict[tuple[int, bool], "Part"] | None = None
+    position: int = 0
+
+    def __init__(
+        self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
+    ) -> None:
+        self.stage = stage
+        self.place = place
+        self.task = task
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.since_ms = since_ms
+        self.placed = None
+        self.position = 0
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """How many tasks of a span go to one node in this round, with their device shares."""
+
+    count: int = 0
+    devices: list[list[tuple[int, int]]] | None = None
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.devices = None
+
+
+@dataclass(slots=True, eq=False)
+class QueueSeat:
+    """A queue with a maximum: `most` and `held` by resource position. `capped`: bins that wait for it to shrink, as
+    (leaf, bin).
+    """
+
+    path: str
+    most: dict[int, int]
+    held: list[int]
+    capped: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def has_room(self, pairs: list[tuple[int, int]], count: int) -> bool:
+        """Whether `count` more tasks stay within the maximum; `pairs` as (resource position, amount)."""
+        most, held = self.most, self.held
+        return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
+
+
+def _draw() -> Draw:
+    return Draw(CLASS_MASK)
+
+
+@dataclass(slots=True, eq=False)
+class LeafSeat:
+    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
+    one of its tasks takes; `draw`: those bins in order that no maximum holds back. `served`: seq of the opening whose
+    round gave it something last. `target`: its level; `due`: what it is due of its own, None where no level is known.
+    `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
+    """
+
+    name: str
+    held: list[int]
+    order: Order = "drf"
+    target: int = SHARE_UNITS
+    due: int | None = None
+    share: int = 0
+    served: int = 0
+    sizes: Keyed[int] = field(default_factory=Keyed)
+    bins: dict[int, Keyed[int]] = field(default_factory=dict)
+    draw: Draw = field(default_factory=_draw)
+    stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
+
+    @property
+    def strict(self) -> bool:
+        """Whether nobody goes ahead of a head that does not fit."""
+        return self.order == "fifo"
+
+    def first_of(self, live: int) -> int | None:
+        """The first bin that may be served whose class is in the set `live`; of a strict leaf its head alone."""
+        if not self.strict:
+            return self.draw.first_of(live)
+        head = self.draw.first()
+        return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
+
+    def rank(self, job: "JobSeat") -> int:
+        """What jobs of this leaf are served by, least first, before the order of admission decides."""
+        if self.order == "fifo" or job.aged:
+            return 0
+        top = _PRIORITY_TOP - job.priority
+        if self.order == "drf":
+            share = job.share
+            return (top << _SHARE_BITS) | (share if share < _SHARE_MOST else _SHARE_MOST)
+        if self.order == "fair":
+            return (top << _SHARE_BITS) | job.tasks
+        if self.order == "srtf":
+            return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
+        return top
+
+
+@dataclass(slots=True, eq=False)
+class JobSeat:
+    """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
+    `tasks` how many it holds; `work` what is left of it, in share units x ms. `under`: queues with a maximum above it.
+    `aged`: it holds nothing and has waited so long that it goes first.
+    """
+
+    name: str
+    order: int
+    leaf: LeafSeat
+    priority: int
+    held: list[int]
+    queue: str = ""
+    lane: int = 0
+    under: tuple[QueueSeat, ...] = ()
+    work: int = 0
+    tasks: int = 0
+    share: int = 0
+    aged: bool = False
+    waits: list[Waiting] = field(default_factory=list)
+    bins: list[int] = field(default_factory=list)
+
+    def __init__(
+        self,
+        name: str,
+        order: int,
+        leaf: LeafSeat,
+        priority: int,
+        held: list[int],
+        queue: str = "",
+        lane: int = 0,
+        under: tuple[QueueSeat, ...] = (),
+        work: int = 0,
+    ) -> None:
+        self.name = name
+        self.order = order
+        self.leaf = leaf
+        self.priority = priority
+        self.held = held
+        self.queue = queue
+        self.lane = lane
+        self.under = under
+        self.work = work
+        self.tasks = 0
+        self.share = 0
+        self.aged = False
+        self.waits = []
+        self.bins = []
+
+
+@dataclass(slots=True)
+class Placement:
+    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by
+    task.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: int
+    beyond: bool
+    task: TaskClass
+    devices: list[list[tuple[int, int]]]
+    queue: str = ""
+
+    def __init__(
+        self,
+        job: str,
+        stage: str,
+        first: int,
+        count: int,
+        attempt: int,
+        node: int,
+        beyond: bool,
+        task: TaskClass,
+        devices: list[list[tuple[int, int]]],
+        queue: str = "",
+    ) -> None:
+        self.job = job
+        self.stage = stage
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.node = node
+        self.beyond = beyond
+        self.task = task
+        self.devices = devices
+        self.queue = queue

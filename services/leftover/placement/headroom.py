@@ -1,0 +1,197 @@
+"""Headroom: room that is gathered for tasks that would otherwise never start (policies.md, "Headroom").
+
+While small tasks come and go, what is free lies in fragments, and no node ever has enough for a large task or a gang.
+Room is gathered for two causes: a queue that waits has held less than it is due by more than one of its tasks for
+longer than `headroom_after_ms`; and the largest class of tasks of which none has started for so long. It is gathered
+where, by the estimated ends of what runs there, it is complete soonest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import CLASS_MASK, LeafSeat
+from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.pending_reasons import seekers
+from services.leftover.placement.timeline import End, Moment, Reserved, could_hold, moment_at, moments_of
+
+LOOKED_AT = 64
+"""Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
+least. To estimate when room is complete takes a walk over all that runs on a node."""
+
+
+@dataclass(slots=True, eq=False)
+class Wanted:
+    """Room for `tasks` tasks of a class (of a gang: all of its tasks). What comes free where its own tasks end comes
+    back to it anyway: those of the class, and those of `leaves`. `of_all`: room of tasks of all other leaves counts,
+    not only of those that hold more than they are due.
+    """
+
+    task: TaskClass
+    tasks: int
+    of_all: bool = False
+    leaves: dict[str, bool] = field(default_factory=dict)
+
+
+Ends = Callable[[int, Wanted], list[End]]
+"""The estimated ends on a node of all but the tasks that are the class's own, in order of time."""
+
+
+def shortfall(leaf: LeafSeat) -> int:
+    """How much less a leaf that waits holds than it is due, in share units; 0 where that is not more than one of its
+    tasks, or where nothing is said of what it is due.
+    """
+    least = leaf.sizes.least()
+    if least is None or leaf.due is None or leaf.due - leaf.share <= least:
+        return 0
+    return leaf.due - leaf.share
+
+
+def is_below(leaf: LeafSeat) -> bool:
+    """Whether a leaf waits and holds less than it is due."""
+    return leaf.sizes.least() is not None and leaf.due is not None and leaf.share < leaf.due
+
+
+def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
+    """By resource position, the least that one of these classes asks for. Positions that are missing: nothing."""
+    least: dict[int, int] = dict(waiting[0].pairs) if waiting else {}
+    for task in waiting:
+        needs = dict(task.pairs)
+        least = {p: min(amount, needs[p]) for p, amount in least.items() if p in needs}
+    return least
+
+
+def is_exposed(task: TaskClass, least: dict[int, int]) -> bool:
+    """Whether tasks of another class could start where none of this class can, and so keep it out. If none could,
+    whatever comes free goes to the class as soon as its leaf is first in line.
+    """
+    return task.gang > 1 or any(least.get(p, 0) < amount for p, amount in task.pairs)
+
+
+def _task_of(board: Board, bin_id: int) -> TaskClass:
+    return board.classes[bin_id & CLASS_MASK]
+
+
+def head_of(board: Board, leaf: LeafSeat) -> TaskClass | None:
+    """The class that a leaf would serve first, if it waits for nothing but room."""
+    if not board.is_mixed:
+        bin_id = board.head(leaf)
+        task = _task_of(board, bin_id) if bin_id is not None else None
+        return task if task is not None and task.blocked else None
+    able = (bin_id for bin_id in _in_order(board, leaf) if (leaf, bin_id) in seekers(board, _task_of(board, bin_id)))
+    first = next(able, None)
+    return None if first is None else _task_of(board, first)
+
+
+def _in_order(board: Board, leaf: LeafSeat) -> list[int]:
+    """All bins of a leaf in the order in which it would serve them."""
+    keys = {bin_id: leaf.bins[bin_id].key[board.first_in(leaf, bin_id)[0].order] for bin_id in list(leaf.bins)}
+    return sorted(keys, key=lambda bin_id: (keys[bin_id], bin_id))
+
+
+def is_entitled(leaf: LeafSeat, task: TaskClass) -> bool:
+    """Whether a leaf holds no more than its share. Whole tasks never meet a share, so it may be beyond it by less than
+    one such task, and by less than the share itself.
+    """
+    size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
+    return leaf.share < share + min(size, share)
+
+
+def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> TaskClass | None:
+    """The class that has waited too long to gather room for: one that room was gathered for `before` (by index) as long
+    as it is among those `due`, else the largest, then the one that has waited longest. `due` as (since ms, class).
+    """
+    ranked = [(task.index not in before, -task.size, since_ms, task.key, task) for since_ms, task in due]
+    return min(ranked, key=lambda item: item[:4])[4] if ranked else None
+
+
+def wanted_by(
+    board: Board, leaf: LeafSeat, least: dict[int, int], before: dict[int, dict[int, int]]
+) -> list[tuple[TaskClass, int]]:
+    """What a leaf lacks, as (class, tasks), in the order in which it would serve its jobs: tasks that wait for nothing
+    but room, up to what it is due.
+    """
+    lacks = shortfall(leaf)
+    found: list[tuple[TaskClass, int]] = []
+    for bin_id in _in_order(board, leaf):
+        task = _task_of(board, bin_id)
+        exposed = task.index in before or is_exposed(task, least)
+        if 0 < task.size < lacks and exposed and (leaf, bin_id) in seekers(board, task):
+            tasks = task.gang or min(lacks // task.size, task.waiting)
+            found.append((task, tasks))
+            lacks -= task.size if task.gang else tasks * task.size
+    return found
+
+
+def gather(
+    room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, Reserved], most: int
+) -> dict[int, Reserved]:
+    """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
+    suffice. None of those `taken`, and at most `most` nodes. Empty for a gang that does not find all of its room.
+    """
+    task, nodes = wanted.task, room.nodes
+    stay = {n: count for n, count in before.items() if n not in taken and could_hold(room, task, nodes[n])}
+    found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, list(stay), stay), most)
+    if _rooms(found) < wanted.tasks:
+        able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
+        able.sort(key=lambda n: (_missing(task, nodes[n]), n))
+        every = [*stay, *able[: wanted.tasks + LOOKED_AT]]
+        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), most, stay)
+        if _rooms(found) < wanted.tasks and not wanted.of_all:
+            wanted.of_all = True
+            found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), most, stay)
+    if not task.gang:
+        return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
+    if _rooms(found) < wanted.tasks:
+        return {}
+    at_ms = max(moments[-1].at_ms for moments in found.values())  # All of it starts together.
+    return {
+        number: Reserved(task, [moment_at(nodes[number], at_ms, ends(number, wanted), len(moments))], at_ms)
+        for number, moments in found.items()
+    }
+
+
+def _rooms(found: dict[int, list[Moment]]) -> int:
+    return sum([len(moments) for moments in found.values()])
+
+
+def _looked_at(
+    room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int], counts: dict[int, int]
+) -> dict[int, list[Moment]]:
+    """By node, when it holds the first, the second .. of the tasks that are wanted; no more than `counts` says."""
+    return {
+        number: moments_of(
+            wanted.task,
+            room.nodes[number],
+            now_ms,
+            ends(number, wanted),
+            min(wanted.tasks, counts.get(number, wanted.tasks)),
+        )
+        for number in numbers
+    }
+
+
+def _soonest(
+    room: Room, wanted: Wanted, at: dict[int, list[Moment]], most: int, stay: dict[int, int] | None = None
+) -> dict[int, list[Moment]]:
+    """The rooms that are complete first, on at most `most` nodes, as many as are wanted. What was held before stays;
+    among equals the node that misses least comes first.
+    """
+    stay = stay or {}
+    ranked = sorted(
+        (i >= stay.get(number, 0), moment.at_ms, _missing(wanted.task, room.nodes[number]), number, i)
+        for number, moments in at.items()
+        for i, moment in enumerate(moments)
+    )
+    counts: dict[int, int] = {}
+    left = wanted.tasks
+    for *_, number, i in ranked:
+        if left and (number in counts or len(counts) < most):
+            counts[number] = i + 1
+            left -= 1
+    return {number: at[number][:count] for number, count in counts.items()}
+
+
+def _missing(task: TaskClass, node: NodeRoom) -> int:
+    """What has to be given back before one task fits: the largest part of the node's capacity, in 2^-20."""
+    return max([(max(0, amount - node.free[p]) << 20) // node.capacity[p] for p, amount, _ in task.needs], default=0)

@@ -1,0 +1,49 @@
+"""Backfilling: nodes that are held for a class are lent to tasks that do not delay it (policies.md, "Headroom").
+
+Those that wait are asked in the order in which they would be served, and of each class in a leaf its first job. Gangs
+are not lent to: they would have to find all their room on held nodes.
+"""
+
+from collections.abc import Callable
+
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import JobSeat, LeafSeat, Placement, Waiting
+from services.leftover.placement.nodes import NodeRoom, TaskClass
+from services.leftover.placement.pending_reasons import seekers, short
+from services.leftover.placement.timeline import Reserved, can_lend, fits_now, lend
+
+Lasting = Callable[[str, str], int]
+"""What a task of a job's stage is expected to take, in ms."""
+
+
+def lend_all(board: Board, held: dict[int, Reserved], now_ms: int, lasting: Lasting) -> list[Placement]:
+    """Places what may start on the nodes that are held."""
+    waiting = [task for task in short(board) if not task.gang]
+    for number, reserved in held.items():
+        node = board.room.nodes[number]
+        fitting = [task for task in waiting if task is not reserved.task and fits_now(board.room, task, node)]
+        while fitting and (found := _first(board, node, reserved, fitting, now_ms, lasting)) is not None:
+            leaf, job, span, end_ms = found
+            lend(reserved, node, span.task, end_ms)
+            board.put(leaf, job, span, number)
+            fitting = [task for task in fitting if task.waiting and fits_now(board.room, task, node)]
+    return board.placed()
+
+
+def _first(
+    board: Board, node: NodeRoom, reserved: Reserved, classes: list[TaskClass], now_ms: int, lasting: Lasting
+) -> tuple[LeafSeat, JobSeat, Waiting, int] | None:
+    """Who is served first of those that do not delay what the node is held for, and when it is expected to end."""
+    best: tuple[int, str, int, int] | None = None
+    found: tuple[LeafSeat, JobSeat, Waiting, int] | None = None
+    for task in classes:
+        for leaf, bin_id in seekers(board, task):
+            job, span = board.first_in(leaf, bin_id)
+            rank = board.line.claim(leaf), leaf.name, leaf.bins[bin_id].key[job.order], bin_id
+            if best is not None and best < rank:
+                continue
+            end_ms = now_ms + lasting(job.name, span.stage)
+            within = leaf.due is not None and leaf.share + task.size <= leaf.due
+            if within or can_lend(reserved, node, task, end_ms):
+                best, found = rank, (leaf, job, span, end_ms)
+    return found

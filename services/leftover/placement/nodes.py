@@ -1,0 +1,402 @@
+"""Nodes and their free room, and for each class of tasks the node that suits it best.
+
+A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a
+class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md,
+"CARBYNE"); preferred labels come first, ties go to the node that registered first. Cost follows the nodes that have
+room for a task, not all nodes: see fits.py. A class of which many tasks wait keeps a view, the nodes that suit it by
+rank, brought up to date with the nodes that changed.
+"""
+
+from dataclasses import dataclass, field
+
+from schemas.quantities import SHARE_UNITS, Vector, on_devices
+from services.leftover.placement.fits import Fits, numbers, step
+from services.leftover.placement.indexed_heap import Keyed
+
+_SCALE_BITS = 60
+_PREFERRED = 1 << 100  # Outweighs every alignment.
+
+_SCANNED_MOST = 8
+"""Up to so many nodes are compared for each task, more of them are kept in a view."""
+
+VIEW_ENTRIES_MAX = 1 << 20
+"""So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
+is needed."""
+
+SLOTS = "slots"
+"""The only kind that counts under the preset `slots`: places, one a task."""
+
+
+@dataclass(slots=True, eq=False)
+class NodeRoom:
+    """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all. `kept`:
+    tasks of this class alone may start here."""
+
+    name: str
+    epoch: str
+    capacity: list[int]
+    free: list[int]
+    labels: dict[str, str]
+    devices: list[int]
+    device_indexes: list[int]
+    sizes: list[int]
+    open: bool = True
+    kept: "TaskClass | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class TaskClass:
+    """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `needs`:
+    (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has;
+    `wants`: (resource position, step of the amount) of the same. `is_plain`: room is all that a node needs to have for
+    it. `among`: bit set of the nodes that have what else it asks for, None until somebody looks. `nodes`: the view, if
+    there is one. `cursor`: how far the list of changed nodes had got at the last look, -1 before the first.
+
+    `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
+    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin).
+    `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks.
+    """
+
+    index: int
+    key: str
+    demand: Vector
+    labels: dict[str, str]
+    prefer: dict[str, str]
+    gang: int
+    pairs: list[tuple[int, int]]
+    needs: list[tuple[int, int, int]]
+    is_plain: bool
+    gpu: int = 0
+    size: int = 0
+    wants: list[tuple[int, int]] = field(default_factory=list)
+    among: int | None = None
+    nodes: Keyed[int] | None = None
+    cursor: int = -1
+    waiting: int = 0
+    blocked: bool = False
+    bins: dict[tuple[str, int], bool] = field(default_factory=dict)
+    could_fit: bool | None = None
+
+
+def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
+    """Names a class of tasks that placement cannot tell apart."""
+    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+
+
+class Room:
+    """All nodes of a cell. Positions of resources and nodes never change while a Room lives."""
+
+    def __init__(self, capacities: list[Vector], slots: int = 0) -> None:
+        """`slots`: a node has so many places, a task takes one, and what it asks for only says which nodes have any of
+        it; 0: a task takes what it asks for.
+        """
+        self.slots = slots
+        self.capacities: list[Vector] = []  # By node, only where places count.
+        if slots:
+            capacities = [{SLOTS: slots} for _ in capacities]
+        names = [SLOTS] if slots else sorted({resource for capacity in capacities for resource in capacity})
+        self.position = {name: i for i, name in enumerate(names)}
+        self.total = [sum(c.get(name, 0) for c in capacities) for name in names]
+        self.largest = [max((c.get(name, 0) for c in capacities), default=0) for name in names]
+        self.nodes: list[NodeRoom] = []
+        self.number: dict[str, int] = {}
+        self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
+        self.changed_base = 0
+        self._span, self._in_span = (0, 0), list[int]()  # What the last class to look had not seen.
+        self.kept_nodes: list[int] = []
+        self._fits: Fits | None = None  # Built at the first look, when all nodes are there.
+        self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
+        self._shrunk: dict[int, bool] = {}  # and those that gave some.
+        self._allowed: dict[tuple[object, ...], int] = {}
+        self._views: dict[int, TaskClass] = {}
+        self._view_entries = 0
+
+    def add(
+        self,
+        name: str,
+        epoch: str,
+        capacity: Vector,
+        labels: dict[str, str],
+        devices: list[tuple[int, int]],
+        open_: bool,
+    ) -> None:
+        """An empty node; devices as (index, milli)."""
+        if self.slots:
+            self.capacities.append(capacity)
+            capacity = {SLOTS: self.slots}
+        vector = [capacity.get(resource, 0) for resource in self.position]
+        self.number[name] = len(self.nodes)
+        indexes, sizes = [index for index, _ in devices], [milli for _, milli in devices]
+        node = NodeRoom(name, epoch, vector, list(vector), labels, list(sizes), indexes, sizes, open_)
+        self.nodes.append(node)
+
+    def task_class(
+        self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int
+    ) -> TaskClass:
+        """A class with no tasks yet. A resource that no node has makes a class that never fits."""
+        largest, pairs = self.largest, self.pairs(demand)
+        needs = [
+            (p, amount, -max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p])) if largest[p] else 0)
+            for p, amount in pairs
+            if p >= 0
+        ]
+        is_plain = not (labels or prefer or demand.get("gpu") or self.slots) and len(needs) == len(pairs)
+        key = class_key(demand, labels, prefer, gang)
+        parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
+        size = max(parts, default=0) * max(1, gang)
+        gpu, wants = demand.get("gpu", 0), [(p, step(amount)) for p, amount, _ in needs]
+        return TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, gpu, size, wants)
+
+    def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
+        """How well the node suits one task of the class, less is better; None where it does not fit now."""
+        free, rank = node.free, 0
+        for p, amount, weight in task.needs:
+            have = free[p]
+            if have < amount:
+                return None
+            rank += weight * have
+        if not node.open or (node.kept is not None and node.kept is not task):
+            return None
+        if task.is_plain:
+            return rank
+        if not self._allows(task, node):
+            return None
+        return rank - _PREFERRED * sum(node.labels.get(k) == v for k, v in task.prefer.items())
+
+    def _allows(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether the node has what a class asks for beside room."""
+        if len(task.needs) < len(task.pairs):
+            return False  # A resource that no node has.
+        if task.gpu and on_devices(task.gpu, node.devices) is None:
+            return False
+        if self.slots and not self.has_all(task, node):
+            return False
+        return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
+
+    def could_fit(self, task: TaskClass) -> bool:
+        """Whether any open node would hold one task if it were empty. Worked out once: a room's nodes stay the same."""
+        if task.could_fit is None:
+            task.could_fit = self._could_fit(task)
+        return task.could_fit
+
+    def _could_fit(self, task: TaskClass) -> bool:
+        for node in self.nodes:
+            large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
+            large = (
+                large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None) and self.has_all(task, node)
+            )
+            if large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
+                return True
+        return False
+
+    def has_all(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether a node has something of every kind that a task asks for. Where places do not count, its room says."""
+        if not self.slots:
+            return True
+        capacity = self.capacities[self.number[node.name]]
+        return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
+
+    def _candidates(self, task: TaskClass) -> int:
+        """Bit set of the nodes that may suit the class: all that do are in it."""
+        fits = self._fits
+        if fits is None:
+            fits = self._fits = Fits([node.free for node in self.nodes], len(self.total))
+            self._grown, self._shrunk = {}, {}
+        if self._grown:
+            for number in self._grown:
+                fits.move(number, self.nodes[number].free)
+                self._shrunk.pop(number, None)
+            self._grown = {}
+        if task.among is None:
+            task.among = self._among(task)
+        return fits.nodes(task.wants, task.among)
+
+    def _among(self, task: TaskClass) -> int:
+        """Bit set of the open nodes that have the labels and the kinds of resources that a class asks for."""
+        if len(task.needs) < len(task.pairs):
+            return 0  # A resource that no node has.
+        kinds = sorted(task.demand) if self.slots else []
+        key: tuple[object, ...] = (tuple(sorted(task.labels.items())), tuple(kinds))
+        among = self._allowed.get(key)
+        if among is None:
+            among = 0
+            for number, node in enumerate(self.nodes):
+                if node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
+                    if self.has_all(task, node):
+                        among |= 1 << number
+            self._allowed[key] = among
+        return among
+
+    def _relist(self, number: int) -> None:
+        """A node that was listed turned out not to suit: it is listed with what it has now, if that is less."""
+        if number in self._shrunk and self._fits is not None:
+            del self._shrunk[number]
+            self._fits.move(number, self.nodes[number].free)
+
+    def _look(self, task: TaskClass) -> Keyed[int]:
+        """The class's view of the nodes, brought up to date with those that got room since its last look."""
+        nodes, suits, view = self.nodes, self.suits, task.nodes
+        if view is None or task.cursor < self.changed_base:
+            self._forget_view(task)
+            ranks: dict[int, int] = {}
+            for number in numbers(self._candidates(task)):
+                rank = suits(task, nodes[number])
+                if rank is None:
+                    self._relist(number)
+                else:
+                    ranks[number] = rank
+            view = task.nodes = Keyed()
+            view.fill(ranks)
+            self._views[task.index] = task
+            self._view_entries += len(ranks)
+            while self._view_entries > VIEW_ENTRIES_MAX and len(self._views) > 1:
+                self._forget_view(next(iter(self._views.values())))
+        else:
+            before = len(view)
+            for number in self._changed_since(task):
+                rank = suits(task, nodes[number])
+                if rank is not None:
+                    view.set(number, rank)
+            self._view_entries += len(view) - before
+        task.cursor = self.changed_base + len(self.changed)
+        return view
+
+    def _forget_view(self, task: TaskClass) -> None:
+        if task.nodes is not None:
+            self._view_entries -= len(task.nodes)
+            task.nodes = None
+            del self._views[task.index]
+
+    def _changed_since(self, task: TaskClass) -> list[int]:
+        """Nodes that got room since the class looked, each once: many get room again and again, and most classes look
+        at the same time.
+        """
+        span = task.cursor, self.changed_base + len(self.changed)
+        if span != self._span:
+            self._span, self._in_span = span, list(dict.fromkeys(self.changed[task.cursor - self.changed_base :]))
+        return self._in_span
+
+    def changed_since(self, cursor: int) -> list[int]:
+        """Nodes that got room since the list of changed nodes was as long as `cursor`, each once; all, if that was too
+        long ago.
+        """
+        if cursor < self.changed_base:
+            return list(range(len(self.nodes)))
+        return list(dict.fromkeys(self.changed[cursor - self.changed_base :]))
+
+    @property
+    def cursor(self) -> int:
+        """How long the list of changed nodes is by now."""
+        return self.changed_base + len(self.changed)
+
+    def best(self, task: TaskClass) -> int | None:
+        """Number of the node that suits the class best now, or None."""
+        if task.nodes is None:
+            found = self._candidates(task)
+            if not found:
+                return None
+            if task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST:
+                return self._scan(task, found)
+        view = self._look(task)
+        while (number := view.top()) is not None:
+            rank = self.suits(task, self.nodes[number])
+            if rank is None:
+                view.drop_top()
+                self._view_entries -= 1
+                self._relist(number)
+            elif rank == view.key[number]:
+                return number
+            else:
+                view.set(number, rank)
+        self._forget_view(task)
+        return None
+
+    def _scan(self, task: TaskClass, found: int) -> int | None:
+        """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
+        best, least = None, 0
+        for number in numbers(found):
+            rank = self.suits(task, self.nodes[number])
+            if rank is None:
+                self._relist(number)
+            elif best is None or rank < least:
+                best, least = number, rank
+        return best
+
+    def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
+        """One task of the class starts on the node: its device shares as (index, milli)."""
+        node = self.nodes[number]
+        for p, amount in task.pairs:
+            node.free[p] -= amount
+        self._shrunk[number] = True
+        if not task.gpu:
+            return []
+        taken = on_devices(task.gpu, node.devices)
+        assert taken is not None, f"{node.name}: no device for {task.gpu} milli"
+        for position, milli in taken:
+            node.devices[position] -= milli
+        return [(node.device_indexes[position], milli) for position, milli in taken]
+
+    def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:
+        """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""
+        node = self.nodes[number]
+        for p, amount in task.pairs:
+            node.free[p] += amount
+        for index, milli in devices:
+            node.devices[node.device_indexes.index(index)] += milli
+        self._grown[number] = True
+        rank = self.suits(task, node)
+        assert rank is not None, f"{node.name}: what was taken has no place any more"
+        if task.nodes is not None:
+            self._view_entries += number not in task.nodes.key
+            task.nodes.set(number, rank)
+
+    def occupy(self, name: str, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
+        """A task that runs already holds room on a node that was added."""
+        node = self.nodes[self.number[name]]
+        for p, amount in pairs:
+            if p >= 0:
+                node.free[p] -= amount
+        for index, milli in devices:
+            if index in node.device_indexes:
+                node.devices[node.device_indexes.index(index)] -= milli
+
+    def pairs(self, demand: Vector) -> list[tuple[int, int]]:
+        """A demand as (resource position, amount); position -1 for a resource that no node has."""
+        if self.slots:
+            return [(0, 1)]
+        return [(self.position.get(resource, -1), amount) for resource, amount in demand.items() if amount]
+
+    def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
+        """One task's room is free again: `demand` as (resource position, amount)."""
+        node = self.nodes[number]
+        free = node.free
+        for p, amount in demand:
+            if p >= 0:
+                free[p] += amount
+        for index, milli in devices:
+            if index in node.device_indexes:
+                node.devices[node.device_indexes.index(index)] += milli
+        self.touch(number)
+
+    def keep(self, kept: dict[int, TaskClass]) -> bool:
+        """In a round these nodes take tasks of these classes alone, and all others take any. Returns whether a node
+        takes others from now on.
+        """
+        opened = False
+        for number in self.kept_nodes:
+            if kept.get(number) is not self.nodes[number].kept:
+                self.nodes[number].kept = None
+                self.touch(number)
+                opened = True
+        for number, task in kept.items():
+            self.nodes[number].kept = task
+        self.kept_nodes = list(kept)
+        return opened
+
+    def touch(self, number: int) -> None:
+        """Classes look at the node again."""
+        self._grown[number] = True
+        self.changed.append(number)
+        if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
+            self.changed_base += len(self.changed)
+            self.changed.clear()

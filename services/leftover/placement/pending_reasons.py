@@ -1,0 +1,76 @@
+"""Why tasks wait, class by class: what is said depends on what holds and waits alone, not on what was tried."""
+
+from typing import Literal
+
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafSeat
+from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.queue_limits import full_seat
+
+Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
+
+
+def short(board: Board) -> list[TaskClass]:
+    """Classes of which some tasks wait for nothing but room, in no order that means anything."""
+    if board.is_mixed:
+        return [task for task in board.classes if task.waiting and seeking(board, task)]
+    return [task for task in board.blocked.values() if task.waiting]
+
+
+def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
+    """Why the tasks of each class wait, for the classes where that may have changed since the last call; for all
+    where orders are strict or queues have a maximum, since there any change can alter it.
+    """
+    stirred = board.classes if board.is_mixed else [board.classes[index] for index in board.stirred]
+    board.stirred = {}
+    return [(task, _reason(board, task)) for task in stirred]
+
+
+def _reason(board: Board, task: TaskClass) -> Reason:
+    if not task.waiting:
+        return "none"
+    if board.discipline != "fair" and not task.blocked:
+        return "behind_head"
+    if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
+        seats = [board.leaves[name] for name, _ in task.bins]
+        return "behind_head" if any(leaf.strict for leaf in seats) else "queue_max"
+    if task.gang:
+        return "gang_no_room"
+    return "no_room" if board.room.could_fit(task) else "no_node"
+
+
+def seeking(board: Board, task: TaskClass) -> list[LeafSeat]:
+    """Leaves in which tasks of a class wait for nothing but room."""
+    return [leaf for leaf, _ in seekers(board, task)]
+
+
+def seekers(board: Board, task: TaskClass) -> list[tuple[LeafSeat, int]]:
+    """Leaves and bins in which tasks of a class wait for nothing but room: no head of a strict order is before them,
+    and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
+    """
+    found = []
+    for name, bin_id in task.bins:
+        leaf = board.leaves[name]
+        top = leaf.bins[bin_id].top()
+        assert top is not None, f"{name}: an empty bin"
+        if leaf.strict and bin_id != _head_of(board, leaf):
+            continue
+        if full_seat(board.by_order[top], task) is None:
+            found.append((leaf, bin_id))
+    return found
+
+
+def _head_of(board: Board, leaf: LeafSeat) -> int | None:
+    """The bin that a strict leaf is at: the head of the first lane whose queues have room for it."""
+    heads: dict[int, tuple[int, int, int]] = {}
+    for bin_id, bin_ in leaf.bins.items():
+        top = bin_.top()
+        assert top is not None, f"{leaf.name}: an empty bin"
+        lane = bin_id >> LANE_BITS
+        heads[lane] = min(heads.get(lane, (1 << 400, 0, 0)), (bin_.key[top], bin_id, top))
+    able = [
+        (key, bin_id)
+        for key, bin_id, top in heads.values()
+        if full_seat(board.by_order[top], board.classes[bin_id & CLASS_MASK]) is None
+    ]
+    return min(able)[1] if able else None

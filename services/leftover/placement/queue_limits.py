@@ -1,0 +1,43 @@
+"""Queues that may not grow beyond a maximum, and which of them a job lies under."""
+
+from schemas.quantities import Vector
+from services.leftover.placement.entries import JobSeat, QueueSeat
+from services.leftover.placement.nodes import TaskClass
+
+
+class Maxima:
+    """`given`: by path of a queue, its maximum. `position`: of every resource that a node has."""
+
+    def __init__(self, given: dict[str, Vector], position: dict[str, int]) -> None:
+        self.given = given
+        self._position = position
+        self._seats: dict[str, QueueSeat] = {}
+        self._above: dict[str, tuple[int, tuple[QueueSeat, ...]]] = {}
+
+    def above(self, queue: str) -> tuple[int, tuple[QueueSeat, ...]]:
+        """The lane of jobs of a queue, and the queues with a maximum that it lies under; lane 0 if there are none."""
+        if not self.given:
+            return 0, ()
+        known = self._above.get(queue)
+        if known is None:
+            names = queue.split("/") if queue else []
+            paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
+            seats = [self._seat(path) for path in paths if self.given.get(path)]
+            lane = 1 + sum(1 for lane, _ in self._above.values() if lane) if seats else 0
+            known = self._above[queue] = lane, tuple(seats)
+        return known
+
+    def _seat(self, path: str) -> QueueSeat:
+        seat = self._seats.get(path)
+        if seat is None:
+            position = self._position
+            most = {position[kind]: amount for kind, amount in self.given[path].items() if kind in position}
+            seat = self._seats[path] = QueueSeat(path, most, [0] * len(position))
+        return seat
+
+
+def full_seat(job: JobSeat, task: TaskClass) -> QueueSeat | None:
+    """The queue, if any, that one more task of a job (or its whole gang) would take beyond its maximum."""
+    if not job.under:
+        return None
+    return next((seat for seat in job.under if not seat.has_room(task.pairs, task.gang or 1)), None)

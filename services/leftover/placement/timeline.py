@@ -1,0 +1,152 @@
+"""When room comes free on a node, by the estimated ends of what runs there, and which tasks may use it meanwhile.
+
+The rule is that of EASY backfilling (Lifka 1995): a task may run on room that is held for others if by its estimate it
+ends before that room would be complete, or if it takes none of what they need then.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from schemas.quantities import on_devices, tasks_on_devices
+from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+
+
+class End(NamedTuple):
+    """Tasks that are expected to end at `at_ms`: what they give back, as (resource position, amount) and (device index,
+    milli-units).
+    """
+
+    at_ms: int
+    pairs: list[tuple[int, int]]
+    devices: list[tuple[int, int]]
+
+
+@dataclass(slots=True, eq=False)
+class Moment:
+    """From `at_ms` on a node holds `rooms` tasks of a class; `free` and `devices` is what it has free at that time."""
+
+    at_ms: int
+    rooms: int
+    free: list[int]
+    devices: list[int]
+
+
+@dataclass(slots=True, eq=False)
+class Reserved:
+    """Room of a node that is held for tasks of a class, complete when the last of its moments is. `promised_ms`: when
+    it was to be complete by what was first said of it; what runs longer than estimated does not put that off.
+    """
+
+    task: TaskClass
+    moments: list[Moment]
+    promised_ms: int
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks of the class it is held for."""
+        return self.moments[-1].rooms
+
+    @property
+    def complete_ms(self) -> int:
+        """When the room is complete, by the estimated ends of what runs there."""
+        return self.moments[-1].at_ms
+
+
+def could_hold(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+    """Whether the empty node would take tasks of the class."""
+    if not node.open or len(task.needs) < len(task.pairs) or not room.has_all(task, node):
+        return False
+    if any(node.labels.get(key) != value for key, value in task.labels.items()):
+        return False
+    return fitting(task, node.capacity, node.sizes, 1) > 0
+
+
+def fitting(task: TaskClass, free: list[int], devices: list[int], most: int) -> int:
+    """How many tasks of the class, `most` at most, fit into what is free."""
+    for p, amount, _ in task.needs:
+        count = free[p] // amount
+        if count < most:
+            most = count
+    if most <= 0:
+        return 0
+    return tasks_on_devices(task.gpu, devices, most) if task.gpu else most
+
+
+def moments_of(task: TaskClass, node: NodeRoom, now_ms: int, ends: list[End], most: int) -> list[Moment]:
+    """The first moments at which the node holds 1, 2, .. `most` tasks of the class, as far as `ends` (in order of time)
+    lead.
+    """
+    free, devices = list(node.free), list(node.devices)
+    found: list[Moment] = []
+    at_ms, i = now_ms, 0
+    while True:
+        count = fitting(task, free, devices, most)
+        while len(found) < count:
+            found.append(Moment(at_ms, len(found) + 1, list(free), list(devices)))
+        if len(found) == most or i == len(ends):
+            return found
+        at_ms = ends[i].at_ms
+        while i < len(ends) and ends[i].at_ms == at_ms:
+            _give(node, free, devices, ends[i])
+            i += 1
+
+
+def moment_at(node: NodeRoom, at_ms: int, ends: list[End], rooms: int) -> Moment:
+    """What the node has free at a time that is given, when it is to hold `rooms` tasks."""
+    free, devices = list(node.free), list(node.devices)
+    for end in ends:
+        if end.at_ms <= at_ms:
+            _give(node, free, devices, end)
+    return Moment(at_ms, rooms, free, devices)
+
+
+def _give(node: NodeRoom, free: list[int], devices: list[int], end: End) -> None:
+    for p, amount in end.pairs:
+        if p >= 0:
+            free[p] += amount
+    for index, milli in end.devices:
+        if index in node.device_indexes:
+            devices[node.device_indexes.index(index)] += milli
+
+
+def fits_now(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+    """Whether one task of the class would start on the node if nothing were held there."""
+    for p, amount, _ in task.needs:
+        if node.free[p] < amount:
+            return False
+    return could_hold(room, task, node) and (not task.gpu or on_devices(task.gpu, node.devices) is not None)
+
+
+def can_lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:
+    """Whether a task of another class that is expected to end at `end_ms` may start on the node: by then none of the
+    room is due, or what is left suffices for all that is held for.
+    """
+    held = reserved.task
+    for moment in reserved.moments:
+        if min(moment.at_ms, reserved.promised_ms) >= end_ms:
+            return True
+        if moment.at_ms > reserved.promised_ms:
+            return False  # It is late already: to lend more would put it off again and again.
+        free, devices = _without(moment, node, task)
+        if fitting(held, free, devices, moment.rooms) < moment.rooms:
+            return False
+    return True
+
+
+def lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> None:
+    """Counts a task that is about to start there on these terms."""
+    for moment in reserved.moments:
+        if moment.at_ms < end_ms:
+            moment.free, moment.devices = _without(moment, node, task)
+
+
+def _without(moment: Moment, node: NodeRoom, task: TaskClass) -> tuple[list[int], list[int]]:
+    """What is free at a moment when a task that starts now still runs then."""
+    free, devices = list(moment.free), moment.devices
+    for p, amount, _ in task.needs:
+        free[p] -= amount
+    if task.gpu:
+        devices = list(devices)
+        for position, milli in on_devices(task.gpu, node.devices) or []:
+            devices[position] -= milli
+    return free, devices
