@@ -33,7 +33,7 @@ def label(group: Sequence[str]) -> str:
 
 def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
     """Share of jobs that took no longer than a time, which has a logarithmic axis."""
-    traces = []
+    traces: list[Figure] = []
     for i, group in enumerate(groups):
         ended = sorted(took_ms(row) for row in results[group[0]]["per_job"] if row["end_ms"] is not None)
         times, shares = _quantiles([took / MS_A_SECOND for took in ended])
@@ -45,7 +45,7 @@ def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) ->
 def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
     """Each job's completion time divided by its time under the first preset: share of jobs up to each ratio."""
     base = {row["job"]: took_ms(row) for row in results[groups[0][0]]["per_job"] if row["end_ms"] is not None}
-    traces = []
+    traces: list[Figure] = []
     for i, group in enumerate(groups[1:], start=1):
         rows = results[group[0]]["per_job"]
         both = sorted(
@@ -72,7 +72,7 @@ def differences(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> 
     base = results[groups[0][0]]
     compared = [metric for metric in _COMPARED if metric.of(base)]
     names = [metric.name.removesuffix(", s") for metric in compared]
-    traces = []
+    traces: list[Figure] = []
     for i, group in enumerate(groups[1:], start=1):
         factors = [metric.of(results[group[0]]) / metric.of(base) for metric in compared]
         shown = [(name, factor) for name, factor in zip(names, factors, strict=True) if factor]
