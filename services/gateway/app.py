@@ -5,41 +5,39 @@ gateway belongs on the loopback interface.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Depends, FastAPI, Path, Query, Request
-from fastapi.responses import Response
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.readers import Readers, ReadersBusy
+from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
-from schemas import ConfigChanged, InputRefused, InputRepeated, JobAdmitted, JobRejected
-from schemas.edge.base import DURATION_MS_MAX, at_key, author_of
-from schemas.edge.config import SKIP_REASON_MAX
-from schemas.edge.nodes import DRAIN_REASON_MAX
-from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
+from schemas import InputRefused, InputRepeated, JobAdmitted, JobRejected
+from schemas.edge.base import at_key, author_of
+from schemas.edge.read import Malformed, warnings_of
 from schemas.edge.strict_json import INPUT_BYTES_MAX
-from schemas.quantities import QUANTITY_MAX
 from schemas.wording import nearest
 from services.gateway import documents
-from services.gateway import dry_run as dry
 from services.gateway.answers import Answer
+from services.gateway.cluster_routes import add_cluster, add_config, add_nodes
 from services.gateway.connections import CONNECTIONS_MAX
 from services.gateway.follow import Follower
 from services.gateway.guard import Budget, Guard
-from services.gateway.openapi import add_bodies
+from services.gateway.models import Job, Jobs, JobState, Live, Ready, Submitted
+from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
 from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
-from services.gateway.problems import Problem, dumped, install, malformed
-from services.gateway.queue_documents import queue_document
+from services.gateway.problems import Problem, as_json, dumped, install, malformed
 from services.gateway.reading import message_of, read_request
-from services.gateway.streams import Places
-from services.gateway.view_state import ENDED_JOBS_MAX
-from services.gateway.watching import WATCHERS_MAX, Watching
+from services.gateway.streams import EventStream, Places
+from services.gateway.view_state import ENDED_JOBS_MAX, State
+from services.gateway.watching import WATCHERS_MAX, Watching, is_told
 
 ANSWER_WAIT_S = 10.0
 """How long a request waits for the log's answer; after that it is told that there is none yet."""
@@ -60,10 +58,10 @@ OUTPUTS_MAX = 128
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
 
-USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
 
-JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+EVENT_ID_MAX = 100
+"""Characters of a Last-Event-ID; the gateway's own have 37 at most."""
 
 _JOBS = Gauge("largesse_jobs", "Jobs in the gateway's view", ["state"])
 _NODES = Gauge("largesse_nodes", "Nodes in the gateway's view", ["state"])
@@ -87,9 +85,6 @@ class Api:
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
         return await fetch_output(self.follower.state, wanted)
-
-    def author_of(self, request: Request) -> str:
-        return author_of(request.headers.get(USER_HEADER, "") or self.author)
 
     def check_parameters(self, request: Request) -> None:
         """A parameter that a route does not know is a slip, and no wish to be passed over. Raises Problem."""
@@ -146,13 +141,17 @@ class Api:
         except ReadersBusy:
             raise Problem(503, "busy", "as many large documents as may wait already: try again") from None
 
-    async def send(self, topic: str, data: bytes, request: Request) -> Answer:
-        """Publishes an input. Raises Problem where the log refuses it."""
-        answer = await self.follower.send(topic, data, self.author_of(request), ANSWER_WAIT_S)
-        refused = answer.record.body if answer.record is not None else None
+    async def send(self, topic: str, data: bytes, asker: str) -> Answer:
+        """Publishes an input. `asker`: empty where the request does not say. Raises Problem where it is refused."""
+        found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
+        refused = found.record.body if found.record is not None else None
         if isinstance(refused, InputRefused):
             raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)
-        return answer
+        return found
+
+    async def until(self, holds: Callable[[State], bool]) -> bool:
+        """Waits until the view shows what is asked for; False where it does not within ANSWER_WAIT_S."""
+        return await self.follower.until(holds, ANSWER_WAIT_S)
 
 
 def make_app(
@@ -167,11 +166,14 @@ def make_app(
     api = Api(follower, read_output, author)
     app = FastAPI(
         title="Largesse",
-        summary="An altruistic, fair and deadline-aware scheduler for shared clusters",
+        summary="A hierarchically fair scheduler for shared clusters",
+        version=VERSION,
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
         redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
         dependencies=[Depends(api.check_parameters)],
+        responses=problems(*EVERYWHERE),
+        generate_unique_id_function=operation_id,
     )
     app.state.api = api
     app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
@@ -179,33 +181,29 @@ def make_app(
     _add_health(app, api)
     _add_jobs(app, api)
     _add_streams(app, api)
-    _add_cluster(app, api)
-    _add_nodes(app, api)
-    _add_config(app, api)
-    add_bodies(app)
+    add_cluster(app, api)
+    add_nodes(app, api)
+    add_config(app, api)
+    complete(app)
     return app
-
-
-def _json(document: Any, status: int = 200, **headers: str) -> Response:
-    return Response(dumped(document), status_code=status, headers=headers, media_type="application/json")
 
 
 # ---------------------------------------------------------------- health
 def _add_health(app: FastAPI, api: Api) -> None:
-    @app.get("/livez", tags=["health"])
-    async def livez() -> Response:
+    @app.get("/livez", tags=["health"], responses={200: answer(Live, "the process answers")})
+    async def get_livez() -> Response:
         """200 as long as the process answers."""
-        return _json({"status": "live"})
+        return as_json({"status": "live"})
 
-    @app.get("/readyz", tags=["health"])
-    async def readyz() -> Response:
-        """200 once the view has caught up with the log, with where it stands; else 503."""
+    @app.get("/readyz", tags=["health"], responses={200: answer(Ready, "the log has been read")})
+    async def get_readyz() -> Response:
+        """200 once the gateway has read what the log had, with how far it has read; else 503."""
         api.is_ready()
-        return _json({"status": "ready", **documents.standing_document(api.follower.state)})
+        return as_json({"status": "ready", **documents.standing_document(api.follower.state)})
 
-    @app.get("/metrics", tags=["health"])
-    async def metrics() -> Response:
-        """Counters for Prometheus."""
+    @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
+    async def get_metrics() -> Response:
+        """Metrics for Prometheus, in its text format: those of the cell, and of this process."""
         for gauge, counts in zip((_JOBS, _NODES), documents.counts(api.follower.state), strict=True):
             gauge.clear()
             for state, count in counts.items():
@@ -214,53 +212,70 @@ def _add_health(app: FastAPI, api: Api) -> None:
 
 
 # ---------------------------------------------------------------- jobs
+_SUBMITTED: Responses = {
+    201: answer(Submitted, "admitted", Location="where the job is"),
+    200: answer(Submitted, "the cell has the same job already", Location="where the job is"),
+    202: answer(Submitted, "the log has not answered within 10 s", Location="where the job is"),
+    **problems(409, 413, 422),
+}
+_CANCELLED: Responses = {
+    200: answer(Job, "the job has ended"),
+    202: answer(Job, "the log has not said so within 10 s"),
+    **problems(404, 409),
+}
+
+
 def _add_jobs(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
-    @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready)
-    async def submit(request: Request) -> Response:
-        """Submits a job spec (JSON, or YAML by content type). 201: admitted, 200: a repeat of what the cell has, 202:
-        no answer of the log within 10 s; the id in all three. A problem of type `refused:...`: refused by the cell.
-        `job_state` of a repeat, and where the name is taken: what that job is now, or null where that is forgotten."""
+    @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready, responses=_SUBMITTED)
+    async def submit_job(request: Request, asker: Asker = "") -> Response:
+        """Submits a job spec (JSON, or YAML by content type). The answer names the job in any case. A problem of type
+        `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
+        if that is forgotten."""
         document, _ = await api.body(request, "jobs")
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
         del document  # It takes ten times the bytes, and is not needed while the log is waited for.
-        answer = await api.send("jobs", data, request)
+        found = await api.send("jobs", data, asker)
         # The sequencer names a job that was not named after its place.
-        place = f"jobs-{api.follower.partition}-{answer.offset}"
-        return _submitted(name or place, answer, warnings, documents.state_of(api.follower.state, name or place))
+        place = f"jobs-{api.follower.partition}-{found.offset}"
+        return _submitted(name or place, found, warnings, documents.state_of(api.follower.state, name or place))
 
-    @app.get("/v1/jobs", tags=["jobs"], dependencies=ready)
-    async def jobs(
+    @app.get(
+        "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
+    )
+    async def list_jobs(
         state: JobState | None = None,
         queue: str | None = None,
         user: str | None = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
-        """Jobs in brief: those that have not ended first, then ended ones, latest first."""
+        """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below."""
         view = api.follower.state
         each = documents.each_job_document(view, wanted=state, queue=queue, user=user, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
-    @app.get("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
-    async def job(job: str) -> Response:
+    @app.get(
+        "/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses={200: answer(Job, "the job"), **problems(404)}
+    )
+    async def get_job(job: str) -> Response:
         """One job with its stages, why tasks wait, on which nodes they run, and the attempts that failed."""
-        return _json(api.job(job))
+        return as_json(api.job(job))
 
-    @app.delete("/v1/jobs/{job}", tags=["jobs"], dependencies=ready)
-    async def cancel(job: str, request: Request) -> Response:
-        """Cancels a job. 200: it has ended, 202: the log has not said so within 10 s, 409: it was over before."""
+    @app.delete("/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses=_CANCELLED)
+    async def cancel_job(job: str, asker: Asker = "") -> Response:
+        """Cancels a job. 409: it had ended before."""
         before = api.job(job)
         if before["ended_ms"] is not None:
             raise Problem(409, "refused:ended", f'job "{job}" has ended: {before["state"]}', "job")
-        answer = await api.send("jobs", dumped({"cancel": job}), request)
-        over = answer.answered and await api.follower.until(lambda view: job not in view.jobs, ANSWER_WAIT_S)
-        return _json(api.job(job), 200 if over else 202)
+        found = await api.send("jobs", dumped({"cancel": job}), asker)
+        over = found.answered and await api.until(lambda view: job not in view.jobs)
+        return as_json(api.job(job), 200 if over else 202)
 
 
-def _submitted(name: str, answer: Answer, warnings: list[str], before: str | None) -> Response:
+def _submitted(name: str, found: Answer, warnings: list[str], before: str | None) -> Response:
     """`before`: the state of the job that has the name."""
-    body = answer.record.body if answer.record is not None else None
+    body = found.record.body if found.record is not None else None
     told: documents.Document = {"warnings": warnings}
     match body:
         case JobAdmitted():
@@ -280,23 +295,58 @@ def _submitted(name: str, answer: Answer, warnings: list[str], before: str | Non
         case _:
             state, status = "unanswered", 202
     where = f"/v1/jobs/{quote(name, safe='')}"
-    return _json({"job": name, "state": state, **told}, status, Location=where)
+    return as_json({"job": name, "state": state, **told}, status, Location=where)
 
 
-# ---------------------------------------------------------------- what goes on
+# ---------------------------------------------------------------- streams
+_EVENTS: Responses = {
+    200: answer(None, "server-sent events; `data` of those of type `job` is a Job"),
+    204: answer(None, "the job has ended, and the event named by Last-Event-ID said so"),
+    **problems(404, 422),
+}
+_LOGS: Responses = {
+    200: answer(
+        None,
+        "the output",
+        Largesse_Task_State="`live`, or `ended` once the job has",
+        Largesse_Output_Attempt="the number of the attempt",
+        Largesse_Output_End="the offset at which to go on",
+    ),
+    **problems(404, 422),
+}
+
+
 def _add_streams(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
-    @app.get("/v1/jobs/{job}/events", tags=["jobs"], dependencies=ready)
-    async def events(job: str) -> Response:
-        """The job's document whenever it changes, as server-sent events of type `job`; the stream ends with the job."""
-        api.job(job)
+    @app.get(
+        "/v1/jobs/{job}/events",
+        tags=["jobs"],
+        dependencies=ready,
+        response_class=EventStream,
+        responses=_EVENTS,
+    )
+    async def watch_job(
+        job: str, last: Annotated[str, Header(alias="Last-Event-ID", max_length=EVENT_ID_MAX)] = ""
+    ) -> Response:
+        """The job now, and again whenever it changes, until it ends. Changes in quick succession come as one event; the
+        last state always comes. With `Last-Event-ID`, the id of an event, the state that this event told is not
+        repeated; 204 where there is nothing more to come, so that an EventSource does not connect again."""
+        document = api.job(job)
+        if document["ended_ms"] is not None and is_told(document, last):
+            return Response(status_code=204)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         with api.watchers.place() as place:
-            return place.streaming(api.watching.events(job), media_type="text/event-stream", headers=headers)
+            return place.streaming(api.watching.events(job, last), media_type=EventStream.media_type, headers=headers)
 
-    @app.get("/v1/tasks/{job}/{stage}/{index}/logs", tags=["jobs"], dependencies=ready)
-    async def logs(
+    @app.get(
+        "/v1/tasks/{job}/{stage}/{index}/logs",
+        tags=["jobs"],
+        dependencies=ready,
+        response_class=PlainTextResponse,
+        responses=_LOGS,
+    )
+    async def get_task_logs(
         job: str,
         stage: str,
         index: int,
@@ -304,8 +354,7 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
         offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
     ) -> Response:
-        """What a task has printed, from a byte on. Headers: Largesse-Task-State says whether the job has ended,
-        Largesse-Output-Attempt which attempt this is, Largesse-Output-End the offset at which to go on."""
+        """What a task has printed, from a byte on. Without `attempt` the last one."""
         view = api.follower.state
         wanted = Wanted(job, stage, index, stream, attempt, offset)
         check_task(view, wanted)
@@ -317,114 +366,3 @@ def _add_streams(app: FastAPI, api: Api) -> None:
                 raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
             headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
             return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
-
-
-# ---------------------------------------------------------------- nodes, queues, config
-def _add_cluster(app: FastAPI, api: Api) -> None:
-    ready = [Depends(api.is_ready)]
-
-    @app.get("/v1/queues", tags=["cluster"], dependencies=ready)
-    async def queues() -> Response:
-        """The tree: weights, shares held and entitled to, jobs."""
-        return _json(queue_document(api.follower.state))
-
-    @app.get("/v1/nodes", tags=["cluster"], dependencies=ready)
-    async def nodes() -> Response:
-        """Nodes with capacity, what is free, and their state."""
-        return await api.listed("nodes", documents.each_node_document(api.follower.state))
-
-    @app.get("/v1/reservations", tags=["cluster"], dependencies=ready)
-    async def reservations() -> Response:
-        """Reservations and what the planner has promised them."""
-        return _json({"reservations": documents.reservation_documents(api.follower.state)})
-
-    @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready)
-    async def abandon_round(number: Annotated[int, Path(ge=1)], request: Request) -> Response:
-        """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
-        answer = await api.send("config", dumped({"abandon_round": number}), request)
-        return _json({"round": number, "abandoned": answer.answered}, 200 if answer.answered else 202)
-
-    @app.post("/v1/inputs/{topic}/{offset}/skip", tags=["cluster"], dependencies=ready)
-    async def skip_input(
-        topic: str,
-        offset: Annotated[int, Path(ge=0, le=QUANTITY_MAX)],
-        request: Request,
-        reason: Annotated[str, Query(max_length=SKIP_REASON_MAX)] = "",
-    ) -> Response:
-        """Has an input refused unread, over which the sequencer stops."""
-        document = {"skip_input": {"topic": topic, "offset": offset, "reason": reason}}
-        try:
-            read_input("config", document, "")
-        except Malformed as fault:
-            raise malformed(fault) from None
-        answer = await api.send("config", dumped(document), request)
-        told = {"topic": topic, "offset": offset, "skipped": answer.answered}
-        return _json(told, 200 if answer.answered else 202)
-
-
-def _add_nodes(app: FastAPI, api: Api) -> None:
-    ready = [Depends(api.is_ready)]
-
-    def known(node: str) -> documents.Document:
-        if (document := documents.node_document(api.follower.state, node)) is None:
-            raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
-        return document
-
-    async def drain(node: str, request: Request, **said: Any) -> Response:
-        known(node)
-        answer = await api.send("nodes", dumped({"drain": {"node": node, **said}}), request)
-        return _json(known(node), 200 if answer.answered else 202)
-
-    @app.delete("/v1/nodes/{node}", tags=["cluster"], dependencies=ready)
-    async def remove_node(node: str, request: Request) -> Response:
-        """Removes a node that is lost and does not come back. 200: it is gone, 202: the log has not said so
-        within 10 s, 409: it is alive."""
-        document = known(node)
-        answer = await api.send("nodes", dumped({"remove": {"node": node}}), request)
-        over = answer.answered and await api.follower.until(lambda view: node not in view.nodes, ANSWER_WAIT_S)
-        return _json({**document, "state": "removed"} if over else document, 200 if over else 202)
-
-    @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready)
-    async def drain_node(
-        node: str,
-        request: Request,
-        reason: Annotated[str, Query(max_length=DRAIN_REASON_MAX)] = "",
-        within_ms: Annotated[int | None, Query(ge=0, le=DURATION_MS_MAX)] = None,
-    ) -> Response:
-        """Stops new placements on a node. What runs there runs on, or, with `within_ms`, ends after so long and runs
-        elsewhere. The last call counts, whole."""
-        return await drain(node, request, draining=True, reason=reason, within_ms=within_ms)
-
-    @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready)
-    async def resume_node(node: str, request: Request) -> Response:
-        """Takes new placements on a node again."""
-        return await drain(node, request, draining=False)
-
-
-def _add_config(app: FastAPI, api: Api) -> None:
-    ready = [Depends(api.is_ready)]
-
-    @app.get("/v1/config", tags=["cluster"], dependencies=ready)
-    async def config() -> Response:
-        """Knobs and queue tree in force."""
-        return _json(documents.config_document(api.follower.state))
-
-    @app.put("/v1/config", tags=["cluster"], dependencies=ready)
-    async def configure(request: Request, dry_run: bool = False) -> Response:
-        """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether that was any news.
-
-        `notes`: what the cell takes, and yet somebody may not mean. `dry_run`: nothing is changed; the answer says
-        which shares would be others, and the errors are the same.
-        """
-        document, patch = await api.body(request, "config")
-        warnings = warnings_of(document)
-        if dry_run:
-            assert isinstance(patch, ConfigPatch)
-            async with api.dry_runs:
-                return _json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
-        answer = await api.send("config", message_of(document), request)
-        changed = answer.record is not None and isinstance(answer.record.body, ConfigChanged)
-        state = api.follower.state
-        told = {"changed": changed, **documents.config_document(state), "warnings": warnings}
-        told["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
-        return _json(told, 200 if answer.answered else 202)

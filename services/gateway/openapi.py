@@ -1,32 +1,68 @@
-"""The bodies of requests in /openapi.json: the models of the strict edge, which the routes read by themselves."""
+"""/openapi.json: what each route answers, with which status and media type, and what its requests carry.
 
-from typing import Any
+FastAPI makes the document from the routes. Added here is what it cannot know: bodies that the routes read themselves,
+in JSON or YAML, and that errors are problem documents (RFC 9457).
+"""
 
-from fastapi import FastAPI
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobSubmission
+from services.gateway.models import Problem
+from services.gateway.problems import MEDIA_TYPE, TITLES
+
+Responses = dict[int | str, dict[str, Any]]
+
+USER_HEADER = "Largesse-User"
+Asker = Annotated[
+    str, Header(alias=USER_HEADER, description="who asks: a name for the log. Nothing checks it; by default the cell's")
+]
+
+EVERYWHERE = (400, 403, 408, 500, 503)
+"""What any request may come to, whatever it asks for: unreadable, from another origin, too slow, failed, not now."""
 
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
     ("/v1/config", "put"): ConfigInput,
 }
-_PROBLEM = {
-    "type": "object",
-    "description": "RFC 9457; `field` is the path of what is wrong",
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "field": {"type": "string"},
-    },
-}
+_BODY_TYPES = ("application/json", "application/yaml")
+_VALIDATION = ("HTTPValidationError", "ValidationError")
+"""FastAPI's own error documents, in the place of which a Problem is sent."""
 
 
-def add_bodies(app: FastAPI) -> None:
-    """Makes the app's OpenAPI document say what its requests carry and how its errors look."""
+def answer(model: type[BaseModel] | None, description: str, **headers: str) -> dict[str, Any]:
+    """One answer of a route: its JSON document (None: another media type, or nothing), and its headers with what they
+    say (`Task_State` for `Task-State`)."""
+    said: dict[str, Any] = {"description": description}
+    if model is not None:
+        said["model"] = model
+    if headers:
+        said["headers"] = {
+            name.replace("_", "-"): {"description": text, "schema": {"type": "string"}, "required": True}
+            for name, text in headers.items()
+        }
+    return said
+
+
+def problems(*statuses: int) -> Responses:
+    """Errors that a route may answer with, beside those that any may."""
+    found: Responses = {status: {"model": Problem, "description": TITLES[status]} for status in statuses}
+    if 503 in found:
+        found[503] |= answer(None, TITLES[503], Retry_After="seconds after which to try again")
+    return found
+
+
+def operation_id(route: APIRoute) -> str:
+    """Names an operation for generated clients: as the route's function is called."""
+    return route.name
+
+
+def complete(app: FastAPI) -> None:
+    """Has the app's OpenAPI document completed when it is first asked for."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -38,18 +74,29 @@ def add_bodies(app: FastAPI) -> None:
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
-    components = document.setdefault("components", {}).setdefault("schemas", {})
-    components["Problem"] = _PROBLEM
+    components = document["components"]["schemas"]
     for (path, method), model in _BODIES.items():
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        components.update(schema.pop("$defs", {}))
-        components[model.__name__] = schema
+        for name, part in {**schema.pop("$defs", {}), model.__name__: schema}.items():
+            assert components.setdefault(name, part) == part, f"{name} names two schemas"
         named = {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
-        content = {"application/json": named, "application/yaml": named}
+        content = dict.fromkeys(_BODY_TYPES, named)
         document["paths"][path][method]["requestBody"] = {"required": True, "content": content}
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path in document["paths"].values():
         for operation in path.values():
-            operation["responses"].pop("422", None)
-            operation["responses"]["default"] = {"description": "A problem", "content": problem}
+            _complete(operation["responses"])
+    for name in _VALIDATION:
+        components.pop(name, None)
     return document
+
+
+def _complete(responses: dict[str, Any]) -> None:
+    reference = {"$ref": "#/components/schemas/Problem"}
+    for status, response in list(responses.items()):
+        if int(status) < 400:
+            continue
+        schemas = [content["schema"] for content in response.get("content", {}).values()]
+        if reference in schemas:
+            response["content"] = {MEDIA_TYPE: {"schema": reference}}
+        else:
+            del responses[status]  # FastAPI adds a 422 of its own wherever there is a parameter, a free text too.

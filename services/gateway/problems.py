@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 
 from largesse.bus.port import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
 from schemas.edge.read import Malformed
@@ -17,7 +18,7 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 """After what is refused for the moment."""
 
-_TITLES = {
+TITLES = {
     400: "The request cannot be read",
     403: "Not from here",
     404: "There is no such thing",
@@ -29,6 +30,7 @@ _TITLES = {
     500: "Internal error",
     503: "Not now",
 }
+"""Titles of problems, by status."""
 
 
 class Problem(Exception):
@@ -38,7 +40,7 @@ class Problem(Exception):
         self.status = status
         self.document: dict[str, Any] = {
             "type": f"urn:largesse:{kind}",
-            "title": _TITLES[status],
+            "title": TITLES[status],
             "status": status,
             "detail": detail,
         }
@@ -58,6 +60,11 @@ def dumped(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=default).encode()
 
 
+def as_json(document: Any, status: int = 200, **headers: str) -> Response:
+    """The answer that a document is."""
+    return Response(dumped(document), status_code=status, headers=headers, media_type="application/json")
+
+
 def install(app: FastAPI) -> None:
     """Every error of the app, its own and the framework's, becomes a problem document."""
 
@@ -70,7 +77,9 @@ def install(app: FastAPI) -> None:
         status = error.status_code
         told = f"{request.method} {request.url.path}: {error.detail}"
         kind = {404: "not_found", 405: "method"}.get(status, "request")
-        return response(Problem(status if status in _TITLES else 400, kind, told), error.headers)
+        # The framework names the methods of one route, and there may be several for a path.
+        headers = {"Allow": allowed(request)} if status == 405 else error.headers
+        return response(Problem(status if status in TITLES else 400, kind, told), headers)
 
     @app.exception_handler(RequestValidationError)
     async def parameters(request: Request, error: RequestValidationError) -> Response:
@@ -93,6 +102,13 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
         return response(Problem(500, "internal", f"{type(error).__name__}; the gateway's log has more"))
+
+
+def allowed(request: Request) -> str:
+    """The methods that the path of a request takes, as the header `Allow` lists them."""
+    routes: list[BaseRoute] = request.app.routes
+    here = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in here for method in getattr(route, "methods", None) or ()}))
 
 
 def response(problem: Problem, headers: Any = None) -> Response:

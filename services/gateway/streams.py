@@ -5,10 +5,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from services.gateway.problems import Problem
+
+
+class EventStream(Response):
+    """Tells FastAPI the media type of a route. Its own class for this has each event encoded for each client again, and
+    leaves no way to refuse a client first."""
+
+    media_type = "text/event-stream"
 
 
 @dataclass(slots=True)

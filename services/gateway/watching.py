@@ -8,7 +8,10 @@ what he missed; the last state of a job is always told. Nothing is kept for a si
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from services.gateway import documents
 from services.gateway.follow import Follower
@@ -27,7 +30,14 @@ WORK_S = 0.002
 """Work that is done before the loop is left to others."""
 REST_S_MAX = 0.05
 
-BEAT = b": still here\n\n"
+
+def is_told(document: Any, event_id: str) -> bool:
+    """Whether the event of this id has told this state of a job."""
+    return event_id.rpartition("-")[2] == _digest(dumped(document))
+
+
+def _digest(document: bytes) -> str:
+    return blake2b(document, digest_size=8).hexdigest()
 
 
 class Watcher:
@@ -56,11 +66,13 @@ class Watcher:
 
 @dataclass(slots=True)
 class Watched:
-    """A job that is watched. `event`: its latest, the `number`th. `over`: there will be no other."""
+    """A job that is watched. `event`: its latest, the `number`th. `digest`: of the document in it. `over`: there will
+    be no other."""
 
     job: str
     document: Any = None
     event: bytes = b""
+    digest: str = ""
     number: int = 0
     over: bool = False
     watchers: dict[Watcher, None] = field(default_factory=dict)
@@ -76,8 +88,12 @@ class Watching:
         self._watched: dict[str, Watched] = {}
         self._telling: asyncio.Task[None] | None = None
 
-    async def events(self, job: str) -> AsyncGenerator[bytes, None]:
-        """The job now, and whenever it has changed, as server-sent events of type `job`; ends with the job."""
+    async def events(self, job: str, last: str = "") -> AsyncGenerator[bytes, None]:
+        """The job now, and whenever it has changed, as server-sent events of type `job`; ends with the job.
+
+        An event's id is the position in the log at which it was made, and a digest of the state that it tells. `last`:
+        the id of the event that a client had last; if the job is still as that event said, it is not told again.
+        """
         watched = self._watched.get(job)
         if watched is None:
             watched = Watched(job)
@@ -85,6 +101,8 @@ class Watching:
             if not watched.over:
                 self._watched[job] = watched
         watcher = Watcher()
+        if last.rpartition("-")[2] == watched.digest:
+            watcher.seen = watched.number
         watched.watchers[watcher] = None
         if self._telling is None and self._watched:
             self._telling = asyncio.create_task(self._tell())
@@ -96,7 +114,7 @@ class Watching:
                 elif watched.over or self._follower.stop.is_set():
                     return
                 elif not await watcher.sleep(BEAT_S):
-                    yield BEAT
+                    yield KEEPALIVE_COMMENT
         finally:
             del watched.watchers[watcher]
             if not watched.watchers:
@@ -117,7 +135,9 @@ class Watching:
         if document == watched.document:
             return False
         watched.document, watched.over = document, document["ended_ms"] is not None
-        watched.event = b"id: %d\nevent: job\ndata: %b\n\n" % (state.seq, dumped(document))
+        text = dumped(document)
+        watched.digest = _digest(text)
+        watched.event = format_sse_event(data_str=text.decode(), event="job", id=f"{state.seq}-{watched.digest}")
         watched.number += 1
         self.encodings += 1
         return True

@@ -17,12 +17,20 @@ WATCHERS = 50
 
 def states(events):
     """The state of the job in each event."""
-    return [json.loads(event.partition(b"data: ")[2])["state"] for event in events if b"data: " in event]
+    return [json.loads(line_of(event, "data"))["state"] for event in events if b"data: " in event]
 
 
 def numbers(events):
     """The seq at which each event was worded."""
-    return [int(event.split(b"\n")[0].removeprefix(b"id: ")) for event in events if b"data: " in event]
+    return [int(id_of(event).partition("-")[0]) for event in events if b"data: " in event]
+
+
+def id_of(event):
+    return line_of(event, "id")
+
+
+def line_of(event, field):
+    return next(line for line in event.decode().split("\n") if line.startswith(field)).removeprefix(f"{field}: ")
 
 
 async def heard(seen, job="j"):
@@ -248,3 +256,69 @@ def test_a_fault_in_wording_ends_the_streams_and_is_not_waited_for(failing, monk
         return type(telling.exception())
 
     assert told_in_memory(story) is ZeroDivisionError
+
+
+def resumed(cell, last, job="j"):
+    return cell.http.get(f"/v1/jobs/{job}/events", headers={"Last-Event-ID": last})
+
+
+def test_a_state_that_was_told_is_not_told_again_to_who_names_its_event():
+    async def story(cell):
+        await cell.post(JOB)
+        seen = Watching(cell.follower, gap_s=0)
+        first = await anext(seen.events("j"))
+        again = asyncio.ensure_future(heard_after(seen, id_of(first)))
+        await watchers_there(seen, 1)
+        await cancel(cell)
+        return first, await again
+
+    first, again = told_in_memory(story)
+    assert states([first]) == ["waiting"]
+    assert id_of(first).partition("-")[2] not in {id_of(event).partition("-")[2] for event in again}
+    assert states(again)[-1] == "cancelled"
+
+
+async def heard_after(seen, last, job="j"):
+    return [event async for event in seen.events(job, last)]
+
+
+@pytest.mark.parametrize("last", [
+    pytest.param("", id="none"),
+    pytest.param("1", id="a position alone"),
+    pytest.param("999999-0123456789abcdef", id="of another cell, or of a log that is gone"),
+    pytest.param("-", id="nothing that was ever an id"),
+])  # fmt: skip
+def test_whoever_names_no_event_that_told_it_hears_the_state_of_now(last):
+    async def story(cell):
+        await cell.post(JOB)
+        seen = Watching(cell.follower, gap_s=0)
+        first = await anext(seen.events("j", last))
+        await cancel(cell)
+        return first, await resumed(cell, last)
+
+    first, ended = told_in_memory(story)
+    assert states([first]) == ["waiting"]
+    assert (ended.status_code, ended.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert states([ended.content]) == ["cancelled"]
+
+
+def test_what_changed_while_a_client_was_away_it_hears_when_it_comes_back_and_after_the_end_nothing():
+    async def story(cell):
+        await cell.post(JOB)
+        first = await anext(Watching(cell.follower, gap_s=0).events("j"))
+        await cancel(cell)
+        back = await resumed(cell, id_of(first))
+        return back, await resumed(cell, id_of(back.content))
+
+    back, over = told_in_memory(story)
+    assert states([back.content]) == ["cancelled"]
+    assert (over.status_code, over.content) == (204, b"")
+
+
+def test_an_event_id_that_is_too_long_is_refused():
+    async def story(cell):
+        await cell.post(JOB)
+        return await resumed(cell, "9" * (api.EVENT_ID_MAX + 1))
+
+    refused = told_in_memory(story)
+    assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")

@@ -1,0 +1,344 @@
+"""Answers of the gateway as models: /openapi.json is made from them. The routes write plain documents (`documents.py`,
+`queue_documents.py`, `dry_run.py`); tests hold each recorded answer against its model.
+
+Quantities are strings that read back (`"500m"`, `"2Gi"`), times Unix milliseconds, shares parts of 1.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from schemas.edge.config import Knobs
+from schemas.jobs import JobClass
+from schemas.rounds import HoldReason
+from schemas.tasks import Failure
+
+Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
+Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
+Ms = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
+Count = Annotated[int, Field(ge=0)]
+
+JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+
+
+class Problem(BaseModel):
+    """Why a request failed (RFC 9457). `type` is permanent; `field` is the path of what is wrong in the request."""
+
+    type: Annotated[str, Field(pattern="^urn:largesse:", examples=["urn:largesse:refused:unknown_queue"])]
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    field: str | None = None
+    reason: Annotated[str | None, Field(description="the cell's reason to refuse, or the detail without its field")] = (
+        None
+    )
+    job: Annotated[str | None, Field(description="the job that was refused")] = None
+    job_state: Annotated[JobState | None, Field(description="of the job that has the name already")] = None
+    warnings: list[str] | None = None
+    limit: Annotated[int | None, Field(description="in bytes")] = None
+    size: Annotated[int | None, Field(description="in bytes")] = None
+    node: Annotated[str | None, Field(description="the node that keeps the output")] = None
+    live: Annotated[bool | None, Field(description="whether the job of the task has yet to end")] = None
+
+
+# ---------------------------------------------------------------- health
+class Live(BaseModel):
+    status: Literal["live"]
+
+
+class Ready(BaseModel):
+    """How far the gateway has read the log: `seq`, `round` and `time` of the last record."""
+
+    status: Literal["ready"]
+    cell: str
+    seq: Count
+    round: Count
+    time: Ms
+
+
+# ---------------------------------------------------------------- jobs
+class Submitted(BaseModel):
+    """`repeated`: the cell has the same job already. `unanswered`: the log has not answered yet; ask for the job."""
+
+    job: str
+    state: Literal["waiting", "repeated", "unanswered"]
+    warnings: list[str]
+    job_state: Annotated[JobState | None, Field(description="of a repeat: what the job is now, null if forgotten")] = (
+        None
+    )
+
+
+class TaskCounts(BaseModel):
+    """Tasks by state. `failed_attempts` counts attempts."""
+
+    total: Count
+    waiting: Count
+    starting: Count
+    running: Count
+    succeeded: Count
+    failed_attempts: Count
+
+
+class Waiting(BaseModel):
+    """Why so many tasks wait."""
+
+    reason: Literal[
+        "after", "gate", "queue_max", "back_off", "no_room", "no_node", "gang_no_room", "behind_head", "next_round"
+    ]
+    tasks: Count
+    text: str
+
+
+class StageStatus(BaseModel):
+    """`nodes`: how many tasks are on each node. `indexes`: which; null for stages of more than 100 tasks. `gang` is
+    left out once the job has ended."""
+
+    stage: str
+    after: list[str]
+    state: Literal["waiting", "running", "succeeded", "unfinished"]
+    gang: bool | None = None
+    tasks: TaskCounts
+    why: list[Waiting]
+    nodes: dict[str, int]
+    indexes: dict[str, list[int]] | None
+
+
+class FailedAttempt(BaseModel):
+    stage: str
+    index: Count
+    attempt: int
+    node: str
+    reason: Failure
+    exit_code: int | None
+    detail: str
+    at_ms: Ms
+
+
+class JobSummary(BaseModel):
+    """`why`: what it waits for, in words. `reason` and `detail`: why it was refused, or how it ended."""
+
+    job: str
+    state: JobState
+    queue: str
+    class_: Annotated[JobClass | None, Field(alias="class", description="null: refused")]
+    priority: int
+    user: str
+    author: Annotated[str, Field(description="who submitted it, as the request said")]
+    submitted_ms: Ms
+    started_ms: Ms | None
+    ended_ms: Ms | None
+    tasks: TaskCounts
+    why: str | None
+    reason: str | None
+    detail: str
+
+
+class Job(JobSummary):
+    """`failures`: the last 20 attempts that failed."""
+
+    stages: list[StageStatus]
+    failures: list[FailedAttempt]
+
+
+class Jobs(BaseModel):
+    jobs: list[JobSummary]
+    ended_kept_max: Annotated[int, Field(description="ended jobs that are kept at most")]
+
+
+# ---------------------------------------------------------------- queues
+class QueueLimits(BaseModel):
+    guaranteed: Quantities
+    max: Quantities
+    running_jobs_max: int | None
+    submitters: list[str]
+
+
+class JobCounts(BaseModel):
+    """Jobs that have not ended. `parked`: those of the waiting ones that `running_jobs_max` holds back."""
+
+    waiting: Count
+    running: Count
+    parked: Count
+
+
+class Shortage(BaseModel):
+    """A guarantee that is broken. `winner`: the queue that holds most beyond its own. `placeable`: whether anything
+    that waits finds room."""
+
+    since_ms: Ms
+    guaranteed: Share
+    allocated: Share
+    winner: str | None
+    placeable: bool
+
+
+class QueueStatus(BaseModel):
+    """A queue and those below it. Shares are dominant shares of the cell; null where a queue has none of its own: the
+    root, and queues inside a list that is served as a whole. `held` and `target` are older names of `allocated` and of
+    the level."""
+
+    queue: Annotated[str, Field(description='the path, "" for the root')]
+    weight: Annotated[float, Field(gt=0)]
+    policy: str | None
+    limits: QueueLimits
+    policy_in_force: str
+    guaranteed: Share | None
+    fair: Share | None
+    allocated: Share
+    lent: Share | None
+    borrowed: Share | None
+    resource: Annotated[str | None, Field(description="the resource of which it holds the largest part")]
+    held: Share
+    used: Quantities
+    jobs: JobCounts
+    target: Share | None
+    breach: Shortage | None
+    children: list["QueueStatus"]
+
+
+# ---------------------------------------------------------------- nodes
+class HeldRoom(BaseModel):
+    """Room of a node that is kept free on purpose."""
+
+    why: HoldReason
+    demand: Quantities
+
+
+class DeviceStatus(BaseModel):
+    """`milli`: its size in thousandths of a whole device."""
+
+    index: Count
+    milli: int
+    model: str
+
+
+class Drain(BaseModel):
+    """`until_ms`: when what runs there is ended and placed elsewhere; null: it runs on."""
+
+    author: str
+    reason: str
+    until_ms: Ms | None
+
+
+class Node(BaseModel):
+    """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does."""
+
+    node: str
+    state: Literal["ready", "draining", "unschedulable", "lost", "left", "removed"]
+    capacity: Quantities
+    used: Quantities
+    free: Quantities
+    kept: HeldRoom | None
+    running: Count
+    labels: dict[str, str]
+    devices: dict[str, list[DeviceStatus]]
+    epoch: str
+    address: str
+    unschedulable: str
+    drain: Drain | None
+
+
+class Nodes(BaseModel):
+    nodes: list[Node]
+
+
+# ---------------------------------------------------------------- reservations, rounds, inputs
+class PromisedStep(BaseModel):
+    reservation: str
+    from_ms: int
+    to_ms: int
+    usage: Quantities
+
+
+class Reservation(BaseModel):
+    reservation: str
+    user: str
+    state: Literal["accepted", "requested"]
+    requested_ms: Ms
+    steps: list[PromisedStep]
+
+
+class Reservations(BaseModel):
+    reservations: list[Reservation]
+
+
+class Abandoned(BaseModel):
+    """`abandoned`: whether the log has said so."""
+
+    round: int
+    abandoned: bool
+
+
+class Skipped(BaseModel):
+    """`skipped`: whether the log has said so."""
+
+    topic: str
+    offset: int
+    skipped: bool
+
+
+# ---------------------------------------------------------------- config
+class QueueConfig(BaseModel):
+    """A queue as `PUT /v1/config` takes it back. What it does not set is left out."""
+
+    name: str
+    weight: float = 1
+    children: list["QueueConfig"] = []
+    policy: str | None = None
+    guaranteed: Quantities | None = None
+    max: Quantities | None = None
+    running_jobs_max: int | None = None
+    submitters: list[str] | None = None
+
+
+class Config(BaseModel):
+    """Knobs and queue tree in force; `queues` is null where there is no tree."""
+
+    set: Knobs
+    queues: QueueConfig | None
+
+
+class ConfigApplied(Config):
+    """`notes`: what the cell takes and yet may not be meant."""
+
+    changed: bool
+    warnings: list[str]
+    notes: list[str]
+
+
+class KnobChange(BaseModel):
+    before: int | str
+    after: int | str
+
+
+class QueueSide(BaseModel):
+    """A queue before or after a change."""
+
+    weight: float
+    policy: str | None
+    limits: QueueLimits
+    guaranteed: Share | None
+    fair: Share | None
+    allocated: Share | None
+    lent: Share | None
+    borrowed: Share | None
+
+
+class QueueChange(BaseModel):
+    """`set`: its own settings change; `moved`: only its share does."""
+
+    queue: str
+    change: Literal["new", "gone", "set", "moved"]
+    before: QueueSide | None
+    after: QueueSide | None
+
+
+class DryRun(BaseModel):
+    """What a config would change."""
+
+    dry_run: Literal[True]
+    changed: bool
+    set: dict[str, KnobChange]
+    queues: list[QueueChange]
+    notes: list[str]
+    warnings: list[str]
