@@ -24,7 +24,7 @@ COMPILED = {
     "services/admission/core": ("fold", "granted", "judge", "keys", "rounds", "skips", "state", "task_reports"),
     "services/altruism/core": ("decide", "fold", "state"),
     "services/fairness": ("tree",),
-    "services/fairness/accounts": ("intervals", "ledger"),
+    "services/fairness/accounts": ("intervals", "ledger", "seat"),
     "services/fairness/core": (
         "backoff",
         "decide",
@@ -35,6 +35,7 @@ COMPILED = {
         "placeable",
         "queue_report",
         "state",
+        "tolerance",
     ),
     "services/fairness/hdrf": ("node_fill", "static"),
     "services/leftover/core": ("board", "decide", "fold", "gather", "state"),

@@ -44,10 +44,12 @@ class Policy:
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is gathered for
     queues that hold less than they are due, and for the largest tasks that find none: never, once they have waited for
     `headroom_after_ms`, or always. `headroom_nodes_permille`: on at most this part of the nodes at a time.
-    `node_kept_ms`: for so long a lost node counts as one that may come back. `slots_per_node`: under the preset `slots`
-    so many tasks run on a node, whatever they ask for. `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks
-    of one job, of one user's live jobs and of all live jobs together; a job that would go beyond is refused.
-    `names_kept_max`: names of so many ended jobs stay taken, the oldest are free before `name_kept_ms` are over.
+    `demand_tolerance_permille`, `demand_tolerance_ms`: what queues ask for may move by so much of the cell, and for so
+    long, before the levels follow; 0: they follow in every round. `node_kept_ms`: for so long a lost node counts as one
+    that may come back. `slots_per_node`: under the preset `slots` so many tasks run on a node, whatever they ask for.
+    `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks of one job, of one user's live jobs and of all live
+    jobs together; a job that would go beyond is refused. `names_kept_max`: names of so many ended jobs stay taken, the
+    oldest are free before `name_kept_ms` are over.
     """
 
     preset: Preset = "largesse"
@@ -66,6 +68,8 @@ class Policy:
     headroom: Literal["off", "aged", "always"] = "aged"
     headroom_after_ms: int = 60 * 1_000
     headroom_nodes_permille: int = 1_000
+    demand_tolerance_permille: int = 1
+    demand_tolerance_ms: int = 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
     slots_per_node: int = 4
     job_tasks_max: int = 1_000_000

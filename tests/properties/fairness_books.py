@@ -59,9 +59,10 @@ class Books:
     def __init__(self, tree, preset="hdrf", *, forgetful=False, **knobs):
         self.state, self.seq, self.round, self.time = fairness.start(), 0, 0, 0
         self.preset, self.forgetful = preset, forgetful
+        knobs.setdefault("demand_tolerance_permille", 0)  # What is said is compared with what there is.
         self.capacity, self.jobs, self.told, self.below = {}, [], [], {}
         self.known = {}
-        self.broken = {}
+        self.broken, self.knobs = {}, {}
         self.set_tree(tree, **knobs)
 
     # ------------------------------------------------------------ facts
@@ -75,8 +76,8 @@ class Books:
         return Record(type(body).__name__, 1, "default", self.seq, self.round, self.time, str(self.seq), "", body)
 
     def set_tree(self, tree, **knobs):
-        self.tree = tree
-        self.put(ConfigChanged(Policy(preset=self.preset, **knobs), tree))
+        self.tree, self.knobs = tree, self.knobs | knobs
+        self.put(ConfigChanged(Policy(preset=self.preset, **self.knobs), tree))
         paths = dict(walked(tree))
         self.known = {name: values for name, values in self.known.items() if name in paths}
         for kept in (self.below, self.broken):
@@ -317,7 +318,10 @@ class Books:
         return found
 
     def fair(self, path):
-        """The level that is in force, where the core says one; a test of levels says whether it is right."""
+        """The level that is in force, where the core says one; a test of levels says whether it is right. A round that
+        left the levels as they are has nothing to say of them."""
+        if not self.state.refills:
+            return Fraction(self.known.get(path, (0, 0))[1], SHARE_UNITS)
         filled = self.state.filled
         if filled is None or filled.all_fits:
             return self.share(self.below_of(self.demand, path))

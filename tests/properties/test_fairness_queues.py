@@ -6,7 +6,8 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from services.fairness.accounts.ledger import Ledger, Seat
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Seat
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, walked
 from tests.strategies import for_all

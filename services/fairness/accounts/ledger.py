@@ -14,10 +14,10 @@ Guarantees are shares of `ONE`; what is told is in billionths of the cell.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import add, ge, sub
-from typing import NamedTuple
 
 from services.fairness.accounts.division import Claimant, divided
-from services.fairness.accounts.intervals import Calm, Spans
+from services.fairness.accounts.intervals import Calm
+from services.fairness.accounts.seat import Limits, Seat, Told
 from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, part_units, share_units
 
 TOLD_STEP = 1_000_000
@@ -25,75 +25,6 @@ TOLD_STEP = 1_000_000
 
 FINE = 1 << 88
 """More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
-
-Limits = Sequence[int | None]
-"""Base units by kind, None where a kind is not named; empty where none is."""
-
-
-class Told(NamedTuple):
-    """What is said of a queue, as dominant shares in billionths of the cell, and the kind it holds most of (a place in
-    the capacity vector; -1: it holds nothing).
-    """
-
-    guaranteed: int = 0
-    fair: int = 0
-    allocated: int = 0
-    lent: int = 0
-    borrowed: int = 0
-    kind: int = -1
-
-
-NOTHING = Told()
-
-
-class Seat:
-    """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
-    and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
-    """
-
-    __slots__ = (
-        "asking", "asks", "calm", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
-        "listed", "low", "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used",
-        "waiting", "weight", "weights",
-    )  # fmt: skip
-
-    def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
-        self.name = name
-        self.weight = weight
-        self.floor = floor
-        self.most = most
-        self.listed = listed
-        self.parent: Seat | None = None
-        self.children: list[Seat] = []
-        self.demand: list[int] = []
-        self.used: list[int] = []
-        self.waiting = 0  # Leaves that wait for more.
-        self.slack = 0  # One task of each of them, in billionths.
-        self.asks = False
-        self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
-        self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
-        self.claims: list[int] = []  # What those of its children do.
-        self.over = False  # It asks for more than its maximum.
-        self.fair = 0  # Its level in billionths, where not everybody gets all.
-        self.guaranteed = 0
-        self.low = False  # It waits, and with a task more would still not be above its guarantee.
-        self.told = NOTHING
-        self.calm: Calm | None = None  # None: any change has to be looked at.
-        self.ends: list[list[int]] = []  # The first four numbers of `calm` in amounts, once somebody asked.
-        self.far = False  # What it asks for was so far from the level told that `calm` does not keep to that.
-        self.stale = True
-        self.stale_children: list[Seat] = []
-        self.spans = Spans()
-
-    def grow(self, child: "Seat") -> None:
-        """Takes a child."""
-        child.parent = self
-        self.children.append(child)
-
-    @property
-    def is_group(self) -> bool:
-        """Whether it has a level of its own that leftover goes by: a leaf, or the top of a list."""
-        return not self.listed and (not self.children or self.children[0].listed)
 
 
 class Ledger:
@@ -110,6 +41,8 @@ class Ledger:
         self.seats: dict[str, Seat] = {}
         self.over = 0  # Queues that ask for more than their maximum.
         self.fits = True  # Everybody gets all they ask for.
+        self.keeps_levels = False  # The levels are those that were told.
+        self._levels: Mapping[str, int] | None = None  # As they were shared out last.
         self._pledged: Sequence[int] = [0] * len(capacity)
         todo = [root]
         while todo:
@@ -148,12 +81,33 @@ class Ledger:
         self._ask(seat, asks)
 
     def share_out(self, fair: Mapping[str, int] | None) -> None:
-        """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs all queues."""
-        for name, seat in self.seats.items():
-            seat.fair = fair.get(name, 0) if fair is not None else self.share_of(seat.demand)
-            if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news or (seat.far and fair is None):
+        """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs those that have
+        another level than before; all queues, where everybody gets or got all they ask for."""
+        before = self._levels
+        if fair is None or before is None:
+            for name, seat in self.seats.items():
+                seat.fair = fair.get(name, 0) if fair is not None else self.share_of(seat.demand)
+                if abs(seat.fair - seat.told.fair) >= TOLD_STEP or name in self.news or (seat.far and fair is None):
+                    self._mark_up(seat)
+        else:
+            moved = {name: units for name, units in fair.items() if before.get(name) != units}
+            moved |= {name: 0 for name in before if name not in fair}
+            for name, units in moved.items():
+                seat = self.seats[name]
+                seat.fair = units
+                if abs(units - seat.told.fair) >= TOLD_STEP:
+                    self._mark_up(seat)
+            for seat in self.news.values():
                 self._mark_up(seat)
-        self.fits = fair is None
+        self._levels = fair
+        self.fits, self.keeps_levels = fair is None, False
+
+    def keep_levels(self) -> None:
+        """No levels are worked out this time: what was told of them is in force, and nothing of it is news."""
+        if not self.keeps_levels:
+            self.fits, self.keeps_levels = False, True
+            for seat in self.news.values():
+                self._mark_up(seat)
 
     def tell(self, name: str, told: Told) -> None:
         """What readers know of a queue from now on."""
@@ -186,7 +140,7 @@ class Ledger:
         if seat.listed:
             return Told(allocated=held, kind=kind)
         guaranteed, wanted = share_units(seat.guaranteed), self.share_of(seat.demand)
-        fair = wanted if self.fits else seat.fair
+        fair = wanted if self.fits else seat.told.fair if self.keeps_levels else seat.fair
         lent, borrowed = max(0, guaranteed - max(held, wanted)), max(0, held - guaranteed)
         return Told(guaranteed, fair, held, lent, borrowed, kind)
 
@@ -229,16 +183,17 @@ class Ledger:
         """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
         return share_units(min(ONE, max(self._covers(seat)), self._most(seat))) if seat.floor else 0
 
-    def richest(self) -> list[str]:
-        """The queues with a level of their own that hold something beyond their guarantees, or if none does, that hold
-        something; those with most of it first. Asks them all.
+    def richest(self, borrowed: Mapping[str, int]) -> list[str]:
+        """The queues with a level of their own that hold something beyond their guarantees, those with most of it
+        first: by `borrowed`, or as it was told. If none is known to, those that hold something, likewise.
+
+        By what is told, as guarantees that have moved by too little for that are not worked out for everybody.
         """
         groups = [seat for seat in self.seats.values() if seat.is_group and seat.parent is not None]
-        held = [(self.share_of(seat.used), seat) for seat in groups]
-        beyond = sorted([(share_units(seat.guaranteed) - amount, seat.name) for amount, seat in held])
-        if not beyond or beyond[0][0] >= 0:
-            beyond = sorted([(-amount, seat.name) for amount, seat in held])
-        return [name for less, name in beyond if less < 0]
+        beyond = sorted([(-borrowed.get(seat.name, seat.told.borrowed), seat.name) for seat in groups])
+        if not beyond or not beyond[0][0]:
+            beyond = sorted([(-self.share_of(seat.used), seat.name) for seat in groups])
+        return [name for less, name in beyond if less]
 
     # ------------------------------------------------------------------ amounts
     def shares_of(self, amounts: Iterable[int]) -> list[int]:

@@ -15,4 +15,4 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 7
+LAYOUT = 8

@@ -6,7 +6,8 @@ otherwise: a queue that is not in it asks, the last one below a queue no longer 
 
 from collections.abc import Sequence
 
-from services.fairness.accounts.ledger import Ledger, Seat
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Seat
 from services.fairness.core.fill_tree import PIECE, Caps, Planting
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
@@ -16,12 +17,13 @@ from services.fairness.tree import Node, walk
 
 class Plotted:
     """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
-    caller says; `idle`: units in it that ask for nothing now."""
+    caller says; `written`: units that were written anew since; `idle`: units in it that ask for nothing now."""
 
     def __init__(self, root: Node, plot: Plot, pieces: dict[str, list[str]]) -> None:
         self._plot = plot
         self.pieces = pieces  # Of leaves that ask for several sets of kinds.
         self.moved: dict[str, bool] = {}
+        self.written: list[str] = []
         self.idle: dict[str, bool] = {}
         self._units = len(plot.names)
         self._above: dict[str, str] = {}
@@ -42,7 +44,9 @@ class Plotted:
         if not _is_plain(ledger):
             return False
         units = [ledger.group_of(path) for path in moved if path in ledger.seats]
-        put = all(self._put(state, ledger, unit, caps) for unit in units if unit.is_group)
+        units = [unit for unit in units if unit.is_group]
+        self.written = [unit.name for unit in units]
+        put = all(self._put(state, ledger, unit, caps) for unit in units)
         return put and self._units - len(self.idle) >= arrays.LEAVES_MIN  # A new tree would be filled otherwise.
 
     def fill(self) -> Filled:

@@ -1,9 +1,12 @@
 """How fairness answers an open round."""
 
+from collections.abc import Mapping
+
 from largesse.core import OpenRound
 from schemas import Level, Shares
+from services.fairness.accounts.ledger import Ledger
 from services.fairness.core.levels import kinds_levels, lent_in, levels_in
-from services.fairness.core.queue_report import breaches, ledger_of, queue_shares
+from services.fairness.core.queue_report import breaches, ledger_of, queue_shares, share_out
 from services.fairness.core.state import State
 
 SETTLE_MS = 1_000
@@ -14,35 +17,55 @@ has opened meanwhile."""
 def decide(state: State, opened: OpenRound) -> list[Shares]:
     """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
     ledger = ledger_of(state)
+    full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
+    if not full and not state.refills:
+        return [_kept(state, ledger, opened)]
     filled, dues = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
     parts = filled.parts if filled is not None else {}
     lent = lent_in(state, levels, dues)
-    moved: list[str] = []
-    full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     shares = Shares([], full=full)
-    if full:
-        moved = list(levels)
-    elif levels != state.told or dues != state.dues or parts != state.parts or lent != state.lent:
-        part = state.parts
-        moved = [at for at in levels if not _is_as_told(state, at, levels, dues, lent) or part.get(at) != parts.get(at)]
     shares.levels = [
-        Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0)) for at in sorted(moved)
+        Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
+        for at in (sorted(levels) if full else _moved(state, levels, dues, parts, lent))
     ]
     if full or levels != state.told:
-        shares.gone = sorted(queue for queue in state.told if queue not in levels)
+        shares.gone = sorted([queue for queue in state.told if queue not in levels])
     if ledger is not None:
-        shares.queues = queue_shares(state, ledger, filled, full=full)
-        shares.breaches = breaches(state, ledger, dues, opened.time)
-        if state.waits and state.stirred > state.settled:
-            shares.wake_ms = opened.time + SETTLE_MS
+        share_out(ledger, filled)
+        _tell_queues(state, ledger, shares, dues, opened)
     return [shares]
 
 
-def _is_as_told(state: State, unit: str, levels: dict[str, int], dues: dict[str, int], lent: dict[str, int]) -> bool:
-    if levels[unit] != state.told.get(unit) or dues.get(unit) != state.dues.get(unit):
-        return False
-    return lent.get(unit, 0) == state.lent.get(unit, 0)
+def _kept(state: State, ledger: Ledger | None, opened: OpenRound) -> Shares:
+    """What there is to say in a round that leaves the levels as they are."""
+    shares = Shares([])
+    if ledger is not None:
+        ledger.keep_levels()
+        _tell_queues(state, ledger, shares, state.dues, opened)
+    return shares
 
 
-# ---------------------------------------------------------------- facts
+def _tell_queues(state: State, ledger: Ledger, shares: Shares, dues: Mapping[str, int], opened: OpenRound) -> None:
+    shares.queues = queue_shares(ledger, full=shares.full)
+    shares.breaches = breaches(state, ledger, shares.queues, dues, opened.time)
+    if state.waits and state.stirred > state.settled:
+        shares.wake_ms = opened.time + SETTLE_MS
+
+
+def _moved(
+    state: State,
+    levels: Mapping[str, int],
+    dues: Mapping[str, int],
+    parts: Mapping[str, Mapping[str, int]],
+    lent: Mapping[str, int],
+) -> list[str]:
+    """The units of which something differs from what is in force."""
+    told = state.told
+    found: dict[str, bool] = {}
+    if levels != told:
+        found = {unit: True for unit, level in levels.items() if told.get(unit) != level}
+    if dues != state.dues or parts != state.parts or lent != state.lent:
+        for now, before in ((dues, state.dues), (parts, state.parts), (lent, state.lent)):
+            found |= {unit: True for unit in {**now, **before} if now.get(unit) != before.get(unit)}
+    return sorted([unit for unit in found if unit in levels])

@@ -18,7 +18,8 @@ from fractions import Fraction
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Queue
 from schemas.queue_tree import below, upwards, walk
-from services.fairness.accounts.ledger import Ledger, Seat, factor_of
+from services.fairness.accounts.ledger import Ledger, factor_of
+from services.fairness.accounts.seat import Seat
 from services.fairness.core.state import State
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import ONE, ONE_BITS, Node
@@ -40,6 +41,11 @@ _WEIGHT_BITS, _LEAST_BITS = 50, 10
 """A share in the place of a weight: this much of it. Whoever has next to nothing weighs no more than 2^-40 of all."""
 
 _FINE_BITS = 64
+
+
+def goes_by_holdings(tree: Queue, policy: str) -> bool:
+    """Whether levels somewhere in a tree go by what is held; `policy` is that of the root, unless it names another."""
+    return policy in HELD or any(queue.policy in HELD for _, queue in walk(tree))
 
 
 class Planting:
@@ -68,7 +74,7 @@ class Planting:
         self._nodes: dict[str, Node] = {}  # Path -> where it stands in the tree.
         self.churned: list[Node] = []
         self.asking: dict[str, bool] = {}
-        self._goes_by_holdings = self._churns()
+        self._goes_by_holdings = goes_by_holdings(self._tree, self._policy)
         for leaf in ledger.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
             for path in upwards(leaf):
                 if path in self.asking:
@@ -104,9 +110,6 @@ class Planting:
             and bool(self._ledger.seats[unit].children)
             and any(leaf in self._parts for leaf in self.leaves_of(unit))
         )
-
-    def _churns(self) -> bool:
-        return self._policy in HELD or any(queue.policy in HELD for _, queue in walk(self._tree))
 
     # ------------------------------------------------------------------ growing
     def _grow(self) -> Node | None:

@@ -2,6 +2,7 @@
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.retries import is_broken, judge_failure
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Tries
@@ -15,6 +16,7 @@ from schemas import (
     NodeRegistered,
     NodeReported,
     Record,
+    RoundAbandoned,
     RoundClosed,
     RoundOpened,
     Shares,
@@ -27,9 +29,11 @@ from schemas import (
 from schemas.tasks import Failure
 from services.fairness.core.backoff import forget_rests, regang, rest, wake
 from services.fairness.core.demand import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
+from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core.queue_report import fold_said, forget_queues, ledger_of, watch
 from services.fairness.core.state import Holding, Job, State
+from services.fairness.core.tolerance import must_refill, note_demand, open_round
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -42,6 +46,7 @@ def fold(state: State, record: Record) -> None:
     FOLDS[type(record.body)](state, record)
 
 
+# ---------------------------------------------------------------- facts
 def _config(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
     if body.policy is not None:
@@ -53,6 +58,8 @@ def _config(state: State, record: Record) -> None:
         _begin(state, limit(state.gate, body.queues))
         forget_queues(state)
         forget_placed(state)
+    state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
+    must_refill(state)
     state.filled = state.ledger = None
     touch_all(state)
     state.stirred = record.seq
@@ -77,6 +84,7 @@ def _capacity(state: State, record: Record) -> None:
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     for resource, amount in counted_capacity(state, capacity).items():
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
+    must_refill(state)
     state.filled = state.ledger = None
     touch_all(state)
 
@@ -120,6 +128,7 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
     more."""
     demand = counted(state, demand)
     if asked:
+        note_demand(state, leaf)
         add_demand(state, leaf, demand, asked)
         if state.filled is not None:
             state.filled.moved[leaf] = True
@@ -252,6 +261,12 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> H
 def _opened(state: State, record: Record) -> None:
     state.opened = record.seq
     wake(state, record.time)
+    open_round(state, ledger_of(state), record)
+
+
+def _abandoned(state: State, record: Record) -> None:
+    if state.refills:
+        must_refill(state)  # What it came to is not in force.
 
 
 def _closed(state: State, record: Record) -> None:
@@ -290,6 +305,7 @@ FOLDS: Folds = {
     TaskFinished: _finished,
     TaskFailed: _failed,
     RoundOpened: _opened,
+    RoundAbandoned: _abandoned,
     RoundClosed: _closed,
     TimeReached: _time,
     Shares: _told,

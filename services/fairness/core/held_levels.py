@@ -12,7 +12,8 @@ further down before those above; more tasks than that its units cannot have.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from services.fairness.accounts.ledger import Ledger, Limits, Seat
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Limits, Seat
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
 from services.fairness.core.fill_tree import TOP

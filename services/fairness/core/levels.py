@@ -7,12 +7,14 @@ from math import gcd
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import KindsLevel, Vector
 from schemas.queue_tree import upwards
-from services.fairness.accounts.ledger import Ledger, Seat
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Seat
 from services.fairness.core.cached_tree import Plotted, is_asked_of, plotted_of
 from services.fairness.core.fill_tree import PIECE, TOP, Caps, Planting
 from services.fairness.core.held_levels import handed_out
 from services.fairness.core.placeable import cap_of, is_short
 from services.fairness.core.state import State
+from services.fairness.core.tolerance import fits
 from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
@@ -74,7 +76,7 @@ def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[
     while at is not None and before is not None:
         at.moved |= before.moved
         at = at.over
-    if not ledger.over and _all_fits(state):
+    if not ledger.over and fits(state):
         filled = _satisfied(state, ledger, before)
         filled.moved, filled.plotted = {}, before.plotted if before is not None else None
         if filled.plotted is not None and before is not None:
@@ -134,19 +136,14 @@ def _refilled(state: State, ledger: Ledger, before: Filled | None, caps: Caps) -
             planting = Planting(state, ledger, caps)
             plotted = plotted_of(planting, ledger)
         if plotted is not None:
-            filled = _fill_kept(state, ledger, plotted)
+            is_kept = before is not None and before.plotted is plotted
+            filled = _fill_kept(state, ledger, plotted, before if is_kept else None)
         else:
             assert planting is not None
             filled = _fill(state, ledger, planting)
         filled.caps, filled.over = caps, before.over if before is not None else None
     filled.moved, filled.plotted = {}, plotted
     return filled
-
-
-def _all_fits(state: State) -> bool:
-    """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
-    have = state.capacity
-    return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
 
 
 def _satisfied(state: State, ledger: Ledger, before: Filled | None) -> Filled:
@@ -230,8 +227,8 @@ def _join_pieces(state: State, ledger: Ledger, filled: Filled, pieces: Mapping[s
         filled.satisfied[leaf] = all(satisfied for _, satisfied in filled.pieces[leaf].values())
 
 
-def _fill_kept(state: State, ledger: Ledger, plotted: Plotted) -> Filled:
-    """What `_fill` comes to with a tree that is kept."""
+def _fill_kept(state: State, ledger: Ledger, plotted: Plotted, before: Filled | None) -> Filled:
+    """What `_fill` comes to with a tree that is kept; `before`: what it came to last, which is given up."""
     found = plotted.fill()
     levels = dict(zip(found.names, found.units(), strict=True))
     satisfied = dict(zip(found.names, found.satisfied, strict=True))
@@ -241,7 +238,15 @@ def _fill_kept(state: State, ledger: Ledger, plotted: Plotted) -> Filled:
     nodes.pop(TOP, None)
     filled = Filled(levels, nodes, {}, satisfied)
     _join_pieces(state, ledger, filled, plotted.pieces)
-    filled.asked = {unit: ledger.seats[unit].demand for unit in levels}
+    if before is None:
+        filled.asked = {unit: ledger.seats[unit].demand for unit in levels}
+    else:
+        filled.asked = before.asked
+        for unit in plotted.written:
+            if unit in levels:
+                filled.asked[unit] = ledger.seats[unit].demand
+            else:
+                filled.asked.pop(unit, None)
     return filled
 
 

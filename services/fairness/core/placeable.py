@@ -15,9 +15,11 @@ from collections.abc import Sequence
 
 from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
-from services.fairness.accounts.ledger import Ledger, Seat
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Seat
 from services.fairness.core.demand import counted
 from services.fairness.core.state import Cap, Short, State
+from services.fairness.core.tolerance import must_refill, note_cap
 
 CAP_FALLS_MS = 1_000
 """A unit that holds less than its cap for so long is taken to be able to place only what it holds."""
@@ -62,6 +64,7 @@ def fold_levels(state: State, body: Shares) -> None:
         state.touched[level.queue] = True
     for unit in [unit for unit in state.capped if unit not in state.dues]:
         del state.capped[unit]
+        must_refill(state)
 
 
 def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], time: int) -> None:
@@ -74,10 +77,10 @@ def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], tim
         if unit.is_group:
             _measure(state, ledger, unit)
             if unit.name in state.capped:
-                _follow(state.capped[unit.name], unit, ledger, time)
+                _follow(state, state.capped[unit.name], unit, ledger, time)
     for name, cap in state.capped.items():
         if cap.less_ms is not None and time - cap.less_ms >= CAP_FALLS_MS:
-            cap.amounts, cap.less_ms = _amounts(ledger.seats[name], ledger), None
+            _set_cap(state, cap, ledger.seats[name], ledger)
     if not state.short or not grants:
         return
     served = _worst_served(state, ledger, grants)
@@ -88,6 +91,7 @@ def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], tim
             short.passed_ms = time
         if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
             state.capped[name] = Cap(_amounts(ledger.seats[name], ledger))
+            must_refill(state)
 
 
 def is_divided(state: State, unit: str) -> bool:
@@ -150,9 +154,15 @@ def _amounts(unit: Seat, ledger: Ledger) -> dict[str, int]:
     return {kind: amount for kind, amount in zip(ledger.kinds, unit.used, strict=True) if amount}
 
 
-def _follow(cap: Cap, unit: Seat, ledger: Ledger, time: int) -> None:
+def _set_cap(state: State, cap: Cap, unit: Seat, ledger: Ledger) -> None:
+    """What a unit holds now is what it can place."""
+    note_cap(state, ledger.share_of(cap_of(cap, ledger)), ledger.share_of(unit.used))
+    cap.amounts, cap.less_ms = _amounts(unit, ledger), None
+
+
+def _follow(state: State, cap: Cap, unit: Seat, ledger: Ledger, time: int) -> None:
     """Upwards at once; downwards after a while."""
     if ledger.share_of(unit.used) >= ledger.share_of(cap_of(cap, ledger)):
-        cap.amounts, cap.less_ms = _amounts(unit, ledger), None
+        _set_cap(state, cap, unit, ledger)
     elif cap.less_ms is None:
         cap.less_ms = time

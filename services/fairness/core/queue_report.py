@@ -12,7 +12,8 @@ from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
-from services.fairness.accounts.ledger import NOTHING, Ledger, Seat, Told
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import NOTHING, Seat, Told
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
 from services.fairness.core.levels import Filled
@@ -68,11 +69,15 @@ def _seat(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: 
 
 
 # ---------------------------------------------------------------- what is said
-def queue_shares(state: State, ledger: Ledger, filled: Filled | None, *, full: bool) -> list[QueueShare]:
-    """Queues with a value that has moved by a permille; with `full` all that have one."""
-    if ledger.source is not filled:
+def share_out(ledger: Ledger, filled: Filled | None) -> None:
+    """The levels that are in force from now on."""
+    if ledger.source is not filled or ledger.keeps_levels:
         ledger.source = filled
         ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
+
+
+def queue_shares(ledger: Ledger, *, full: bool) -> list[QueueShare]:
+    """Queues with a value that has moved by a permille; with `full` all that have one."""
     ledger.settle()
     kinds = ledger.kinds
     if full:
@@ -146,23 +151,28 @@ def watch(state: State, time: int) -> None:
             state.below[name] = time
 
 
-def breaches(state: State, ledger: Ledger, dues: Mapping[str, int], time: int) -> list[Breach]:
+def breaches(
+    state: State, ledger: Ledger, said: Sequence[QueueShare], dues: Mapping[str, int], time: int
+) -> list[Breach]:
     """Guarantees that have broken, those that hold again, and those of which it has changed whether what waits finds
-    room, since that was last told. `dues`: of the units that cannot place what they are due.
+    room, since that was last told. `said`: what is said of queues this time; `dues`: of the units that cannot place
+    what they are due.
     """
     limit = time if state.oldest_ms is None else state.oldest_ms
-    found: list[Breach] = []
+    news: list[tuple[str, int, bool]] = []
     for name, since_ms in state.below.items():
         if since_ms >= limit:
             break  # They come in the order of time.
-        found.append(
-            Breach(name, *_shares_of(ledger, name), since_ms, placeable=_is_placeable(ledger.seats[name], dues))
-        )
+        news.append((name, since_ms, _is_placeable(ledger.seats[name], dues)))
     for name, since_ms in state.broken.items() if dues or state.unplaced else ():
         placeable = _is_placeable(ledger.seats[name], dues)
         if placeable == (name in state.unplaced):
-            found.append(Breach(name, *_shares_of(ledger, name), since_ms, placeable=placeable))
-    richest = ledger.richest() if found else []
+            news.append((name, since_ms, placeable))
+    if not news and not state.mended:
+        return []
+    ledger.look_at([name for name, _, _ in news] + list(state.mended))
+    found = [Breach(name, *_shares_of(ledger, name), since_ms, placeable=can) for name, since_ms, can in news]
+    richest = ledger.richest({each.queue: each.borrowed for each in said}) if found else []
     for breach in found:
         breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
     for name, since_ms in state.mended.items():
@@ -178,7 +188,7 @@ def _is_placeable(seat: Seat, dues: Mapping[str, int]) -> bool:
 
 
 def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
-    ledger.look_at([name])
+    """What a queue is guaranteed and holds; the ledger has looked at it."""
     seat = ledger.seats[name]
     told = ledger.told_of(seat)
     return max(told.guaranteed, ledger.promised(seat)), told.allocated

@@ -93,6 +93,12 @@ class State:
     `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has changed
     since the last closing.
 
+    Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
+    for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
+    billionths; `spared_ms`, when the first round did without; `fitted`: all demands fitted into the cell then.
+    `refills`: whether the round that was opened last does; `refill_due`: the next one must. `by_holdings`: levels go by
+    what is held somewhere in the tree.
+
     `stirred`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last one
     that was closed; `wake_ms`: the wake-up that this core asked for last.
     """
@@ -129,6 +135,13 @@ class State:
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
     touched: dict[str, bool] = field(default_factory=dict)
+    asked_before: dict[str, dict[str, Vector]] = field(default_factory=dict)
+    caps_moved: int = 0
+    spared_ms: int | None = None
+    fitted: bool = False
+    refills: bool = True
+    refill_due: bool = True
+    by_holdings: bool = False
     stirred: int = 0
     opened: int = 0
     settled: int = 0

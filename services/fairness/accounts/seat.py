@@ -1,0 +1,75 @@
+"""One queue in the ledger of all: what it asks for, holds and is guaranteed, and what readers know of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from services.fairness.accounts.intervals import Calm, Spans
+
+Limits = Sequence[int | None]
+"""Base units by kind, None where a kind is not named; empty where none is."""
+
+
+class Told(NamedTuple):
+    """What is said of a queue, as dominant shares in billionths of the cell, and the kind it holds most of (a place in
+    the capacity vector; -1: it holds nothing).
+    """
+
+    guaranteed: int = 0
+    fair: int = 0
+    allocated: int = 0
+    lent: int = 0
+    borrowed: int = 0
+    kind: int = -1
+
+
+NOTHING = Told()
+
+
+class Seat:
+    """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
+    and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
+    """
+
+    __slots__ = (
+        "asking", "asks", "calm", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
+        "listed", "low", "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used",
+        "waiting", "weight", "weights",
+    )  # fmt: skip
+
+    def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
+        self.name = name
+        self.weight = weight
+        self.floor = floor
+        self.most = most
+        self.listed = listed
+        self.parent: Seat | None = None
+        self.children: list[Seat] = []
+        self.demand: list[int] = []
+        self.used: list[int] = []
+        self.waiting = 0  # Leaves that wait for more.
+        self.slack = 0  # One task of each of them, in billionths.
+        self.asks = False
+        self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
+        self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
+        self.claims: list[int] = []  # What those of its children do.
+        self.over = False  # It asks for more than its maximum.
+        self.fair = 0  # Its level in billionths, where not everybody gets all.
+        self.guaranteed = 0
+        self.low = False  # It waits, and with a task more would still not be above its guarantee.
+        self.told = NOTHING
+        self.calm: Calm | None = None  # None: any change has to be looked at.
+        self.ends: list[list[int]] = []  # The first four numbers of `calm` in amounts, once somebody asked.
+        self.far = False  # What it asks for was so far from the level told that `calm` does not keep to that.
+        self.stale = True
+        self.stale_children: list[Seat] = []
+        self.spans = Spans()
+
+    def grow(self, child: "Seat") -> None:
+        """Takes a child."""
+        child.parent = self
+        self.children.append(child)
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it has a level of its own that leftover goes by: a leaf, or the top of a list."""
+        return not self.listed and (not self.children or self.children[0].listed)

@@ -1,0 +1,94 @@
+"""When the levels are worked out anew: not for every change of what queues ask for.
+
+A refill costs the whole tree, and in a large cell most changes alter no level by anything that matters. So an opening
+leaves the levels in force as they are while what leaves ask for has moved, since the last refill and of all leaves
+together, by no more than `demand_tolerance_permille` of the cell, and the first round that did without a refill is less
+than `demand_tolerance_ms` of log time ago. No wake-up is needed to correct them later: levels are used in rounds only,
+and the next round after that time begins with a refill.
+
+Followed at once are: another capacity or config; a unit that begins to ask, or asks for other sets of kinds with a
+level for each; another set of units that cannot place what they are due; and everything where all demands fit into the
+cell (that costs what changed) or where levels go by what is held.
+
+What was asked for at the last refill is part of the state, so a replay from any snapshot refills in the same rounds.
+"""
+
+from collections.abc import Mapping
+
+from schemas import Record, Vector
+from schemas.quantities import SHARE_UNITS
+from services.fairness.accounts.ledger import Ledger
+from services.fairness.core.state import State
+
+_PERMILLE = SHARE_UNITS // 1_000
+
+
+def note_demand(state: State, leaf: str) -> None:
+    """What a leaf asks for is about to change."""
+    if leaf not in state.asked_before:
+        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.sets.get(leaf, {}).items()}
+
+
+def note_cap(state: State, before: int, after: int) -> None:
+    """What a unit is taken to be able to place has moved from one dominant share (billionths) to another."""
+    state.caps_moved += abs(after - before)
+
+
+def must_refill(state: State) -> None:
+    """The next opening works the levels out anew."""
+    state.refill_due = True
+
+
+def open_round(state: State, ledger: Ledger | None, record: Record) -> None:
+    """Finds out whether this opening's round works the levels out anew; if so, changes are counted from here on."""
+    is_full = record.round - state.full_round >= state.policy.keyframe_rounds
+    state.refills = is_full or state.refill_due or ledger is None or _has_moved(state, ledger, record.time)
+    if state.refills:
+        state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
+        state.fitted = fits(state)
+    elif state.spared_ms is None and (state.asked_before or state.capped):
+        state.spared_ms = record.time
+
+
+def fits(state: State) -> bool:
+    """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
+    have = state.capacity
+    return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
+
+
+def _has_moved(state: State, ledger: Ledger, time: int) -> bool:
+    policy = state.policy
+    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state):
+        return True
+    if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
+        return True
+    left = policy.demand_tolerance_permille * _PERMILLE - state.caps_moved
+    for leaf, before in state.asked_before.items():
+        if left < 0:
+            break
+        if leaf in ledger.seats:
+            now = state.sets.get(leaf, {})
+            if _begins(state, ledger, leaf, before, now):
+                return True
+            left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
+    return left < 0
+
+
+def _begins(state: State, ledger: Ledger, leaf: str, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
+    """Whether there is something asked for that no level in force is for."""
+    if not now:
+        return False
+    unit = ledger.group_of(leaf)
+    if unit.name not in state.told:
+        return True
+    return before.keys() != now.keys() and (len(now) > 1 or unit.name in state.parts)
+
+
+def _distance(state: State, before: Vector, now: Vector) -> int:
+    """The dominant share, in billionths, of the difference."""
+    most = 0
+    for kind in {**before, **now}:
+        have = state.capacity.get(kind, 0)
+        if have > 0:
+            most = max(most, abs(now.get(kind, 0) - before.get(kind, 0)) * SHARE_UNITS // have)
+    return most
