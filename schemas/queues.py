@@ -5,10 +5,10 @@ from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
 
-Preset = Literal["fifo", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse"]
+Preset = Literal["fifo", "sjf", "srtf", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse"]
 """How a whole cell is shared out, and by which services (policies.md, "Presets")."""
 
-Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
+Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "sjf", "srtf", "priority"]
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
 at the top as the preset says."""
 

@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from largesse.lifecycle.state import Graph, Progress
+from schemas.estimates import duration_ms
 from schemas.jobs import JobSpec
 
 LONE_KEPT = 1_024
@@ -57,3 +58,20 @@ def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int
         if progress.parents[child] == 0:
             ready.append(child)
     return ready
+
+
+def critical_path_ms(graph: Graph) -> int:
+    """How long a job takes at least, by what it was told of its stages: the longest sum of run times along its graph.
+    A stage of which nothing was told counts as `duration_ms` has it.
+    """
+    begins, parents = [0] * len(graph.stages), graph.parents.copy()
+    longest, order = 0, graph.roots.copy()
+    for at in order:
+        end = begins[at] + duration_ms(graph.stages[at].estimate_ms, 0, 0)
+        longest = max(longest, end)
+        for child in graph.children[at]:
+            begins[child] = max(begins[child], end)
+            parents[child] -= 1
+            if not parents[child]:
+                order.append(child)
+    return longest

@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple, cast, get_args
 from schemas.queue_tree import below
 from schemas.queues import Preset, Queue, Sharing
 
-Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority"]
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
-tasks that run; the least work that remains; the highest priority."""
+tasks that run; the shortest critical path at its admission; the least work that remains; the highest priority."""
 
-LISTS = ("fifo", "fair", "srtf", "priority")
+LISTS = ("fifo", "fair", "sjf", "srtf", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
@@ -35,6 +35,13 @@ def sharing_of(preset: Preset) -> Sharing:
     sharing = ALIKE.get(preset, preset)
     assert sharing in _SHARINGS, f"{preset} shares out in no known way"
     return sharing
+
+
+def order_of(preset: Preset) -> Order | None:
+    """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
+    is more than an order: nobody in the cell goes ahead of the head.)"""
+    sharing = sharing_of(preset)
+    return cast(Order, sharing) if sharing in LISTS and preset != "fifo" else None
 
 
 def groups(tree: Queue | None, preset: Preset) -> dict[str, Group]:

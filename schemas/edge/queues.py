@@ -32,7 +32,7 @@ RUNNING_JOBS_MAX = 1_000_000
 SUBMITTERS_MAX = 1_000
 """Users that one queue may name."""
 
-LEAF_POLICIES = ("fifo", "fair", "drf", "srtf", "priority")
+LEAF_POLICIES = ("fifo", "fair", "drf", "sjf", "srtf", "priority")
 """Policies that order jobs. All others share out among queues."""
 
 
@@ -60,16 +60,16 @@ Weight = Annotated[
     PlainValidator(weight_millionths),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
 ]
-SharingInput = Literal["hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "srtf", "priority"]
+SharingInput = Literal["hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "sjf", "srtf", "priority"]
 Submitter = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 
 
 class QueueInput(Input):
     """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs.
 
-    `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, srtf, priority. `guaranteed` and `max`:
-    by resource, what the queue may claim before weights count, and never goes beyond. `running_jobs_max`: so many of
-    its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
+    `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, sjf, srtf, priority. `guaranteed` and
+    `max`: by resource, what the queue may claim before weights count, and never goes beyond. `running_jobs_max`: so
+    many of its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]

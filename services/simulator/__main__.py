@@ -19,6 +19,8 @@ HASH_SEEDS = ("1", "2")
 SEED_MAX = 2**32 - 1
 PRESETS: tuple[Preset, ...] = (
     "fifo",
+    "sjf",
+    "srtf",
     "drf",
     "hdrf",
     "naive-hdrf",

@@ -106,7 +106,7 @@ class Plain:
         for job in self.jobs.values():
             order = self.orders.get(job.leaf, "drf")
             aged = job.spans and not job.tasks and min(span.since_ms for span in job.spans) <= before_ms
-            second = {"drf": self.share(job.held), "fair": job.tasks, "srtf": job.work}.get(order, 0)
+            second = {"drf": self.share(job.held), "fair": job.tasks, "sjf": job.work, "srtf": job.work}.get(order, 0)
             mine = (0, 0) if order == "fifo" else (-9, 0) if aged else (-job.priority, second)
             for position, span in enumerate(job.spans):
                 if not span.count:
@@ -425,6 +425,7 @@ RULES = {
     "fifo by job": ("fifo_job", {}, {}),
     "fifo by stage": ("fifo_stage", {}, {}),
     "many orders": ("fair", {"a": "fifo", "b": "srtf", "c": "fair"}, {}),
+    "by work": ("fair", {"a": "sjf", "b": "srtf"}, {}),
     "maxima": ("fair", {}, {"a": {"cpu": 6_000}, "b": {"gpu": 800, "memory": 20_000}, "": {"cpu": 30_000}}),
     "both": ("fair", {"a": "fifo", "b": "priority"}, {"a": {"cpu": 6_000}, "b": {"memory": 20_000}}),
 }

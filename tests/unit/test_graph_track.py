@@ -1,12 +1,15 @@
 """A job's graph and how it fares: what may run, what failed for good, what waits."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import critical_path_ms, end_tasks, graph_of, progress_of
 from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.state import Span, Tries
 from schemas.edge.cycles import find_cycle
+from schemas.estimates import UNTOLD_MS
 from tests.cells import job, stage
 from tests.strategies import for_all
 
@@ -38,6 +41,16 @@ def test_more_ends_than_tasks_are_a_bug():
     graph = graph_of(DIAMOND)
     with pytest.raises(AssertionError, match="more tasks ended"):
         end_tasks(graph, progress_of(graph), START, 4)
+
+
+def test_the_critical_path_is_the_longest_way_through_the_graph_by_what_a_task_of_each_stage_takes():
+    lasting = {"start": 3_000, "left": 10_000, "right": 2_000, "end": 500}
+    known = job("d", *[replace(each, estimate_ms=lasting[each.stage]) for each in DIAMOND.stages])
+    untold = job("d", *[replace(each, estimate_ms=0) for each in DIAMOND.stages])
+
+    assert critical_path_ms(graph_of(known)) == 13_500
+    assert critical_path_ms(graph_of(untold)) == 3 * UNTOLD_MS
+    assert critical_path_ms(graph_of(job("flat", replace(stage("a", 9), estimate_ms=4), stage("b")))) == 1_000
 
 
 def test_each_job_has_its_own_graph():

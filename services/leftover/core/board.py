@@ -1,5 +1,7 @@
 """From what leftover keeps to the board that ranks it."""
 
+from largesse.lifecycle.dag import critical_path_ms
+from largesse.lifecycle.queue_policy import order_of
 from schemas import HeldRoom, Stage, StageAsk, Vector
 from schemas.estimates import duration_ms
 from schemas.queue_tree import walk
@@ -53,7 +55,10 @@ def _discipline(state: State) -> Discipline:
 
 
 def _orders(state: State) -> dict[str, Order]:
-    return {group.path: group.order for group in state.groups.values()}
+    orders = {group.path: group.order for group in state.groups.values()}
+    if not orders and (order := order_of(state.policy.preset)) is not None:
+        orders[""] = order
+    return orders
 
 
 def _maxima(state: State) -> dict[str, Vector]:
@@ -71,7 +76,8 @@ def leaf_of(state: State, job: Job) -> str:
 def seat(state: State, board: Board, name: str, job: Job) -> None:
     """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
     leaf = leaf_of(state, job)
-    work = work_left(board, job) if board.leaf(leaf).order == "srtf" else 0
+    order = board.leaf(leaf).order
+    work = work_left(board, job) if order == "srtf" else critical_path_ms(job.graph) if order == "sjf" else 0
     board.add_job(name, job.order, leaf, job.priority, job.queue, work)
 
 

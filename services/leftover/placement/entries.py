@@ -8,8 +8,11 @@ from services.leftover.placement.indexed_heap import Keyed
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
-Order = Literal["drf", "fifo", "fair", "srtf", "priority"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
+
+BY_WORK = ("sjf", "srtf")
+"""Orders by a figure of the job itself: its critical path when it came, or the work that is left."""
 
 LANE_BITS = 32
 """A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""
@@ -126,7 +129,7 @@ class LeafSeat:
             return (top << _SHARE_BITS) | (share if share < _SHARE_MOST else _SHARE_MOST)
         if self.order == "fair":
             return (top << _SHARE_BITS) | job.tasks
-        if self.order == "srtf":
+        if self.order in BY_WORK:
             return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
         return top
 
@@ -134,8 +137,8 @@ class LeafSeat:
 @dataclass(slots=True, eq=False)
 class JobSeat:
     """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
-    `tasks` how many it holds; `work` what is left of it, in share units x ms. `under`: queues with a maximum above it.
-    `aged`: it holds nothing and has waited so long that it goes first.
+    `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms.
+    `under`: queues with a maximum above it. `aged`: it holds nothing and has waited so long that it goes first.
     """
 
     name: str

@@ -1,0 +1,61 @@
+"""Presets that order the jobs of the whole cell: the shortest critical path, or the least work that is left, first."""
+
+import pytest
+
+from tests.simulation.runs import cluster, job, simulated, stage
+
+TREE = {"name": "root", "children": [{"name": "a"}, {"name": "b", "weight": 9}]}
+PLACES = [pytest.param({}, "default", id="no queues"), pytest.param({"queues": TREE}, None, id="queues")]
+
+
+def ends(run):
+    """Jobs in the order of their ends."""
+    return [row["job"] for row in sorted(run.result["per_job"], key=lambda row: (row["end_ms"], row["job"]))]
+
+
+def jobs(*given, queue):
+    """Workload lines; in turn of either queue where none is named."""
+    return [each | {"queue": queue or "ab"[i % 2]} for i, each in enumerate(given)]
+
+
+@pytest.mark.parametrize(("queues", "queue"), PLACES)
+def test_sjf_serves_the_shortest_critical_path_first_whatever_the_width(tmp_path, queues, queue):
+    wide = job("wide", stage(tasks=20, duration_ms=1_000))
+    long = job("long", stage("x", 1, 2_000), stage("y", 1, 2_000, after=["x"]))
+    middle = job("middle", stage(tasks=4, duration_ms=3_000))
+    told = jobs(long, middle, wide, queue=queue)
+
+    assert ends(simulated(tmp_path, told, cluster(1, **queues), preset="sjf")) == ["wide", "middle", "long"]
+
+
+@pytest.mark.parametrize(("queues", "queue"), PLACES)
+def test_srtf_serves_the_least_work_that_is_left_first(tmp_path, queues, queue):
+    long = job("long", stage(tasks=1, duration_ms=9_000))
+    wide = job("wide", stage(tasks=20, duration_ms=1_000))
+    middle = job("middle", stage(tasks=5, duration_ms=2_000))
+    told = jobs(wide, middle, long, queue=queue)
+
+    assert ends(simulated(tmp_path, told, cluster(1, **queues), preset="srtf")) == ["long", "middle", "wide"]
+
+
+def test_srtf_lets_a_job_that_has_less_left_go_on_before_one_that_comes_with_less_than_it_had(tmp_path):
+    first = job("first", stage(tasks=6, duration_ms=1_000))
+    second = job("second", stage(tasks=4, duration_ms=1_000), submit_ms=3_500)
+
+    assert ends(simulated(tmp_path, [first, second], cluster(1), preset="srtf")) == ["first", "second"]
+
+
+def test_sjf_keeps_the_critical_path_that_a_job_came_with(tmp_path):
+    """It has less left than the other by then, and waits nevertheless."""
+    first = job("first", stage("x", 1, 4_000), stage("y", 1, 1_000, after=["x"]))
+    second = job("second", stage(tasks=2, duration_ms=2_000), submit_ms=3_000)
+
+    assert ends(simulated(tmp_path, [first, second], cluster(1), preset="sjf")) == ["second", "first"]
+
+
+def test_no_queue_has_a_level_where_the_whole_cell_is_one_list(tmp_path):
+    told = jobs(*[job(f"j{number}", stage(tasks=3, duration_ms=1_000 + number)) for number in range(6)], queue=None)
+    plain = simulated(tmp_path, told, cluster(2, queues=TREE), preset="srtf")
+    other = TREE | {"children": [{"name": "a", "weight": 50}, {"name": "b"}]}
+
+    assert ends(simulated(tmp_path, told, cluster(2, queues=other), preset="srtf")) == ends(plain)
