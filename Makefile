@@ -10,7 +10,7 @@ COMPILED := build/compiled
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt check quick test live demo up down topics sim replay schemas compile bench sustained lock clean
+.PHONY: help setup fmt check quick test live demo up down topics sim replay rooms schemas compile bench sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,12 +72,15 @@ topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:po
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
 	$(RUN) -m largesse.bus.kafka.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
 
-sim: setup ## One drawn history in virtual time, under two hash seeds (SEED=7 repeats one)
+sim: setup ## One random workload in virtual time under every preset and two hash seeds (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))
 
 replay: setup ## Decide a recorded log again and compare (LOG=path)
 	@test -n "$(LOG)" || { echo "which log? make replay LOG=path" >&2; exit 2; }
 	$(RUN) -m services.cli.main replay "$(LOG)" --verify
+
+rooms: setup ## Print the rooms of the code floor by floor: who may stand on whom
+	$(RUN) -m tests.house.floors
 
 schemas: setup ## Write schemas/published from the models; refuses an incompatible change
 	$(RUN) -m schemas.export

@@ -1,0 +1,1 @@
+"""The engine: one library that carries records to cores and back."""

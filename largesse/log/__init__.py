@@ -1,0 +1,1 @@
+"""The log and the decision topics: codec, fencing, reading, writing, dead letters, snapshots, export."""

@@ -1,0 +1,1 @@
+"""Agent: the processes of one node."""

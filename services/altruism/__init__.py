@@ -1,0 +1,1 @@
+"""Altruism: what each job asks for of its share."""

@@ -1,0 +1,1 @@
+"""Estimator: a forecast of what running tasks will give back."""

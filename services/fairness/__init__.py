@@ -1,0 +1,1 @@
+"""Fairness: what every queue and job is entitled to."""

@@ -1,0 +1,1 @@
+"""Gateway: the HTTP API of a cell."""

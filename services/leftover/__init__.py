@@ -1,0 +1,1 @@
+"""Leftover: which tasks start on which nodes."""

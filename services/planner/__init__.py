@@ -1,0 +1,1 @@
+"""Planner: what the cell has promised to reservations."""

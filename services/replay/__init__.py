@@ -1,0 +1,1 @@
+"""Replay: a recorded log, decided again and compared."""

@@ -1,0 +1,1 @@
+"""Simulator: workloads on clusters in virtual time."""

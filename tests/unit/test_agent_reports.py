@@ -169,7 +169,7 @@ def test_a_registration_names_what_runs_and_what_has_ended():
 
 
 def test_a_registration_names_all_attempts_in_as_many_messages_as_it_takes(monkeypatch):
-    monkeypatch.setattr(outbox, "REPORT_BYTES_MAX", 1_000)
+    monkeypatch.setattr("services.agent.outbox.REPORT_BYTES_MAX", 1_000)
     ended = [(name(index), OK) for index in range(100, 300, 2)]
 
     parts = known_attempts([name(index) for index in range(0, 10, 2)], ended)

@@ -1,0 +1,1 @@
+"""The embedded bus: one directory, one journal, one process that appends."""

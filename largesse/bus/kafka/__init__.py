@@ -1,0 +1,1 @@
+"""The bus on Kafka, and the topics that it needs there."""

@@ -1,0 +1,1 @@
+"""What every queue is guaranteed, holds, lends and borrows."""

@@ -1,0 +1,1 @@
+"""Hierarchical dominant resource fairness, static and dynamic, and the baselines beside it."""

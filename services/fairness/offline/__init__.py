@@ -1,0 +1,1 @@
+"""Fairness as a filter: one problem or question on stdin, the answer on stdout."""

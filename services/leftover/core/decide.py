@@ -81,6 +81,3 @@ def _waits(state: State, board: Board) -> list[ClassWait]:
         if reason != (said.reason if said is not None else "none"):
             changed[key] = ClassWait(task.demand, task.labels, task.prefer, task.gang, reason)
     return [changed[key] for key in sorted(changed)]
-
-
-# ---------------------------------------------------------------- facts

@@ -1,0 +1,1 @@
+"""Workload files, and importers of public traces."""
