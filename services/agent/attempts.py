@@ -8,6 +8,7 @@ What lies in an attempt's folder is not trusted (found.py): what is not right th
 attempt whose shim did not end of its own accord is over only when no process of it is left (processes.py).
 """
 
+import errno
 import heapq
 import os
 import signal
@@ -20,6 +21,7 @@ from typing import Any, Literal
 
 from largesse import failpoints
 from services.agent import core, processes, shim
+from services.agent.cgroups import Groups, NoCgroups, open_groups
 from services.agent.core import Start
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
 from services.agent.folders import OVER, attempt_folder, open_folder, run_name
@@ -37,7 +39,7 @@ from services.agent.found import (
 )
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
-from services.agent.starting import fate_of, spawn, task_of
+from services.agent.starting import fate_of, limits_of, spawn, task_of
 from services.agent.troubles import failed_start
 
 FORCE_MS = 15_000
@@ -115,6 +117,7 @@ class Attempts:
     unread: bytes = b""
     node: str = ""
     patient_ms: int = 0
+    groups: Groups = field(default_factory=Groups)
 
     def __post_init__(self) -> None:
         self.node = processes.node_key(self.settings.data)
@@ -188,7 +191,8 @@ class Attempts:
         try:
             if stage.command:
                 key = self._key(local)
-                write_json(TASK, {**task, **task_of(start, self.settings, key)}, dir_fd=folder)
+                groups = self.groups.make(key, limits_of(start, self.settings))
+                write_json(TASK, {**task, **task_of(start, self.settings, key, groups)}, dir_fd=folder)
                 pid = spawn(local.folder, key, self.events[1] if self.events is not None else None)
                 return Launched(local, pid, shim.start_ticks(pid))
             fate = fate_of(stage, local.name.index)
@@ -229,6 +233,15 @@ class Attempts:
             if local.ends_ms is not None:
                 heapq.heappush(self.timers, (local.ends_ms, local.key))
         self._end_strays()
+        self._open_groups()
+
+    def _open_groups(self) -> None:
+        """Raises OSError where the settings name a control group that cannot be used."""
+        try:
+            self.groups = open_groups(self.settings.cgroup, self.node)
+        except NoCgroups as fault:
+            raise OSError(errno.EINVAL, f"LARGESSE_NODE_CGROUP: {fault}") from None
+        self.groups.sweep(self._key(local) for local in self.by_key.values() if local.pid is not None)
 
     def _find(self, place: Place) -> Local | None:
         """The attempt in a folder; None where nothing could start there, or it cannot be told which attempt it is."""
@@ -313,6 +326,7 @@ class Attempts:
     def look(self, now_ms: int) -> list[Local]:
         """Asks the kernel about every shim, for what the pipe did not say; returns the attempts that began or ended."""
         self.leaving = [pid for pid in self.leaving if _status_of(pid) is None]
+        self.groups.remove_left()
         changed = []
         for local in [local for local in self.by_key.values() if local.pid is not None and local.phase != "ended"]:
             assert local.pid is not None
@@ -435,6 +449,8 @@ class Attempts:
             self.leaving.append(local.pid)
         if not durable:
             self._write(local, RESULT, _document(result))
+        if local.ends_ms is None:
+            self.groups.remove(self._key(local))
         return [local]
 
     def _write(self, local: Local, name: str, document: dict[str, Any]) -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 JOBS, ENDED, INDEX, LOCK = "jobs", "ended", "runs.jsonl", "lock"
+SMALL_DISK_PARTS = 10
+"""Of a small disk no more than this part has to be free before results of ended jobs are kept."""
 SHELF_RUNS = 1_000
 """Runs on one shelf. Only the oldest shelf has gaps, so only that one is compared with its index at a start."""
 SPENT = ("claim.json", "child.json", "result.json", "stop.json", "shim.err")
@@ -199,7 +201,16 @@ class Shelves:
     def _is_beyond(self, run: Run, now_ms: int) -> bool:
         kept = self.kept
         too_many = len(self.runs) > kept["runs"] or self.entries > kept["inodes"]
-        return too_many or self.size > kept["bytes"] or now_ms - run.at_ms > kept["age_ms"]
+        too_old = now_ms - run.at_ms > kept["age_ms"]
+        return too_many or too_old or self.size > kept["bytes"] or self._is_full()
+
+    def _is_full(self) -> bool:
+        """Whether less of the disk is free than has to be. What others fill it with costs results, too, but before any
+        task is refused for want of room.
+        """
+        disk = os.fstatvfs(self._data)
+        wanted = min(self.kept.get("free_bytes", 0), disk.f_blocks * disk.f_frsize // SMALL_DISK_PARTS)
+        return disk.f_bavail * disk.f_frsize < wanted
 
     def _remove(self, run: Run) -> bool:
         try:

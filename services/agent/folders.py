@@ -32,14 +32,16 @@ ENCODED_MAX = 120  # Characters of a folder's name; a longer one ends in a hash.
 @dataclass(frozen=True, slots=True)
 class Kept:
     """How long the folders of ended jobs stay: until one limit is passed, oldest first. `behind_max`: with more that
-    have ended and are not put away yet, the node takes no new tasks.
+    have ended and are not put away yet, the node takes no new tasks. `free_bytes`: less is kept where less
+    of the disk would be free.
     """
 
-    age_ms: int = 24 * 3_600 * 1_000
-    bytes: int = 4 << 30
-    runs: int = 10_000
-    inodes: int = 500_000
+    age_ms: int = 7 * 24 * 3_600 * 1_000
+    bytes: int = 16 << 30
+    runs: int = 20_000
+    inodes: int = 1_000_000
     behind_max: int = 5_000
+    free_bytes: int = 1 << 30
 
 
 def encoded(name: str) -> str:

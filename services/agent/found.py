@@ -191,6 +191,7 @@ def result_in(folder: int) -> Result | None:
     if state == "failed" and reason not in get_args(Failure):
         raise Unsound(f"{RESULT}: reason is unknown")
     peak_mib = _whole({"peak_mib": 0, **document}, RESULT, "peak_mib", 0, _AMOUNT_MAX)
+    cpu_ms = _whole(document, RESULT, "cpu_ms", 0, _AMOUNT_MAX) if "cpu_ms" in document else None
     exit_code = document.get("exit_code")
     if exit_code is not None:
         exit_code = _whole(document, RESULT, "exit_code", -EXIT_CODE_MAX, EXIT_CODE_MAX)
@@ -201,6 +202,7 @@ def result_in(folder: int) -> Result | None:
         exit_code=exit_code,
         detail=_clean(detail) if isinstance(detail, str) else "",
         peak={"memory": peak_mib} if peak_mib else {},
+        cpu_ms=cpu_ms,
     )
 
 

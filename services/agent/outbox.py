@@ -23,13 +23,14 @@ REPEAT_MS_MAX = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How an attempt ended. `reason` None: it succeeded."""
+    """How an attempt ended. `reason` None: it succeeded. `cpu_ms` None: what it used was not measured."""
 
     reason: Failure | None
     run_ms: int = 0
     exit_code: int | None = None
     detail: str = ""
     peak: Vector = field(default_factory=dict)
+    cpu_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,8 @@ def _follows(before: _Pair, pair: _Pair) -> bool:
         return False
     if ended is None or result is None:
         return ended is result
+    if (ended.cpu_ms is None) != (result.cpu_ms is None):
+        return False
     return (ended.reason, ended.exit_code, ended.detail) == (result.reason, result.exit_code, result.detail)
 
 
@@ -215,7 +218,11 @@ def _end(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:
     for result in results:
         for resource, amount in result.peak.items():
             peak[resource] = max(amount, peak.get(resource, 0))
-    return {**_range(group), **where, "run_ms": [result.run_ms for result in results], "peak": quantity_texts(peak)}
+    said = {**_range(group), **where, "run_ms": [result.run_ms for result in results], "peak": quantity_texts(peak)}
+    measured = [(result.peak.get("memory", 0), result.cpu_ms) for result in results if result.cpu_ms is not None]
+    if len(measured) == len(results):
+        said["peak_mib"], said["cpu_ms"] = [mib for mib, _ in measured], [cpu_ms for _, cpu_ms in measured]
+    return said
 
 
 def _failure(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Outgoing
 from largesse.telemetry import logger
+from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
 from services.agent.attempts import Local, mono_ms
 from services.agent.core import State
@@ -103,7 +104,15 @@ class Voice:
         where = {"node": state.node, "epoch": state.epoch}
         known = [{"known": {**where, "part": part, "attempts": batch}} for part, batch in enumerate(before)]
         register = {**offer, "attempts": last, "address": self._node.address, "parts": len(before)}
-        return [*known, {"register": register}]
+        return [*known, {"register": {**register, "results": self._results()}}]
+
+    def _results(self) -> dict[str, Any] | None:
+        """Where the results of ended jobs lie, and for how long; None for a path that no record can hold."""
+        kept, folder = self._node.kept, str(self._node.data)
+        if len(folder) > FOLDER_MAX or not folder.isprintable():
+            return None
+        limits = {"age_ms": kept.age_ms, "bytes": kept.bytes, "runs": kept.runs, "inodes": kept.inodes}
+        return {"folder": folder, **limits}
 
     def _settle(self, state: State) -> None:
         """The log has the registration: from here on what is said counts."""

@@ -104,6 +104,7 @@ async def put_away(data: Path, names: list[str], kept: Kept, now_ms: int) -> dic
     (`clearing.clear`). `now_ms`: log time. Raises ClearingFailed.
     """
     limits = {"age_ms": kept.age_ms, "bytes": kept.bytes, "runs": kept.runs, "inodes": kept.inodes}
+    limits["free_bytes"] = kept.free_bytes
     asked = json.dumps({"names": names, "kept": limits, "now_ms": now_ms}).encode()
     async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(PROCESSES_MAX)):
         try:

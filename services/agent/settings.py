@@ -4,7 +4,7 @@ import os
 import pwd
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,10 +14,11 @@ from schemas.edge.base import sorted_map, validated
 from schemas.edge.nodes import NodeReport, check_address, offered
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
+from services.agent.cgroups import CpuLimit
 from services.agent.folders import Kept
 from services.agent.troubles import Room
 
-MemoryLimit = Literal["resident", "address_space", "none"]
+MemoryLimit = Literal["auto", "resident", "address_space", "none"]
 AtEnd = Literal["keep", "leave"]
 NUMBER_MAX = 10**9
 ROOT = 0
@@ -28,15 +29,23 @@ VARIABLES = {
     "NODE_DATA": ("largesse-agent/NODE", "a folder of this agent alone"),
     "NODE_OFFER": ("as measured", "capacity, labels and devices, as in a report: a JSON object"),
     "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, commas between"),
-    "NODE_MEMORY_LIMIT": ("resident", "how tasks are kept to their memory: resident, address_space or none"),
+    "NODE_CGROUP": ("auto", "control groups for tasks: auto, off, or the path of a delegated group of cgroup v2"),
+    "NODE_CPU_LIMIT": (
+        "hard",
+        "with control groups: hard (never more CPU than asked for), share (more where free), none",
+    ),
+    "NODE_MEMORY_LIMIT": ("auto", "auto (by control group, else as resident), resident, address_space or none"),
+    "NODE_TASK_PIDS": ("4096", "with control groups: processes and threads that a task may have; 0: no limit"),
+    "NODE_OUTPUT_MIB": ("256", "so much is kept of each stream of a task: the first half and the last of the rest"),
     "NODE_AT_END": ("keep", "when the agent ends: keep (tasks run on) or leave (they are run elsewhere)"),
     "NODE_CUT_OFF_SECONDS": ("600", "tasks are ended once the bus has taken no message for so long; 0: never"),
     "NODE_ROOM_MIB": ("64", "with less free room on its disk the node takes no new tasks; 0: no limit"),
     "NODE_ROOM_INODES": ("1000", "with fewer free inodes on its disk the node takes no new tasks; 0: no limit"),
-    "NODE_KEPT_RUNS": ("10000", "what ended jobs left is kept, the last so many runs of jobs"),
-    "NODE_KEPT_MIB": ("4096", "and so much of it"),
-    "NODE_KEPT_INODES": ("500000", "and so many files and folders of it"),
-    "NODE_KEPT_HOURS": ("24", "and for so long"),
+    "NODE_KEPT_RUNS": ("20000", "what ended jobs left is kept, the last so many runs of jobs"),
+    "NODE_KEPT_MIB": ("16384", "and so much of it"),
+    "NODE_KEPT_INODES": ("1000000", "and so many files and folders of it"),
+    "NODE_KEPT_HOURS": ("168", "and for so long, in hours"),
+    "NODE_KEPT_FREE_MIB": ("1024", "and less where less of its disk (of a small one a tenth) is free otherwise"),
     "NODE_BEHIND_RUNS": ("5000", "with more runs that wait to be cleared away the node takes no new tasks"),
     "TASK_USER": ("the agent's user", "the user as whom tasks run, where the agent runs as root"),
     "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
@@ -61,8 +70,10 @@ class NodeSettings:
     """One node. Times in milliseconds.
 
     `capacity`: base units; empty: what the machine has, divided into `parts`. `data`: a folder of this agent alone.
-    `memory_limit`, for tasks that ask for memory: `resident` looks every second at what their processes hold and kills,
-    `address_space` is the kernel's RLIMIT_AS on each process, exact, but it counts what is only reserved.
+    `cgroup`, `cpu_limit`, `task_pids`: as in VARIABLES; control groups are used where they can be made (cgroups.py).
+    `memory_limit`, for tasks that ask for memory: `auto` is the control group's, or else `resident`, which looks every
+    second, and more often near the limit, at what their processes hold and kills; `address_space` is the kernel's
+    RLIMIT_AS on each process, exact, but it counts what is only reserved.
     `room`: free room on its disk below which the node takes no new tasks. `cut_off_ms`: an agent whose messages the bus
     has not taken for so long ends what runs here, since the cell has long run it elsewhere; 0: never. `kept`: limits of
     what ended jobs left, which is put away every `clear_ms`. `output_bytes`: kept of each stream of a task. `pass_env`:
@@ -84,8 +95,11 @@ class NodeSettings:
     report_flush_ms: int = 20
     stop_grace_ms: int = 5_000
     revoke_grace_ms: int = 30_000
-    memory_limit: MemoryLimit = "resident"
-    output_bytes: int = 16 << 20
+    cgroup: str = "auto"
+    cpu_limit: CpuLimit = "hard"
+    memory_limit: MemoryLimit = "auto"
+    task_pids: int = 4_096
+    output_bytes: int = 256 << 20
     kept: Kept = field(default_factory=Kept)
     room: Room = field(default_factory=Room)
     cut_off_ms: int = 600_000
@@ -103,36 +117,54 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
-    LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_ROOM_ and MIB or INODES, LARGESSE_NODE_KEPT_ and RUNS, MIB, INODES or
-    HOURS, LARGESSE_NODE_BEHIND_RUNS (whole numbers from 0),
-    LARGESSE_NODE_PASS_ENV (names, commas between), LARGESSE_NODE_MEMORY_LIMIT, LARGESSE_NODE_AT_END (`keep`: tasks run
-    on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE (`HOST:PORT` at which others reach what
-    LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at the one address at which it is served),
-    LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has to run as root).
+    LARGESSE_NODE_CUT_OFF_SECONDS (a whole number from 0), LARGESSE_NODE_PASS_ENV (names, commas between),
+    LARGESSE_NODE_AT_END (`keep`: tasks run on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE
+    (`HOST:PORT` at which others reach what LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at
+    the one address at which it is served), LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
+    to run as root), and what `with_limits` reads.
     """
     environment = os.environ if environment is None else environment
     name = environment.get(f"{PREFIX}NODE") or socket.gethostname()
     if name.startswith("-"):
         raise SettingWrong(f"{PREFIX}NODE={name}: may not begin with -, as options of commands do")
     capacity, labels, devices = _offer(name, environment.get(f"{PREFIX}NODE_OFFER", "{}"))
-    limit = _one_of(MemoryLimit, "NODE_MEMORY_LIMIT", environment.get(f"{PREFIX}NODE_MEMORY_LIMIT", "resident"))
     leaves = _one_of(AtEnd, "NODE_AT_END", environment.get(f"{PREFIX}NODE_AT_END", "keep")) == "leave"
-    return NodeSettings(
+    node = NodeSettings(
         name=name,
         data=Path(environment.get(f"{PREFIX}NODE_DATA") or Path("largesse-agent", name)),
         partition=settings.partition,
         capacity=capacity,
         labels=labels,
         devices=devices,
-        memory_limit=limit,  # type: ignore[arg-type]
         pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
-        kept=_kept(environment),
-        room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
         cut_off_ms=_number(environment, "NODE_CUT_OFF_SECONDS") * 1_000,
         keep_running=not leaves,
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
         task_user=read_task_user(environment),
+    )
+    return with_limits(node, environment)
+
+
+def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None) -> NodeSettings:
+    """The node with what the environment says of limits of its tasks, of what it keeps of them, and of free room on its
+    disk. Raises SettingWrong.
+    """
+    environment = os.environ if environment is None else environment
+    cgroup = environment.get(f"{PREFIX}NODE_CGROUP") or "auto"
+    if cgroup not in ("auto", "off") and not cgroup.startswith("/"):
+        raise SettingWrong(
+            f"{PREFIX}NODE_CGROUP={cgroup}: has to be auto, off, or the absolute path of a control group"
+        )
+    return replace(
+        node,
+        cgroup=cgroup,
+        cpu_limit=_option(CpuLimit, "NODE_CPU_LIMIT", environment),  # type: ignore[arg-type]
+        memory_limit=_option(MemoryLimit, "NODE_MEMORY_LIMIT", environment),  # type: ignore[arg-type]
+        task_pids=_number(environment, "NODE_TASK_PIDS"),
+        output_bytes=_number(environment, "NODE_OUTPUT_MIB", least=1) << 20,
+        kept=_kept(environment),
+        room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
     )
 
 
@@ -154,6 +186,10 @@ def read_task_user(environment: Mapping[str, str] | None = None) -> TaskUser | N
     return TaskUser(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
 
 
+def _option(options: Any, name: str, environment: Mapping[str, str]) -> str:
+    return _one_of(options, name, environment.get(f"{PREFIX}{name}") or VARIABLES[name][0])
+
+
 def _one_of(options: Any, name: str, text: str) -> str:
     if text not in get_args(options):
         raise SettingWrong(f"{PREFIX}{name}={text}: has to be one of {', '.join(get_args(options))}")
@@ -166,15 +202,16 @@ def _kept(environment: Mapping[str, str]) -> Kept:
         bytes=_number(environment, "NODE_KEPT_MIB") << 20,
         runs=_number(environment, "NODE_KEPT_RUNS"),
         inodes=_number(environment, "NODE_KEPT_INODES"),
+        free_bytes=_number(environment, "NODE_KEPT_FREE_MIB") << 20,
         behind_max=_number(environment, "NODE_BEHIND_RUNS"),
     )
 
 
-def _number(environment: Mapping[str, str], name: str) -> int:
-    """A whole number from 0; its default as VARIABLES has it."""
+def _number(environment: Mapping[str, str], name: str, least: int = 0) -> int:
+    """A whole number from `least`; its default as VARIABLES has it."""
     text = environment.get(f"{PREFIX}{name}") or VARIABLES[name][0]
-    if not text.isascii() or not text.isdecimal() or int(text) > NUMBER_MAX:
-        raise SettingWrong(f"{PREFIX}{name}={text}: has to be a whole number from 0 to {NUMBER_MAX}")
+    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= NUMBER_MAX:
+        raise SettingWrong(f"{PREFIX}{name}={text}: has to be a whole number from {least} to {NUMBER_MAX}")
     return int(text)
 
 

@@ -98,6 +98,8 @@ class _Agent:
         CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
+            told = self._attempts.groups.told(self._node.cpu_limit, self._node.memory_limit)
+            self._log.info("limits of tasks", limits=told)
             for local in self._attempts.by_key.values():
                 self._runs.began(live_name(local.name.job, local.admitted), _run_of(local))
             loop.add_reader(self._events, self._hear)
@@ -115,6 +117,7 @@ class _Agent:
         finally:
             loop.remove_reader(self._events)
             self._attempts.close_events()
+            self._attempts.groups.close()
             CAUGHT_UP.remove(self._node.name)
             await self._voice.drop()
 

@@ -21,6 +21,8 @@ import time
 from contextlib import suppress
 
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.meter import Meter, processes, read, session_of
+from services.agent.streams import CHUNK_BYTES, Output
 
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
@@ -30,29 +32,23 @@ if TYPE_CHECKING:
 WORK = "work"
 STREAMS = ("stdout", "stderr")
 
-MEMORY_LOOK_MS = 1_000
+MEMORY_LOOK_MS, MEMORY_LOOK_NEAR_MS = 1_000, 100  # In general, and of what may soon hold more than it may.
 KILL_WAIT_MS = 10_000  # After SIGKILL; what is stuck in the kernel for longer is left behind.
 GRACE_MS_MAX = 24 * 3_600 * 1_000  # A longer one is not believed.
 DRAIN_MS = 1_000  # For output that is still in a pipe when everything has ended.
-CHUNK_BYTES = 65_536
 RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
 SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
+NOT_ITS_FAULT = b"\0"  # What a child says first that could not begin for a fault of the machine's.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 # ---------------------------------------------------------------- processes
-def _read(path: str) -> bytes:
-    """A file of the kernel's."""
-    with open(path, "rb") as file:
-        return file.read()
-
-
 def boot_id() -> str:
     """Names this run of the kernel: pids and the monotonic clock mean nothing beyond it."""
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -67,84 +63,8 @@ def start_ticks(pid: int) -> int | None:
 def stat_of(pid: int) -> list[bytes]:
     """What the kernel says of a process, from its state on; the name before it may hold anything. Raises
     FileNotFoundError, ProcessLookupError: there is none."""
-    text = _read(f"/proc/{pid}/stat")
+    text = read(f"/proc/{pid}/stat")
     return text[text.rindex(b")") + 2 :].split()
-
-
-def session_of(leader: int) -> list[int]:
-    """Processes of the session that `leader` opened. A number in use by a session is given to no other process."""
-    members = []
-    for pid in _processes():
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) == leader:
-                members.append(pid)
-    return members
-
-
-def _processes() -> list[int]:
-    with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
-
-
-# ---------------------------------------------------------------- what one attempt prints
-class Output:
-    """One stream, in segments named by the offset at which they start: the head, and the last of what came after it."""
-
-    def __init__(self, pipe: int, stream: str, bytes_max: int) -> None:
-        self.pipe, self.open = pipe, True
-        self._stream, self._head, self._segment = stream, bytes_max // 2, bytes_max // 4
-        self._at = 0
-        self._tails: list[str] = []
-        self._room = self._head
-        self._file = _open_output(stream)
-
-    def pump(self) -> None:
-        """Takes what the pipe has; closes at its end."""
-        try:
-            chunk = os.read(self.pipe, CHUNK_BYTES)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self.close()
-        while chunk:
-            if self._room == 0:
-                self._turn()
-            part, chunk = chunk[: self._room], chunk[self._room :]
-            # A full disk, or a file that could not be made, costs output, not the attempt.
-            with suppress(OSError):
-                os.write(self._file, part)
-            self._at += len(part)
-            self._room -= len(part)
-
-    def _turn(self) -> None:
-        self._close_file()
-        name = f"{self._stream}.{self._at}"
-        self._file = _open_output(name)
-        self._tails.append(name)
-        self._room = self._segment
-        if len(self._tails) > 2:
-            with suppress(OSError):
-                os.unlink(self._tails.pop(0))
-
-    def close(self) -> None:
-        """No more is taken."""
-        if self.open:
-            os.close(self.pipe)
-            self._close_file()
-            self.open = False
-
-    def _close_file(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-
-
-def _open_output(name: str) -> int:
-    """A file for output; -1 where none can be made."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        return os.open(name, flags, 0o600)
-    except OSError:
-        return -1
 
 
 # ---------------------------------------------------------------- the attempt
@@ -167,7 +87,7 @@ class Guardian:
         self.reason: str | None = None
         self.detail = ""
         self.kill_ns: int | None = None
-        self.seen_kib = 0  # The most that its processes together were seen to hold.
+        self.meter = Meter(task)
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
@@ -220,12 +140,14 @@ class Guardian:
             problem = reader.read()
         if problem:
             os.waitpid(self.child, 0)
+            if problem.startswith(NOT_ITS_FAULT):
+                raise OSError(0, problem.removeprefix(NOT_ITS_FAULT).decode(errors="replace"))
             raise CannotStart(problem.decode(errors="replace"))
         self.begun_ns = time.monotonic_ns()
 
     def _watch(self) -> None:
         """Until the command has ended: pumps its output, keeps its time, looks at its memory, hears a stop."""
-        timeout_ms, limit_mib = self.task["timeout_ms"], self.task["resident_mib"]
+        timeout_ms = self.task["timeout_ms"]
         deadline_ns = None if timeout_ms is None else self.begun_ns + timeout_ms * 1_000_000
         look_ns = self.begun_ns + MEMORY_LOOK_MS * 1_000_000
         while True:
@@ -240,8 +162,8 @@ class Guardian:
                 deadline_ns = None
                 self._stop("timeout", self.task["grace_ms"], f"ran longer than {timeout_ms} ms")
             if now_ns >= look_ns:
-                look_ns = now_ns + MEMORY_LOOK_MS * 1_000_000
-                self._check_memory(limit_mib)
+                self._check_memory()
+                look_ns = now_ns + (MEMORY_LOOK_NEAR_MS if self.meter.is_near() else MEMORY_LOOK_MS) * 1_000_000
             if self.kill_ns is not None and now_ns >= self.kill_ns:
                 self.kill_ns = now_ns + 1_000_000_000  # Again: something may have been forked meanwhile.
                 self._signal(signal.SIGKILL)
@@ -287,15 +209,16 @@ class Guardian:
         kill_ns = time.monotonic_ns() + grace_ms * 1_000_000
         self.kill_ns = kill_ns if self.kill_ns is None else min(self.kill_ns, kill_ns)
 
-    def _check_memory(self, limit_mib: int | None) -> None:
+    def _check_memory(self) -> None:
         """Notes what its processes hold together, and ends the attempt at once if that is more than it may."""
-        used_kib = sum(_private_kib(pid) for pid in session_of(self.child))
-        self.seen_kib = max(used_kib, self.seen_kib)
-        used_mib = used_kib // 1024
-        if limit_mib is not None and used_mib > limit_mib and self.reason is None:
-            self._stop("exit_code", 0, f"used {used_mib} MiB of memory, more than the {limit_mib} MiB it may")
+        used_mib = self.meter.look(self.child)
+        if used_mib is not None and self.reason is None:
+            limit_mib = self.meter.limit_mib
+            self._stop("memory", 0, f"used {used_mib} MiB of memory, more than the {limit_mib} MiB it may")
 
     def _signal(self, number: int) -> None:
+        if number == signal.SIGKILL:
+            self.meter.kill()
         for pid in _family(self.child):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
@@ -318,20 +241,25 @@ class Guardian:
 
     def _result(self) -> dict[str, Any]:
         assert self.status is not None
-        # The largest single process, which the kernel has measured, or the largest sum, which was only looked at.
-        peak_kib = max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, self.seen_kib)
         run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
-        result: dict[str, Any] = {"run_ms": run_ms, "peak_mib": -(-peak_kib // 1024), "exit_code": None}
-        if os.WIFEXITED(self.status):
-            result["exit_code"] = os.WEXITSTATUS(self.status)
-            detail = f"ended with status {result['exit_code']}"
-        else:
-            number = os.WTERMSIG(self.status)
-            result["exit_code"] = SIGNAL_BASE + number
-            detail = f"ended by {_signal_name(number)}"
-        if self.reason is None and result["exit_code"] == 0:
+        exit_code = os.waitstatus_to_exitcode(self.status)
+        detail = f"ended with status {exit_code}"
+        if exit_code < 0:
+            detail = f"ended by {_signal_name(-exit_code)}"
+            exit_code = SIGNAL_BASE - exit_code
+        reason = self.reason
+        if reason is None and exit_code != 0:
+            killed = self.meter.killed_for_memory(exit_code)
+            reason = "exit_code" if killed is None else "memory"
+            detail = killed or detail
+            if self.meter.full_of_processes():
+                detail += f"; it was refused more than its {self.task['pids']} processes and threads"
+        # What was ended for its memory has no exit code: the signal was not the command's.
+        said = None if reason == "memory" else exit_code
+        result: dict[str, Any] = {"run_ms": run_ms, **self.meter.usage(), "exit_code": said}
+        if reason is None:
             return {"state": "succeeded", **result}
-        return {"state": "failed", "reason": self.reason or "exit_code", "detail": self.detail or detail, **result}
+        return {"state": "failed", "reason": reason, "detail": self.detail or detail, **result}
 
     def _finish(self, result: dict[str, Any]) -> None:
         for left in reversed(range(RESULT_TRIES)):
@@ -342,7 +270,14 @@ class Guardian:
                 if left == 0 or error.errno not in FULL:
                     raise
                 time.sleep(1)
+        self._leave_groups()
         self._tell("ended")
+
+    def _leave_groups(self) -> None:
+        """Removes its control groups: its agent may not be there any more to do that."""
+        for group in (self.task.get("groups") or {}).get("join", ()):
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(group))
 
     def _tell(self, what: str) -> None:
         """A word to the agent that started this, if it is still there; another one will look at the files."""
@@ -355,6 +290,11 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
     problem = "the shim failed"
     try:
         os.setsid()
+        problem = NOT_ITS_FAULT.decode() + "cannot join its control group"
+        for group in (task.get("groups") or {}).get("join", ()):
+            with open(group, "wb", buffering=0) as procs:
+                procs.write(b"0")
+        problem = "the shim failed"
         os.umask(umask)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -395,7 +335,7 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
 def _family(child: int) -> list[int]:
     """The session of the command, and every descendant of this process: orphans come to it."""
     parents: dict[int, list[int]] = {}
-    for pid in _processes():
+    for pid in processes():
         with suppress(FileNotFoundError, ProcessLookupError):
             parents.setdefault(int(stat_of(pid)[1]), []).append(pid)
     found, waiting = [], [os.getpid()]
@@ -404,15 +344,6 @@ def _family(child: int) -> list[int]:
         found += children
         waiting += children
     return [*found, *(pid for pid in session_of(child) if pid not in found)]
-
-
-def _private_kib(pid: int) -> int:
-    """Resident memory that no file stands behind; 0 for a process that has just ended."""
-    try:
-        words = _read(f"/proc/{pid}/statm").split()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return (int(words[1]) - int(words[2])) * resource.getpagesize() // 1024
 
 
 def _signal_name(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from largesse.descriptors import inherited_limit
 from schemas import Stage
 from services.agent import processes, shim
+from services.agent.cgroups import Limits
 from services.agent.core import Start
 from services.agent.outbox import Result
 from services.agent.settings import NodeSettings
@@ -15,8 +16,8 @@ from services.agent.settings import NodeSettings
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 """Variables of the agent that tasks get; all others may be secrets of the agent."""
 
-RESIDENT_MIB_MIN = 64
-"""A `resident` limit is never below this: an interpreter takes as much before it does anything."""
+MEMORY_MIB_MIN = 64
+"""A limit of memory is never below this: an interpreter takes as much before it does anything."""
 ADDRESS_MIB_EXTRA = 256
 """On top of the memory asked for, in an `address_space` limit: programs, libraries and locale tables are mapped too."""
 SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
@@ -24,12 +25,26 @@ SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent impo
 SHIM_PATH = str(Path(shim.__file__).parents[2])
 
 
-def task_of(start: Start, settings: NodeSettings, key: str) -> dict[str, Any]:
-    """What a shim is told of its attempt, beside its name."""
+def limits_of(start: Start, settings: NodeSettings) -> Limits:
+    """What control groups hold an attempt to, as far as there are any."""
+    demand = start.stage.demand
+    memory_mib = memory_limit_mib(demand.get("memory")) if settings.memory_limit == "auto" else None
+    return Limits(settings.cpu_limit, demand.get("cpu"), memory_mib, settings.task_pids or None)
+
+
+def memory_limit_mib(asked_mib: int | None) -> int | None:
+    """How much an attempt may use that asked for so much; None: any amount."""
+    return None if asked_mib is None else max(asked_mib, MEMORY_MIB_MIN)
+
+
+def task_of(start: Start, settings: NodeSettings, key: str, groups: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a shim is told of its attempt, beside its name. `groups`: as `cgroups.Groups.make` says."""
     stage = start.stage
     user = settings.task_user
     memory_mib = stage.demand.get("memory")
     limit = settings.memory_limit if memory_mib is not None else "none"
+    kernel = groups is not None and groups["memory"]
+    watched = limit == "resident" or (limit == "auto" and not kernel)
     return {
         "command": stage.command,
         "env": {**environment(start, settings), processes.KEY: key},
@@ -37,9 +52,12 @@ def task_of(start: Start, settings: NodeSettings, key: str) -> dict[str, Any]:
         "timeout_ms": stage.timeout_ms,
         "grace_ms": settings.stop_grace_ms,
         "descriptors": inherited_limit(),
-        "resident_mib": max(memory_mib or 0, RESIDENT_MIB_MIN) if limit == "resident" else None,
+        "resident_mib": memory_limit_mib(memory_mib) if watched else None,
+        "memory_mib": memory_limit_mib(memory_mib) if kernel and limit == "auto" else None,
         "address_mib": (memory_mib or 0) + ADDRESS_MIB_EXTRA if limit == "address_space" else None,
         "output_bytes": settings.output_bytes,
+        "groups": groups,
+        "pids": settings.task_pids,
         "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)},
         "private": not processes.hidden(),
     }

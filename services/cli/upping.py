@@ -17,7 +17,8 @@ from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
 from schemas.wording import counted
 from services.agent.capacity import measured
-from services.agent.settings import NodeSettings, TaskUser, read_task_user
+from services.agent.cgroups import NoCgroups, open_groups
+from services.agent.settings import NodeSettings, TaskUser, read_task_user, with_limits
 from services.cli import interrupts
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
@@ -72,7 +73,7 @@ def plan_of(asked: Asked) -> Plan:
         if "cpu" not in capacity or "memory" not in capacity:
             raise Wrong(f"--nodes: nothing of this machine is left for each of {count}")
         nodes = [
-            NodeSettings(f"node-{i}", Path(), capacity=capacity, keep_running=keep, task_user=user)
+            _limited(NodeSettings(f"node-{i}", Path(), capacity=capacity, keep_running=keep, task_user=user))
             for i in range(count)
         ]
         return Plan(data, nodes, asked.port, author=asked.author)
@@ -81,18 +82,28 @@ def plan_of(asked: Asked) -> Plan:
     cluster, given = _cluster_of(asked.cluster)
     _check_agents("--cluster", len(cluster.nodes))
     nodes = [
-        NodeSettings(
-            node.name,
-            Path(),
-            capacity=node.capacity,
-            labels=node.labels,
-            devices=node.devices,
-            keep_running=keep,
-            task_user=user,
+        _limited(
+            NodeSettings(
+                node.name,
+                Path(),
+                capacity=node.capacity,
+                labels=node.labels,
+                devices=node.devices,
+                keep_running=keep,
+                task_user=user,
+            )
         )
         for node in cluster.nodes
     ]
     return Plan(data, nodes, asked.port, author=asked.author, given=given)
+
+
+def _limited(node: NodeSettings) -> NodeSettings:
+    """A node with its limits from the environment, as an agent has them. Raises Wrong."""
+    try:
+        return with_limits(node)
+    except SettingWrong as fault:
+        raise Wrong(str(fault)) from None
 
 
 def _task_user(data: Path) -> TaskUser | None:
@@ -125,6 +136,7 @@ def _cluster_of(path: str) -> tuple[Cluster, Given]:
 
 
 async def _up(plan: Plan) -> None:
+    limits = _limits_told(plan.nodes[0])
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -148,10 +160,18 @@ async def _up(plan: Plan) -> None:
         raise Broken(str(error)) from None
     except OSError as error:
         raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
-    await host.run(lambda: _greet(plan, host))
+    await host.run(lambda: _greet(plan, host, limits))
     running = sum(node.holds for node in host.follower.state.nodes.values())
     waits = running and plan.nodes[0].keep_running
     out(f"ended; {_left_running(running)}" if waits else "ended")
+
+
+def _limits_told(node: NodeSettings) -> str:
+    """What holds tasks to their limits here. Raises Wrong for a control group that cannot be used."""
+    try:
+        return open_groups(node.cgroup, "").told(node.cpu_limit, node.memory_limit)
+    except NoCgroups as fault:
+        raise Wrong(f"LARGESSE_NODE_CGROUP: {fault}") from None
 
 
 def _left_running(tasks: int) -> str:
@@ -159,7 +179,7 @@ def _left_running(tasks: int) -> str:
     return f"{counted(tasks, 'task')} {goes_on} for the next start"
 
 
-def _greet(plan: Plan, host: Host) -> None:
+def _greet(plan: Plan, host: Host, limits: str) -> None:
     first = plan.nodes[0]
     alike = all(node.capacity == first.capacity for node in plan.nodes)
     what = (
@@ -172,6 +192,7 @@ def _greet(plan: Plan, host: Host) -> None:
         if line:
             out(line)
     out(f"data in {plan.data}")
+    out(f"limits of tasks: {limits}")
     out(f"Ctrl-C ends it; tasks that run then {left}")
 
 

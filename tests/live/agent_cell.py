@@ -26,9 +26,10 @@ from schemas.topics import LOG
 from services.admission.core.judge import lose
 from services.agent.attempts import mono_ms
 from services.agent.documents import CHILD, CLAIM, claim, read_json
+from services.agent.meter import session_of
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
-from services.agent.shim import session_of, start_ticks
+from services.agent.shim import start_ticks
 from services.simulator.engine import Cell
 from tests.conftest import ROOT
 
@@ -181,7 +182,7 @@ def settings(data: Path, **changes: Any) -> NodeSettings:
     """A node `n` of four cores, quick to stop and to speak, on which nothing is put away while a story looks on."""
     return replace(
         NodeSettings("n", data, capacity={"cpu": 4_000, "memory": 8_192}, stop_grace_ms=500, heartbeat_ms=500),
-        **{"clear_ms": 3_600_000, **changes},
+        **{"clear_ms": 3_600_000, "cgroup": "off", **changes},
     )
 
 

@@ -21,7 +21,7 @@ def test_more_memory_than_was_asked_for_ends_a_task(tell):
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
-        assert (failed.reason, failed.exit_code) == ("exit_code", 137)
+        assert (failed.reason, failed.exit_code) == ("memory", None)
         assert failed.detail.endswith("MiB of memory, more than the 100 MiB it may")
         assert failed.peak["memory"] >= 200
 

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_a_job_runs_and_its_output_is_there(cell):
     assert cell.ask("logs", "echo/run/1").out == "out 1\n"
     assert cell.ask("logs", "echo/run/1", "--stderr").out == "err\n"
     assert cell.ask("logs", "echo/run/0", "--json").json["output"] == "out 0\n"
+
+
+def test_a_hog_ends_at_its_limit_for_its_memory(cell):
+    hog = "hoard = []\nwhile True: hoard.append(bytearray(1 << 20)); __import__('time').sleep(0.005)"
+    cell.ask("submit", "-", stdin=job("hog", sys.executable, "-S", "-c", hog, cpu="500m"))
+
+    watched = cell.ask("watch", "hog")
+
+    assert watched.code == 1
+    assert "hog: failed" in watched.out
+    assert "run/0 memory: used" in watched.out
+    (failure,) = cell.ask("get", "job", "hog", "--json").json["failures"]
+    assert (failure["reason"], failure["exit_code"]) == ("memory", None)
 
 
 def test_a_job_in_yaml_comes_from_a_file(cell, tmp_path):

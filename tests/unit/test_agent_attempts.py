@@ -13,6 +13,7 @@ from services.agent import shim
 from services.agent.attempts import Attempts, mono_ms
 from services.agent.core import Held, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.meter import session_of
 from services.agent.outbox import Result
 from services.agent.processes import KEY, attempt_key
 from services.agent.settings import NodeSettings
@@ -30,7 +31,7 @@ def start(*, devices=(), **stage):
 
 @pytest.fixture
 def attempts(tmp_path):
-    return lambda: Attempts(NodeSettings("n", tmp_path))
+    return lambda: Attempts(NodeSettings("n", tmp_path, cgroup="off"))
 
 
 def prepared(attempts, **stage):
@@ -126,9 +127,9 @@ def test_what_a_dead_shim_left_running_is_ended(attempts):
 
         assert running.wait(60) == -9
         over_s = time.monotonic() + 60
-        while any(start_ticks(pid) for pid in shim.session_of(running.pid)) and time.monotonic() < over_s:
+        while any(start_ticks(pid) for pid in session_of(running.pid)) and time.monotonic() < over_s:
             time.sleep(0.01)
-        assert not any(start_ticks(pid) for pid in shim.session_of(running.pid))
+        assert not any(start_ticks(pid) for pid in session_of(running.pid))
 
 
 def test_a_result_that_was_left_is_the_result(attempts):

@@ -77,7 +77,7 @@ def test_an_agents_folder_holds_nothing_that_a_backup_stumbles_over(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     take_identity(data)
-    table = Attempts(NodeSettings("n", data))
+    table = Attempts(NodeSettings("n", data, cgroup="off"))
     table.scan()
     table.open_events()
     try:

@@ -68,7 +68,7 @@ def attempt(data: Path) -> Path:
 
 def scanned(data):
     """A table that has looked at the folder."""
-    table = Attempts(NodeSettings("n", data))
+    table = Attempts(NodeSettings("n", data, cgroup="off"))
     table.scan()
     return table
 

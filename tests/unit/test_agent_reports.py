@@ -5,6 +5,7 @@ import json
 import pytest
 
 from schemas.edge.read import read_input
+from services.agent import outbox
 from services.agent.outbox import REPEAT_MS, REPEAT_MS_MAX, Name, Outbox, Result, batches, known_attempts, messages
 
 OK = Result(None, run_ms=5, exit_code=0, peak={"memory": 10})
@@ -14,7 +15,7 @@ def name(index=0, *, job="j", stage="map", attempt=1):
     return Name(job, stage, index, attempt)
 
 
-def outbox(*pieces, at=0):
+def outbox_of(*pieces, at=0):
     """An outbox after `("started"|"ended", index[, result])`."""
     box = Outbox()
     for what, index, *result in pieces:
@@ -31,7 +32,7 @@ def said(box, now_ms):
 
 
 def test_a_start_is_said_at_once_and_again_until_the_log_has_it():
-    box = outbox(("started", 0), at=100)
+    box = outbox_of(("started", 0), at=100)
 
     for wait_ms in (REPEAT_MS, 2 * REPEAT_MS):
         at_ms = box.due_ms()
@@ -44,7 +45,7 @@ def test_a_start_is_said_at_once_and_again_until_the_log_has_it():
 
 
 def test_repeats_never_stop_and_grow_seldom():
-    box = outbox(("ended", 0))
+    box = outbox_of(("ended", 0))
 
     at_ms = 0
     for _ in range(20):
@@ -55,7 +56,7 @@ def test_repeats_never_stop_and_grow_seldom():
 
 
 def test_an_end_is_said_at_once_though_the_start_was_said_a_moment_ago():
-    box = outbox(("started", 0))
+    box = outbox_of(("started", 0))
     box.sent(box.due(0), 0)
 
     box.ended("k0", name(), OK, 10)
@@ -64,7 +65,7 @@ def test_an_end_is_said_at_once_though_the_start_was_said_a_moment_ago():
 
 
 def test_the_log_may_have_the_end_without_the_start():
-    box = outbox(("started", 0), ("ended", 0))
+    box = outbox_of(("started", 0), ("ended", 0))
 
     box.over("k0")
 
@@ -72,7 +73,7 @@ def test_the_log_may_have_the_end_without_the_start():
 
 
 def test_a_start_that_the_log_has_is_not_said_with_the_end():
-    box = outbox(("started", 0), ("ended", 0))
+    box = outbox_of(("started", 0), ("ended", 0))
 
     box.begun("k0")
 
@@ -80,13 +81,13 @@ def test_a_start_that_the_log_has_is_not_said_with_the_end():
 
 
 def test_the_first_result_stands():
-    box = outbox(("ended", 0, OK), ("ended", 0, Result("killed")))
+    box = outbox_of(("ended", 0, OK), ("ended", 0, Result("killed")))
 
     assert [part.result for part in box.due(0)] == [OK]
 
 
 def test_after_a_registration_everything_is_said_again():
-    box = outbox(("started", 0), ("ended", 1))
+    box = outbox_of(("started", 0), ("ended", 1))
     box.sent(box.due(0), 0)
 
     box.again(7)
@@ -95,7 +96,7 @@ def test_after_a_registration_everything_is_said_again():
 
 
 def test_what_the_log_confirms_while_it_is_sent_stays_confirmed():
-    box = outbox(("ended", 0))
+    box = outbox_of(("ended", 0))
     parts = box.due(0)
 
     box.over("k0")
@@ -107,7 +108,7 @@ def test_what_the_log_confirms_while_it_is_sent_stays_confirmed():
 def test_tasks_in_a_row_are_one_item_with_a_run_time_each():
     pieces = [("ended", index, Result(None, run_ms=index, peak={"memory": 10 - index})) for index in (0, 1, 2, 4)]
 
-    (finished,) = said(outbox(*pieces), 0)
+    (finished,) = said(outbox_of(*pieces), 0)
 
     assert [(item.first, item.count, item.run_ms, item.peak) for item in finished.items] == [
         (0, 3, [0, 1, 2], {"memory": 10}),
@@ -117,7 +118,7 @@ def test_tasks_in_a_row_are_one_item_with_a_run_time_each():
 
 
 def test_starts_come_before_ends():
-    box = outbox(("started", 0), ("started", 1), ("ended", 0), ("ended", 1, Result("exit_code", exit_code=3)))
+    box = outbox_of(("started", 0), ("started", 1), ("ended", 0), ("ended", 1, Result("exit_code", exit_code=3)))
 
     assert [type(body).__name__ for body in said(box, 0)] == ["TaskStarted", "TaskFinished", "TaskFailed"]
 
@@ -125,13 +126,13 @@ def test_starts_come_before_ends():
 def test_failures_that_differ_are_items_of_their_own():
     pieces = [("ended", index, Result("exit_code", exit_code=code)) for index, code in enumerate((1, 1, 2))]
 
-    (failed,) = said(outbox(*pieces), 0)
+    (failed,) = said(outbox_of(*pieces), 0)
 
     assert [(item.first, item.count, item.exit_code) for item in failed.items] == [(0, 2, 1), (2, 1, 2)]
 
 
 def test_a_long_story_is_cut_to_what_the_edge_keeps():
-    (failed,) = said(outbox(("ended", 0, Result("cannot_start", detail="x" * 10_000))), 0)
+    (failed,) = said(outbox_of(("ended", 0, Result("cannot_start", detail="x" * 10_000))), 0)
 
     assert len(failed.items[0].detail) == 500
 
@@ -185,3 +186,15 @@ def test_a_registration_of_a_node_that_knows_nothing_is_one_message():
 @pytest.mark.parametrize("items", [[], [{"a": 1}]])
 def test_batches_leave_nothing_out(items):
     assert [item for batch in batches(items) for item in batch] == items
+
+
+def test_each_attempt_of_an_item_has_its_own_measurements():
+    first = Result(None, run_ms=5, exit_code=0, peak={"memory": 10}, cpu_ms=3)
+    second = Result(None, run_ms=6, exit_code=0, peak={"memory": 20}, cpu_ms=4)
+    box = outbox_of(("ended", 0, first), ("ended", 1, second), ("ended", 2, OK))
+
+    (body,) = said(box, 0)
+
+    measured, unmeasured = body.items
+    assert (measured.count, measured.peak, measured.peak_mib, measured.cpu_ms) == (2, {"memory": 20}, [10, 20], [3, 4])
+    assert (unmeasured.count, unmeasured.peak_mib, unmeasured.cpu_ms) == (1, [], [])

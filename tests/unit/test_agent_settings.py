@@ -83,7 +83,7 @@ def test_labels_alone_leave_the_capacity_as_measured():
         ("LARGESSE_NODE_OFFER", "[]", "has to be an object"),
         ("LARGESSE_NODE_OFFER", '{"capacity": {"cpu": "x"}}', "capacity.cpu"),
         ("LARGESSE_NODE_OFFER", '{"capasity": {}}', 'did you mean "capacity"'),
-        ("LARGESSE_NODE_MEMORY_LIMIT", "soft", "has to be one of resident, address_space, none"),
+        ("LARGESSE_NODE_MEMORY_LIMIT", "soft", "has to be one of auto, resident, address_space, none"),
         ("LARGESSE_NODE_AT_END", "stay", "has to be one of keep, leave"),
         ("LARGESSE_ADVERTISE", "n:9464", "nothing is served: set LARGESSE_METRICS_PORT"),
     ],

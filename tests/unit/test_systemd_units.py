@@ -9,6 +9,8 @@ import pytest
 from services.agent.settings import VARIABLES
 from tests.unit.cli_process import ROOT, largesse
 
+NEWER = "Unknown key name 'DelegateSubgroup'"
+"""systemd before 254 says so, and starts the unit without it."""
 UNITS = sorted((ROOT / "infra" / "systemd").glob("*.service"))
 
 
@@ -32,7 +34,8 @@ def test_systemd_finds_nothing_wrong_with_the_unit(path, tmp_path):
     (tmp_path / path.name).write_text(text)
     done = subprocess.run([tool, "verify", str(tmp_path / path.name)], capture_output=True, text=True, check=False)
 
-    assert (done.returncode, [line for line in done.stderr.splitlines() if path.name in line]) == (0, [])
+    told = [line for line in done.stderr.splitlines() if path.name in line and NEWER not in line]
+    assert (done.returncode, told) == (0, [])
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

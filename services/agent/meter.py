@@ -1,0 +1,143 @@
+"""What one attempt uses of CPU and memory, and whether it was ended for its memory. For its shim.
+
+Where the attempt has a control group (cgroups.py) the kernel counts and limits; elsewhere the processes of its session
+are looked at. Imported by every shim: only the standard library, and little of it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+
+# As in shim.py.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+KILLED = 128 + 9
+"""The exit code of what SIGKILL ended, and of a shell whose command it was."""
+NEAR_PARTS = 2
+"""An attempt that holds more than this part of its memory is looked at more often."""
+
+
+def read(path: str) -> bytes:
+    """A file of the kernel's."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def session_of(leader: int) -> list[int]:
+    """Processes of the session that `leader` opened. A number in use by a session is given to no other process."""
+    members = []
+    for pid in processes():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(pid) == leader:
+                members.append(pid)
+    return members
+
+
+def processes() -> list[int]:
+    """Every process there is."""
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
+
+
+class Meter:
+    """Of one attempt. `task`: as its shim was told (starting.py). `peak_kib`: the most that its processes together were
+    seen to hold.
+    """
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        groups = task.get("groups") or {}
+        self.group: str | None = groups.get("v2")
+        self.peak_kib = 0
+        self.limit_mib: int | None = task["resident_mib"]
+        self._max_mib: int | None = task.get("memory_mib") if groups.get("memory") else None
+        self._kills = _machine_kills()
+
+    def look(self, leader: int) -> int | None:
+        """Looks at the memory of a session; returns in MiB what it holds if that is more than it may."""
+        used_kib = self._group_kib()
+        if used_kib is None:
+            used_kib = sum(_private_kib(pid) for pid in session_of(leader))
+        self.peak_kib = max(used_kib, self.peak_kib)
+        self._kills = _machine_kills()
+        used_mib = used_kib // 1024
+        return used_mib if self.limit_mib is not None and used_mib > self.limit_mib else None
+
+    def is_near(self) -> bool:
+        """Whether the limit that is watched, not the kernel's, may be passed soon."""
+        return self.limit_mib is not None and self.peak_kib * NEAR_PARTS > self.limit_mib * 1024
+
+    def killed_for_memory(self, exit_code: int) -> str | None:
+        """Why the kernel ended an attempt that ended with this code, in words; None: it did not, as far as is known."""
+        if _count(f"{self.group}/memory.events", b"oom_kill") if self.group is not None else 0:
+            if self._max_mib is None:
+                return "the machine had no more memory, and the kernel ended it"
+            self.peak_kib = max(self.peak_kib, self._max_mib * 1024)
+            return f"used more than the {self._max_mib} MiB of memory it may"
+        # Of others' memory a kill may be, too, but hardly in the second in which this was killed by nobody we know.
+        if exit_code == KILLED and _machine_kills() > self._kills:
+            return "the machine had no more memory: the kernel ended processes, and most likely this one"
+        return None
+
+    def full_of_processes(self) -> bool:
+        """Whether it was refused a process or thread for its limit."""
+        return self.group is not None and _count(f"{self.group}/pids.events", b"max") > 0
+
+    def usage(self) -> dict[str, int]:
+        """Peak memory and CPU time, once all its processes have ended and been reaped."""
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        # The largest single process, which the kernel has measured, or the largest sum, which was only looked at.
+        peak_kib = max(children.ru_maxrss, self.peak_kib)
+        cpu_ms = int((children.ru_utime + children.ru_stime) * 1_000)
+        if self.group is not None:
+            cpu_ms = _count(f"{self.group}/cpu.stat", b"usage_usec") // 1_000 or cpu_ms
+        return {"peak_mib": -(-peak_kib // 1024), "cpu_ms": cpu_ms}
+
+    def kill(self) -> None:
+        """Ends every process of the attempt's group at once, where the kernel can (Linux 5.14)."""
+        if self.group is not None:
+            with suppress(OSError):
+                file = os.open(f"{self.group}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(file, b"1")
+                finally:
+                    os.close(file)
+
+    def _group_kib(self) -> int | None:
+        """What the group holds without pages of files; None where that is not counted."""
+        if self.group is None:
+            return None
+        counts = _counts(f"{self.group}/memory.stat")
+        if b"anon" not in counts:
+            return None
+        return (counts[b"anon"] + counts.get(b"shmem", 0)) // 1024
+
+
+def _private_kib(pid: int) -> int:
+    """Resident memory that no file stands behind; 0 for a process that has just ended."""
+    try:
+        words = read(f"/proc/{pid}/statm").split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return (int(words[1]) - int(words[2])) * resource.getpagesize() // 1024
+
+
+def _machine_kills() -> int:
+    """How many processes the kernel has ended for memory since the machine started (Linux 4.13)."""
+    return _count("/proc/vmstat", b"oom_kill")
+
+
+def _count(path: str, name: bytes) -> int:
+    return _counts(path).get(name, 0)
+
+
+def _counts(path: str) -> dict[bytes, int]:
+    """Lines of a name and a number; none where the file is not there."""
+    try:
+        lines = read(path).splitlines()
+    except OSError:
+        return {}
+    return {words[0]: int(words[1]) for words in map(bytes.split, lines) if len(words) == 2 and words[1].isdigit()}
