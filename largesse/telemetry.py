@@ -5,11 +5,21 @@ One canonical line a round, with everything about it, instead of many small ones
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import InfoMetricFamily
+from prometheus_client.registry import Collector
+
+from largesse.release import VERSION, are_cores_compiled, commit
+
+SECONDS = (
+    *(0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""Buckets of durations: a quiet cell decides a round in tenths of a millisecond, a busy one in seconds."""
 
 FOLDED = Counter("largesse_records_folded", "Log records folded", ["service"])
 VOID = Gauge("largesse_log_void", "Log messages that did not count, as of the last record", ["service"])
@@ -19,14 +29,29 @@ VOID_DECISIONS = Counter(
 SEQ = Gauge("largesse_log_seq", "Seq of the last record folded", ["service"])
 CAUGHT_UP = Gauge("largesse_caught_up", "1 once what the log had at the start has been folded, else 0", ["service"])
 ANSWERED = Counter("largesse_rounds_answered", "Rounds that this instance answered", ["service"])
-DECIDE_SECONDS = Histogram("largesse_decide_seconds", "Time to decide one round", ["service"])
+DECIDE_SECONDS = Histogram("largesse_decide_seconds", "Time to decide one round", ["service"], buckets=SECONDS)
 SNAPSHOTS = Counter("largesse_snapshots", "Snapshots by what became of them", ["service", "outcome"])
 INPUTS = Counter("largesse_inputs", "Input messages by topic and what became of them", ["topic", "outcome"])
 CLAIMS = Counter("largesse_sequencer_claims", "Claims of the log by this instance")
 STANDBYS = Counter("largesse_sequencer_standbys", "Times this instance gave the log up")
-ROUND_SECONDS = Histogram("largesse_round_seconds", "Log time from opening to closing")
+ROUND_SECONDS = Histogram(
+    "largesse_round_seconds", "Time from a round's opening to its closing in the log", buckets=SECONDS
+)
+ABANDONED = Counter("largesse_rounds_abandoned", "Rounds that were given up")
 GRANTS = Counter("largesse_granted_tasks", "Tasks granted in closings")
+DEAD_LETTERS = Counter("largesse_dead_letters", "Refused inputs that were written to deadletter", ["topic"])
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
+
+
+class _Build(Collector):
+    """Which build runs: largesse_build_info."""
+
+    def collect(self) -> Iterator[InfoMetricFamily]:
+        said = {"version": VERSION, "commit": commit(), "compiled": "yes" if are_cores_compiled() else "no"}
+        yield InfoMetricFamily("largesse_build", "Release, commit, and whether the cores are compiled", said)
+
+
+REGISTRY.register(_Build())
 
 
 def configure(log_format: str = "console", *, level: str = "info") -> None:

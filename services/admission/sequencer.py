@@ -23,7 +23,7 @@ from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
 from largesse.shell import FOLDING, CoreStopped
-from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, GRANTS, INPUTS, ROUND_SECONDS, SEQ, STANDBYS, STRUCK, logger
+from largesse.telemetry import CAUGHT_UP, CLAIMS, DEAD_LETTERS, FOLDED, INPUTS, SEQ, STANDBYS, logger, stopwatch
 from schemas import (
     DecisionHash,
     Header,
@@ -351,6 +351,8 @@ class Sequencer:
         """Adds one record to the batch and folds it: the next input meets its effect."""
         record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
+        if isinstance(body, RoundOpened):
+            lead.since_opening_s = stopwatch()
         ends = isinstance(body, RoundClosed | RoundAbandoned)
         if ends and lead.pending is None and self._snapshots.is_due(record.round, record.seq):
             lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
@@ -391,6 +393,8 @@ class Sequencer:
         lead.decisions.forget(opening.seq)
         await lead.decisions.sift(lead.log.reader.order.seq, lead.log.reader.offset)
         lead.round_ms = max(self._clock.log_ms, lead.log.running.time) - opening.time
+        # Log time tells milliseconds, and is all there is of a round that another instance opened.
+        lead.round_s = lead.since_opening_s() if lead.since_opening_s is not None else lead.round_ms / 1_000
         self._put(lead, body, cause=opening.id)
         failpoints.hit(self.name, "after_close")
 
@@ -457,8 +461,7 @@ class Sequencer:
             refusal = dead_letters.refusal_of(each)
             if refusal is not None:
                 self._refusals.append(refusal)
-            if isinstance(each.record.body, RoundClosed):
-                self._tell_round(each.record, lead.round_ms)
+            lead.count_round(each.record, self._said)
         await self._write_letters(self._producer)
         SEQ.labels(self.name).set(accepted[-1].record.seq)
         pending = lead.pending
@@ -474,13 +477,4 @@ class Sequencer:
         while self._refusals:
             messages = await dead_letters.letter(self._bus, self._refusals[0], self._settings.partition)
             await producer.send(messages, durable=False)
-            self._refusals.popleft()
-
-    def _tell_round(self, record: Record, took_ms: int) -> None:
-        body: RoundClosed = record.body
-        granted = sum(grant.count for grant in body.grants)
-        struck = sum(item.grant.count for item in body.struck)
-        GRANTS.inc(granted)
-        STRUCK.inc(struck)
-        ROUND_SECONDS.observe(took_ms / 1_000)
-        self._said.info("round", round=record.round, seq=record.seq, granted=granted, struck=struck, took_ms=took_ms)
+            DEAD_LETTERS.labels(self._refusals.popleft().header.topic).inc()
