@@ -134,6 +134,11 @@ def rounded_text(resource: str, amount: int) -> str:
     return quantity_text(resource, amount)
 
 
+def natural_amount(resource: str, amount: int) -> float:
+    """An amount in natural units, for metrics: cores, bytes, bit/s, devices."""
+    return float(amount / _UNIT.get(resource, Fraction(1)))
+
+
 def vector_text(vector: Vector) -> str:
     """All of it in its order, rounded: `"cpu 2, memory 7.5Gi"`."""
     return ", ".join(f"{resource} {rounded_text(resource, amount)}" for resource, amount in vector.items())

@@ -12,13 +12,13 @@ from urllib.parse import quote
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from fastapi.routing import APIRoute
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, generate_latest
 
 from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.readers import Readers, ReadersBusy
 from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
+from largesse.telemetry import exposition
 from schemas import InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge.base import at_key, author_of
 from schemas.edge.read import Malformed, warnings_of
@@ -26,6 +26,7 @@ from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.wording import nearest
 from services.gateway import documents
 from services.gateway.answers import Answer
+from services.gateway.cell_metrics import CellMetrics
 from services.gateway.cluster_routes import add_cluster, add_config, add_nodes
 from services.gateway.connections import CONNECTIONS_MAX
 from services.gateway.follow import Follower
@@ -63,9 +64,6 @@ STATE_HEADER = "Largesse-Task-State"
 EVENT_ID_MAX = 100
 """Characters of a Last-Event-ID; the gateway's own have 37 at most."""
 
-_JOBS = Gauge("largesse_jobs", "Jobs in the gateway's view", ["state"])
-_NODES = Gauge("largesse_nodes", "Nodes in the gateway's view", ["state"])
-
 
 class Api:
     """What the routes share. `author`: who asks where the request does not say."""
@@ -81,6 +79,7 @@ class Api:
         # Watchers may not have all connections to themselves.
         self.watchers = Places(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
         self.watching = Watching(follower)
+        self.metrics = CellMetrics()
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
@@ -204,11 +203,8 @@ def _add_health(app: FastAPI, api: Api) -> None:
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def get_metrics() -> Response:
         """Metrics for Prometheus, in its text format: those of the cell, and of this process."""
-        for gauge, counts in zip((_JOBS, _NODES), documents.counts(api.follower.state), strict=True):
-            gauge.clear()
-            for state, count in counts.items():
-                gauge.labels(state).set(count)
-        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+        kind, of_process = exposition()
+        return Response(await api.metrics.exposition(api.follower.state) + of_process, media_type=kind)
 
 
 # ---------------------------------------------------------------- jobs

@@ -246,7 +246,8 @@ def node_document(state: State, name: str) -> Document | None:
     return None if node is None else _node(state, name, node)
 
 
-def _state_of_node(node: NodeRow) -> str:
+def state_of_node(node: NodeRow) -> str:
+    """What a node is now."""
     if node.lost and node.left:
         return "left"
     if node.lost:
@@ -261,7 +262,7 @@ def _node(state: State, name: str, node: NodeRow) -> Document:
     free = {r: 0 if node.lost else max(0, amount - used[r]) for r, amount in node.capacity.items()}
     return {
         "node": name,
-        "state": _state_of_node(node),
+        "state": state_of_node(node),
         "capacity": quantity_texts(node.capacity),
         "used": quantity_texts(used),
         "free": quantity_texts(free),
@@ -287,10 +288,10 @@ def _drain(node: NodeRow) -> Document | None:
 
 # ---------------------------------------------------------------- the rest
 def counts(state: State) -> tuple[dict[str, int], dict[str, int]]:
-    """How many jobs and how many nodes there are, by state."""
+    """How many jobs and how many nodes there are, by state. Looks at all of them; for metrics there is `Tally`."""
     jobs = Counter(_state_of(job) for job in state.jobs.values())
     jobs.update(job.outcome for job in state.ended.values())
-    return dict(jobs), dict(Counter(_state_of_node(node) for node in state.nodes.values()))
+    return dict(jobs), dict(Counter(state_of_node(node) for node in state.nodes.values()))
 
 
 def reservation_documents(state: State) -> list[Document]:

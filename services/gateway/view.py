@@ -48,6 +48,7 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from services.gateway.places import forget_places, keep_places, move, place
+from services.gateway.view_reservations import fold_given_back, fold_planned, fold_reserved
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -58,9 +59,9 @@ from services.gateway.view_state import (
     Hold,
     LiveJob,
     NodeRow,
-    ReservationRow,
     State,
     class_key,
+    touch,
 )
 
 NAME = "gateway"
@@ -108,6 +109,7 @@ def _admitted(state: State, record: Record) -> None:
     )
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
+    touch(state, body.spec.job)
     if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
 
@@ -118,6 +120,7 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         job.asked = [0 if stage.after else stage.tasks for stage in job.spec.stages]
+        touch(state, name)
 
 
 def _rejected(state: State, record: Record) -> None:
@@ -182,9 +185,11 @@ def _cancelled(state: State, record: Record) -> None:
 def _keep(state: State, job: EndedJob) -> None:
     state.ended.pop(job.job, None)
     state.ended[job.job] = job
+    touch(state, job.job)
     if len(state.ended) > ENDED_JOBS_MAX:
         oldest = next(iter(state.ended))
         del state.ended[oldest]
+        touch(state, oldest)
         forget_places(state, oldest)
 
 
@@ -221,23 +226,27 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     if isinstance(body, NodeRegistered):
         node.address = body.address
     state.nodes[body.node] = node
+    touch(state, node=body.node)
 
 
 def _drained(state: State, record: Record) -> None:
     body: NodeDrained = record.body
     node = state.nodes[body.node]
     node.draining, node.drain = body.draining, DrainRow(body.author, body.reason, record.time, body.within_ms)
+    touch(state, node=body.node)
 
 
 def _lost(state: State, record: Record) -> None:
     body: NodeLost = record.body
     node = state.nodes[body.node]
     node.lost, node.left = True, body.left
+    touch(state, node=body.node)
     _end_ranges(state, record, body.lost)
 
 
 def _forgotten(state: State, record: Record) -> None:
     del state.nodes[record.body.node]
+    touch(state, node=record.body.node)
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
@@ -265,6 +274,7 @@ def _begin(state: State, record: Record, name: str, stage: str, index: int) -> N
         at = job.graph.position[stage]
         job.starting[at] -= 1
         job.running[at] += 1
+        touch(state, name)
         if job.started_ms is None:
             job.started_ms = record.time
 
@@ -316,6 +326,7 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
     _add(node.used, hold.demand, -1)
     _add(state.used[hold.queue], hold.demand, -1)
     state.tasks[hold.queue] -= 1
+    touch(state, name, hold.node)
     job = state.jobs.get(name)
     if job is not None:
         at = job.graph.position[stage]
@@ -352,6 +363,7 @@ def _closed(state: State, record: Record) -> None:
         job.starting[at] += grant.count
         move(job.nodes[at], grant.node, grant.count)
         job.asked[at] = max(0, job.asked[at] - grant.count)
+        touch(state, grant.job, grant.node)
 
 
 def _abandoned(state: State, record: Record) -> None:
@@ -381,10 +393,12 @@ def _asks(state: State, record: Record) -> None:
         for name, job in state.jobs.items():
             if job.began < state.opened and shard_of(name, body.of) == body.shard:
                 job.asked = [0] * len(job.asked)
+                touch(state, name)
     for told in body.jobs:
         found = state.jobs.get(told.job)
         if found is not None and found.order < state.opened:  # Else another job had the name when it was asked for.
             found.asked = [0] * len(found.asked)
+            touch(state, told.job)
             for ask in told.asks:
                 found.asked[found.graph.position[ask.stage]] += ask.count
 
@@ -406,7 +420,7 @@ def _grants(state: State, record: Record) -> None:
             state.waits[key] = wait.reason
 
 
-# ---------------------------------------------------------------- config and reservations
+# ---------------------------------------------------------------- config
 def _configured(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
     state.configured = True
@@ -426,27 +440,6 @@ def _plant(state: State, tree: Queue) -> None:
     state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
     state.used = {path: used for path, used in state.used.items() if path in queues or state.tasks[path]}
     state.tasks = {path: tasks for path, tasks in state.tasks.items() if path in queues or tasks}
-
-
-def _reserved(state: State, record: Record) -> None:
-    body: ReservationRequested | ReservationUpdated = record.body
-    before = state.reservations.get(body.reservation)
-    row = ReservationRow(body.reservation, body.user, body.rdl, record.time)
-    row.steps = before.steps if before is not None else []
-    state.reservations[body.reservation] = row
-
-
-def _given_back(state: State, record: Record) -> None:
-    body: ReservationDeleted = record.body
-    state.reservations.pop(body.reservation, None)
-
-
-def _planned(state: State, record: Record) -> None:
-    body: Plans = record.body
-    for name in {step.reservation: True for step in body.steps}:
-        row = state.reservations.get(name)
-        if row is not None:
-            row.steps = [step for step in body.steps if step.reservation == name]
 
 
 def _only_seen(state: State, record: Record) -> None:
@@ -470,10 +463,10 @@ _LOG: Folds = {
     TaskFinished: _finished,
     TaskFailed: _failed,
     ConfigChanged: _configured,
-    ReservationRequested: _reserved,
-    ReservationUpdated: _reserved,
-    ReservationDeleted: _given_back,
-    Plans: _planned,
+    ReservationRequested: fold_reserved,
+    ReservationUpdated: fold_reserved,
+    ReservationDeleted: fold_given_back,
+    Plans: fold_planned,
     SequencerAlive: _only_seen,
     TimeReached: _only_seen,
     RoundOpened: _opened,

@@ -18,6 +18,9 @@ FAILURES_KEPT = 20
 PLACES_KEPT_MAX = 200_000
 """Tasks of ended jobs of which it is known where they ran; those of the oldest jobs go first."""
 
+TOUCHED_MAX = 100_000
+"""Jobs, and nodes, that are noted as changed; with more, whoever asks looks at all of them."""
+
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
 
@@ -149,13 +152,22 @@ class ReservationRow:
 
 
 @dataclass(slots=True)
+class Touched:
+    """Names of the jobs and nodes that have changed, or gone, since somebody last looked."""
+
+    jobs: dict[str, bool] = field(default_factory=dict)
+    nodes: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `gate`: which jobs may run. `opened`: seq of the last
     opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many they are.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
-    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all."""
+    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all. `touched`: what has changed since
+    metrics were last asked for; None: nobody has asked, or too much has changed."""
 
     cell: str = ""
     seq: int = 0
@@ -183,6 +195,20 @@ class State:
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     latest: Cache = None
+    touched: Cache = None
+
+
+def touch(state: State, job: str = "", node: str = "") -> None:
+    """Notes what has changed, where somebody wants to know."""
+    touched: Touched | None = state.touched
+    if touched is None:
+        return
+    if job:
+        touched.jobs[job] = True
+    if node:
+        touched.nodes[node] = True
+    if len(touched.jobs) > TOUCHED_MAX or len(touched.nodes) > TOUCHED_MAX:
+        state.touched = None
 
 
 def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:

@@ -24,7 +24,6 @@ from services.admission.core.judge import lose
 from services.gateway import places, view
 from services.gateway.documents import (
     config_document,
-    counts,
     job_document,
     job_documents,
     node_document,
@@ -188,7 +187,6 @@ def test_a_node_that_goes_has_left_and_is_in_view_until_it_is_forgotten():
     cell = Watched(nodes=2, cpu=1, node_kept_ms=5_000)
     cell.take(NodeLeft("n0", "e1"))
     assert [node["state"] for node in node_documents(cell.view)] == ["left", "ready"]
-    assert counts(cell.view)[1] == {"left": 1, "ready": 1}
 
     cell.settle(4_999)
     assert [node["node"] for node in node_documents(cell.view)] == ["n0", "n1"]
@@ -300,7 +298,6 @@ def test_a_drained_node_says_so():
     cell = Watched().take(NodeDrained("n0", True)).settle()
 
     assert node_documents(cell.view)[0]["state"] == "draining"
-    assert counts(cell.view) == ({}, {"draining": 1})
 
 
 TREE = {

@@ -1,0 +1,143 @@
+"""Metrics of a cell for Prometheus: queues, jobs, nodes, capacity, rounds. What they cost follows what has changed.
+
+The number of series is bounded: queues are told down to QUEUE_DEPTH, QUEUES_MAX of them, and what lies deeper counts
+for the queue above it; the root is `/`. Without a tree a queue is only a name, and all jobs count for the root.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from schemas import Queue, Vector
+from schemas.quantities import SHARE_UNITS, natural_amount
+from schemas.queue_tree import below, upwards, with_default
+from services.gateway.tally import Tally, Told, Waiting
+from services.gateway.view_state import State
+
+QUEUE_DEPTH = 3
+"""Levels of queues below the root that have metrics of their own."""
+QUEUES_MAX = 200
+"""Queues that have metrics of their own: those nearest to the root, in the order of the config."""
+RESOURCES_MAX = 32
+"""Resources that have metrics, first by name."""
+
+ROOT = "/"
+JOB_STATES = ("waiting", "running", "succeeded", "failed", "cancelled", "rejected")
+NODE_STATES = ("ready", "draining", "unschedulable", "lost", "left")
+
+
+class CellMetrics:
+    """The metrics of one cell. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self._shown: tuple[Queue | None, dict[str, bool]] = (None, {})
+
+    async def exposition(self, state: State) -> bytes:
+        """The metrics of now as Prometheus reads them. Others get turns meanwhile."""
+        told = await self.tally.look(state)
+        if self._shown[0] is not state.queues:
+            self._shown = state.queues, shown_queues(state.queues and with_default(state.queues))
+        registry = CollectorRegistry()
+        registry.register(_Fixed([*_of_jobs(state, told, self._shown[1]), *_of_cell(state, told)]))
+        return generate_latest(registry)
+
+
+class _Fixed(Collector):
+    def __init__(self, families: list[GaugeMetricFamily]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield from self._families
+
+
+def shown_queues(tree: Queue | None) -> dict[str, bool]:
+    """Paths of the queues below the root that have metrics of their own."""
+    shown: dict[str, bool] = {}
+    level = [] if tree is None else [(child.name, child) for child in tree.children]
+    for _ in range(QUEUE_DEPTH):
+        for path, _queue in level[: QUEUES_MAX - len(shown)]:
+            shown[path] = True
+        level = [(below(path, child.name), child) for path, queue in level for child in queue.children]
+    return shown
+
+
+def label_of(leaf: str, shown: dict[str, bool]) -> str:
+    """The nearest queue at or above a leaf that has metrics of its own."""
+    return next((path for path in upwards(leaf) if path in shown), ROOT)
+
+
+def _of_jobs(state: State, told: Told, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
+    waiting: dict[tuple[str, str], Waiting] = {}
+    for (leaf, reason), found in told.waiting.items():
+        waiting.setdefault((label_of(leaf, shown), reason), Waiting()).take(found.tasks, found.since_ms)
+    running: dict[str, int] = {}
+    for leaf, tasks in told.running.items():
+        queue = label_of(leaf, shown)
+        running[queue] = running.get(queue, 0) + tasks
+
+    yield _gauge("largesse_jobs", "Jobs in the gateway's view by state", "state", _all(told.jobs, JOB_STATES))
+    yield _gauge("largesse_running_tasks", "Tasks that run or are about to", "queue", running)
+    pending = GaugeMetricFamily("largesse_pending_tasks", "Tasks that wait, by reason", labels=("queue", "reason"))
+    oldest = GaugeMetricFamily(
+        "largesse_pending_oldest_seconds",
+        "Since when the oldest job with tasks that wait for this reason has been submitted",
+        labels=("queue", "reason"),
+    )
+    for (queue, reason), found in sorted(waiting.items()):
+        pending.add_metric((queue, reason), found.tasks)
+        if found.since_ms is not None:
+            oldest.add_metric((queue, reason), max(0, state.time - found.since_ms) / 1_000)
+    yield from (pending, oldest)
+    yield from _shares(state, shown)
+
+
+def _shares(state: State, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
+    """As fairness told them last: of a queue that moved by less than a thousandth since, as it was."""
+    shares = {path: state.shares[path] for path in shown if path in state.shares}
+    for name, what in (
+        ("guaranteed", "what the queue can count on"),
+        ("fair", "what the policy comes to for all that is asked for"),
+        ("allocated", "what its tasks hold"),
+    ):
+        values = {path: getattr(share, name) / SHARE_UNITS for path, share in shares.items()}
+        yield _gauge(f"largesse_queue_{name}_share", f"Dominant share of the cell: {what}", "queue", values)
+
+
+def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
+    yield _gauge("largesse_nodes", "Nodes by state", "state", _all(told.nodes, NODE_STATES))
+    yield _gauge(
+        "largesse_capacity", "What the nodes have, in cores, bytes, bit/s", "resource", _natural(told.capacity)
+    )
+    used = {kind: told.used.get(kind, 0) for kind in told.capacity}
+    yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
+    for name, help_text, value in (
+        ("largesse_round", "The last round that was opened", state.round),
+        ("largesse_round_open", "1 while a round is open", state.open),
+        (
+            "largesse_guarantees_broken",
+            "Queues, of any depth, that hold less than they are guaranteed",
+            len(state.breaches),
+        ),
+        ("largesse_nodes_kept", "Nodes of which room is kept free for tasks that would never fit", len(state.kept)),
+        ("largesse_log_time_seconds", "Unix time of the last record that the gateway has read", state.time / 1_000),
+    ):
+        yield GaugeMetricFamily(name, help_text, value=float(value))
+
+
+def _gauge(name: str, help_text: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help_text, labels=(label,))
+    for value, number in sorted(values.items()):
+        family.add_metric((value,), number)
+    return family
+
+
+def _all(counts: dict[str, int], names: Iterable[str]) -> dict[str, int]:
+    """Zero for what there is none of: a series that comes and goes cannot be told from a target that is gone."""
+    return dict.fromkeys(names, 0) | counts
+
+
+def _natural(vector: Vector) -> dict[str, float]:
+    return {kind: natural_amount(kind, vector[kind]) for kind in sorted(vector)[:RESOURCES_MAX]}

@@ -1,0 +1,226 @@
+"""Counts over all jobs and nodes of a cell, kept from one look to the next: a look costs what has changed since.
+
+The view notes the names of jobs and nodes that change (`Touched`). Each counts for what it was at the last look; at the
+next one that is taken out, and what it is now is put in.
+"""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from schemas import Stage, Vector
+from services.gateway.counting import added
+from services.gateway.documents import state_of, state_of_node
+from services.gateway.queueing import Queueing
+from services.gateway.view_state import LiveJob, State, Touched, class_of
+
+LOOKED_AT_ONCE = 200
+"""Jobs, nodes or sums that are looked at before others get a turn: some milliseconds."""
+
+Key = tuple[str, str, str]
+"""Leaf queue, why its tasks wait ("asked": see the class; "running": they do not), class of the tasks."""
+Keys = dict[Key, tuple[int, Stage | None]]
+"""By key so many tasks, and where there is a class a stage of it."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Tasks that wait for one reason. `since_ms`: when the oldest job among them was submitted."""
+
+    tasks: int = 0
+    since_ms: int | None = None
+
+    def take(self, tasks: int, since_ms: int | None) -> None:
+        """More of them."""
+        self.tasks += tasks
+        if since_ms is not None and (self.since_ms is None or since_ms < self.since_ms):
+            self.since_ms = since_ms
+
+
+@dataclass(slots=True)
+class Told:
+    """What a look found. `waiting`: by leaf queue and reason; `running`: tasks by leaf queue; `capacity`, `used`: of
+    the nodes that are there."""
+
+    waiting: dict[tuple[str, str], Waiting] = field(default_factory=dict)
+    running: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    used: Vector = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Tasks with one key, and the jobs that they belong to: by name, (submitted, seq of admission). `stage`: one of
+    those with a class, which stands for all."""
+
+    stage: Stage | None = None
+    tasks: int = 0
+    jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    oldest: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def put(self, name: str, job: LiveJob, tasks: int) -> None:
+        self.tasks += tasks
+        self.jobs[name] = job.submitted_ms, job.order
+        heappush(self.oldest, (job.submitted_ms, job.order, name))
+
+    def remove(self, name: str, tasks: int) -> None:
+        self.tasks -= tasks
+        del self.jobs[name]
+        # What is out of date goes when it comes first, or when it is more than the half.
+        if len(self.oldest) > 2 * len(self.jobs) + 16:
+            self.oldest = sorted((*rank, job) for job, rank in self.jobs.items())
+
+    def since_ms(self) -> int | None:
+        while self.oldest:
+            submitted, order, name = self.oldest[0]
+            if self.jobs.get(name) == (submitted, order):
+                return submitted
+            heappop(self.oldest)
+        return None
+
+
+class Tally:
+    """The counts of one cell. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.looked_at = 0
+        """Jobs and nodes that were looked at so far: what it has cost."""
+        self._turn = asyncio.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._touched = Touched()
+        self._again: dict[str, bool] = {}
+        self._sums: dict[Key, _Sum] = {}
+        self._jobs: dict[str, tuple[str, Keys]] = {}
+        self._nodes: dict[str, tuple[str, Vector, Vector]] = {}
+        self._job_states: Counter[str] = Counter()
+        self._node_states: Counter[str] = Counter()
+        self._capacity: Vector = {}
+        self._used: Vector = {}
+
+    async def look(self, state: State) -> Told:
+        """The counts of now. Others get turns meanwhile; what they change of what was looked at already, the next look
+        finds."""
+        async with self._turn:
+            touched = self._touched
+            if state.touched is touched:
+                jobs, nodes = touched.jobs | self._again, touched.nodes
+                touched.jobs, touched.nodes = {}, {}
+            else:
+                self._clear()
+                jobs, nodes = dict.fromkeys([*state.jobs, *state.ended], True), dict.fromkeys(state.nodes, True)
+                state.touched = self._touched
+            self._again = {}
+            try:
+                await self._count(state, jobs, nodes)
+                return await self._told(state)
+            except BaseException:
+                state.touched = None  # Whoever asked has gone: nobody knows what is not counted yet.
+                raise
+
+    async def _count(self, state: State, jobs: dict[str, bool], nodes: dict[str, bool]) -> None:
+        for number, name in enumerate(nodes):
+            self._count_node(state, name)
+            await _turn(number)
+        for number, name in enumerate(jobs):
+            if self._count_job(state, name):
+                self._again[name] = True
+            await _turn(number)
+
+    # ---------------------------------------------------------------- one job, one node
+    def _count_job(self, state: State, name: str) -> bool:
+        """Counts a job as it is now. True where time alone changes that."""
+        self.looked_at += 1
+        before, keys = self._jobs.pop(name, ("", {}))
+        self._job_states[before] -= 1
+        for key, (tasks, _) in keys.items():
+            found = self._sums[key]
+            found.remove(name, tasks)
+            if not found.jobs:
+                del self._sums[key]
+        now = state_of(state, name)
+        if now is None:
+            return False
+        self._job_states[now] += 1
+        job = state.jobs.get(name)
+        self._jobs[name] = now, {}
+        if job is None:
+            return False
+        self._jobs[name] = now, (keys := _keys_of(state, job))
+        for key, (tasks, stage) in keys.items():
+            self._sums.setdefault(key, _Sum(stage)).put(name, job, tasks)
+        return any(reason == "back_off" for _, reason, _ in keys)
+
+    def _count_node(self, state: State, name: str) -> None:
+        self.looked_at += 1
+        before, capacity, used = self._nodes.pop(name, ("", {}, {}))
+        self._node_states[before] -= 1
+        added(self._capacity, {kind: -amount for kind, amount in capacity.items()})
+        added(self._used, {kind: -amount for kind, amount in used.items()})
+        node = state.nodes.get(name)
+        if node is None:
+            return
+        now = state_of_node(node), {} if node.lost else node.capacity, {} if node.lost else dict(node.used)
+        self._nodes[name] = now
+        self._node_states[now[0]] += 1
+        added(self._capacity, now[1])
+        added(self._used, now[2])
+
+    # ---------------------------------------------------------------- all
+    async def _told(self, state: State) -> Told:
+        told = Told(
+            jobs={name: count for name, count in self._job_states.items() if name and count},
+            nodes={name: count for name, count in self._node_states.items() if name and count},
+            capacity={kind: amount for kind, amount in self._capacity.items() if amount},
+            used={kind: amount for kind, amount in self._used.items() if amount},
+        )
+        queueing, ceilings = Queueing(state), state.ceilings
+        for number, (key, found) in enumerate(self._sums.items()):
+            leaf, reason, kind = key
+            if reason == "running":
+                told.running[leaf] = told.running.get(leaf, 0) + found.tasks
+                continue
+            if found.stage is not None:
+                if state.ceilings is not ceilings:
+                    queueing, ceilings = Queueing(state), state.ceilings
+                held = queueing.at_max(leaf, found.stage)
+                reason = "queue_max" if held else state.waits.get(kind, "next_round")
+            told.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
+            await _turn(number)
+        return told
+
+
+def _keys_of(state: State, job: LiveJob) -> Keys:
+    """How the tasks of a job count. As `documents` finds out why they wait, which says it in words."""
+    keys: Keys = {}
+    for at, stage in enumerate(job.spec.stages):
+        working = job.running[at] + job.starting[at]
+        waiting = job.progress.left[at] - working
+        asked = 0
+        if job.progress.parents[at]:
+            reason = "after"
+        elif not job.began:
+            reason = "gate"
+        else:
+            asked = min(waiting, job.asked[at])
+            reason = "back_off" if job.retry_ms[at] > state.time else "next_round"
+        if asked:
+            _put(keys, (job.spec.queue, "asked", class_of(stage)), asked, stage)
+        _put(keys, (job.spec.queue, reason, ""), waiting - asked)
+        _put(keys, (job.spec.queue, "running", ""), working)
+    return keys
+
+
+def _put(keys: Keys, key: Key, tasks: int, stage: Stage | None = None) -> None:
+    if tasks:
+        keys[key] = keys.get(key, (0, None))[0] + tasks, stage
+
+
+async def _turn(number: int) -> None:
+    """Leaves the loop to others every now and then."""
+    if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+        await asyncio.sleep(0)
