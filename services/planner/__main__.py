@@ -1,16 +1,33 @@
-"""`python -m services.planner`: the service on the bus that the environment names (largesse/settings.py)."""
+"""`python -m services.planner`: the service on the bus that the environment names (largesse/settings.py); `solve`: one
+problem from stdin.
+"""
 
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process.serve import serve_core
-from largesse.process.usage import Usage
+from largesse.process.usage import Usage, answered
 from services.planner import core
+from services.planner.offline.problem import KINDS
+from services.planner.offline.solve import main as solve
 
 USAGE = Usage(
     "planner",
     "When reserved work is to run (topic plans). So far it promises nothing. A second instance stands by.",
+    filters={
+        "solve": 'Answers reservations offline, JSON on stdin, and writes the answer to stdout. Its "kind" is one of '
+        f"{', '.join(KINDS)}. Exit code 2 where the problem is malformed.",
+    },
 )
 
+
+def main() -> int:
+    """The service, or the filter that the first word names. Returns the exit code."""
+    code = answered(USAGE, sys.argv[1:])
+    if code is not None:
+        return code
+    return solve() if sys.argv[1:] else serve_core(USAGE, core)
+
+
 if __name__ == "__main__":
-    sys.exit(serve_core(USAGE, core))
+    sys.exit(main())

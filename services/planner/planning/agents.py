@@ -1,0 +1,254 @@
+"""Answers reservations one after the other: accepted with a plan, or rejected with a reason and what would be accepted.
+
+The agents `gree`, `gree-l` and `early` use one form each (`greedy.py`). The default tries the flat form, then the
+others. If none finds room, it moves accepted reservations inside their own windows to make room, at most two at a time.
+It never breaks a promise: what it moves still meets its request.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from services.planner.planning.book import Book
+from services.planner.planning.greedy import plan
+from services.planner.planning.limits import UserLimits, average_above
+from services.planner.planning.placing import Form
+from services.planner.planning.request import Node, Plan, atoms, bounds, extent, fastest, inside, scaled
+
+FORMS: dict[str, tuple[Form, ...]] = {"gree": ("late",), "gree-l": ("flat",), "early": ("early",)}
+DEFAULT_FORMS: tuple[Form, ...] = ("flat", "early", "late")
+
+MOVED_ALONE_MAX = 12
+"""Accepted reservations that are tried, one at a time, to make room by moving."""
+
+MOVED_IN_PAIRS_MAX = 6
+"""Of those, how many are tried two at a time."""
+
+SIZE_STEPS = 6
+"""Halvings in the search for a size that would be accepted."""
+
+
+@dataclass(slots=True)
+class Request:
+    """`body`: the request without its outermost window, which is steps `[begin, end)`."""
+
+    name: str
+    user: str
+    body: Node
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class Held:
+    """An accepted request, and its plan."""
+
+    user: str
+    node: Node
+    plan: Plan
+
+
+@dataclass(slots=True)
+class Fixed:
+    """A promise of which only the profile is known, so that it cannot be moved: first step, step after the last,
+    amounts."""
+
+    user: str
+    runs: list[tuple[int, int, list[int]]]
+
+
+@dataclass(slots=True, frozen=True)
+class Offer:
+    """What would be accepted: the request in another window, or so much of its width and work in its own."""
+
+    window: tuple[int, int] | None = None
+    size_permille: int | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """To one request. `code` is empty if it is accepted."""
+
+    code: str = ""
+    reason: str = ""
+    form: Form | None = None
+    plan: Plan = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    offer: Offer | None = None
+
+
+class Agent:
+    """Plans requests into a book, and knows what it has accepted."""
+
+    def __init__(self, name: str, book: Book, limits: UserLimits, horizon: int) -> None:
+        """An unknown name is the default agent. `horizon`: steps that can be planned."""
+        self.forms = FORMS.get(name, DEFAULT_FORMS)
+        self.moves = name not in FORMS
+        self.book = book
+        self.limits = limits
+        self.horizon = horizon
+        self.held: dict[str, Held] = {}
+        self.fixed: dict[str, Fixed] = {}
+
+    def owner(self, name: str) -> str | None:
+        """The user that a promise is made to; None if there is no such promise."""
+        promise = self.held.get(name) or self.fixed.get(name)
+        return None if promise is None else promise.user
+
+    def submit(self, request: Request) -> Answer:
+        """Accepts a new request, or rejects it."""
+        node = inside(request.body, request.begin, request.end)
+        answer = self._find(request.user, node)
+        if answer is None and self.moves:
+            answer = self._find_by_moving(request.user, node)
+        if answer is not None:
+            self.held[request.name] = Held(request.user, node, answer.plan)
+            return answer
+        return Answer("no_room", self._reason(request, node), offer=self._offer(request))
+
+    def update(self, request: Request) -> Answer:
+        """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
+        held, fixed = self.held.get(request.name), self.fixed.get(request.name)
+        self.drop(request.name)
+        answer = self.submit(request)
+        if answer.code and held is not None:
+            self.hold(request.name, held)
+        if answer.code and fixed is not None:
+            self.fix(request.name, fixed)
+        return answer
+
+    def hold(self, name: str, held: Held) -> None:
+        """Promises a plan."""
+        for atom, leases in held.plan:
+            self.book.take(held.user, atom, leases)
+        self.held[name] = held
+
+    def fix(self, name: str, fixed: Fixed) -> None:
+        """Promises a profile."""
+        for begin, end, amounts in fixed.runs:
+            self.book.add(fixed.user, begin, end, amounts)
+        self.fixed[name] = fixed
+
+    def drop(self, name: str) -> None:
+        """Gives a promise back."""
+        if name in self.held:
+            held = self.held.pop(name)
+            self.book.give_back(held.user, held.plan)
+        else:
+            fixed = self.fixed.pop(name)
+            for begin, end, amounts in fixed.runs:
+                self.book.add(fixed.user, begin, end, amounts, -1)
+
+    def _find(self, user: str, node: Node) -> Answer | None:
+        """Takes the plan that it finds in the book."""
+        for form in self.forms:
+            found = plan(self.book, user, node, form)
+            if found is not None and self._within_average(user, found):
+                return Answer(form=form, plan=found)
+            if found is not None:
+                self.book.give_back(user, found)
+        return None
+
+    def _within_average(self, user: str, found: Plan) -> bool:
+        if self.limits.average is None:
+            return True
+        profile = self.book.of_user(user)
+        return average_above(profile, self.book.capacity, self.limits, *extent(found)) is None
+
+    def _find_by_moving(self, user: str, node: Node) -> Answer | None:
+        for names in self._movable(node):
+            old = {name: self.held[name] for name in names}
+            for name in names:
+                self.drop(name)
+            answer = self._find(user, node)
+            if answer is not None:
+                if self._placed_again(old):
+                    answer.moved = [name for name in names if self.held[name].plan != old[name].plan]
+                    return answer
+                self.book.give_back(user, answer.plan)
+            for name, held in old.items():
+                self.hold(name, held)
+        return None
+
+    def _placed_again(self, old: dict[str, Held]) -> bool:
+        """Plans old promises anew. If they do not all fit, none of them is held."""
+        done = []
+        for name, held in old.items():
+            again = self._find(held.user, held.node)
+            if again is None:
+                for each in done:
+                    self.drop(each)
+                return False
+            self.held[name] = Held(held.user, held.node, again.plan)
+            done.append(name)
+        return True
+
+    def _movable(self, node: Node) -> Iterator[tuple[str, ...]]:
+        """Accepted requests whose moving may make room, those that hold most in the windows of the request first."""
+        windows = [(atom.begin, atom.end) for atom in atoms(node)]
+        shares = {name: _held_inside(held.plan, windows, self.book.capacity) for name, held in self.held.items()}
+        ranked = sorted((name for name, share in shares.items() if share), key=lambda name: (-shares[name], name))
+        for name in ranked[:MOVED_ALONE_MAX]:
+            yield (name,)
+        pairs = ranked[:MOVED_IN_PAIRS_MAX]
+        for i, name in enumerate(pairs):
+            for other in pairs[i + 1 :]:
+                yield name, other
+
+    def _reason(self, request: Request, node: Node) -> str:
+        """Why there is no room, as far as the first form can tell."""
+        begin, end = bounds(node)
+        steps = fastest(node)
+        if end - begin < steps:
+            return f"its window has {max(0, end - begin)} steps, and it takes at least {steps}"
+        limited = "" if self.limits == UserLimits() else f" and the limits of user {request.user} allow"
+        return f"the {self.forms[0]} form finds no room for it in its window beside what is promised{limited}"
+
+    def _offer(self, request: Request) -> Offer | None:
+        """The nearest window that would be accepted: with a later end, or an earlier start. Else a smaller size."""
+        windows = []
+        if later := self._fits(request.user, inside(request.body, request.begin, self.horizon), "early"):
+            windows.append((later[1] - request.end, request.begin, later[1]))
+        if earlier := self._fits(request.user, inside(request.body, 0, request.end), "late"):
+            windows.append((request.begin - earlier[0], earlier[0], request.end))
+        for _, begin, end in sorted(windows):
+            if self._would_fit(request.user, inside(request.body, begin, end)):
+                return Offer(window=(begin, end))
+        return self._smaller(request)
+
+    def _fits(self, user: str, node: Node, form: Form) -> tuple[int, int] | None:
+        """The steps that a form would use."""
+        found = plan(self.book, user, node, form)
+        if found is None:
+            return None
+        within = self._within_average(user, found)
+        self.book.give_back(user, found)
+        return extent(found) if within else None
+
+    def _would_fit(self, user: str, node: Node) -> bool:
+        found = self._find(user, node)
+        if found is not None:
+            self.book.give_back(user, found.plan)
+        return found is not None
+
+    def _smaller(self, request: Request) -> Offer | None:
+        node = inside(request.body, request.begin, request.end)
+        low, high = 0, 1000  # `low` is accepted, or nothing; `high` is not.
+        for _ in range(SIZE_STEPS):
+            middle = (low + high) // 2
+            if self._would_fit(request.user, scaled(node, middle)):
+                low = middle
+            else:
+                high = middle
+        return Offer(size_permille=low) if low else None
+
+
+def _held_inside(found: Plan, windows: Sequence[tuple[int, int]], capacity: Sequence[int]) -> int:
+    """Dominant share x steps of a plan inside the best of the windows, in 10^-6."""
+    total = 0
+    for atom, leases in found:
+        shares = (need * atom.gang * 10**6 // have for need, have in zip(atom.unit, capacity, strict=True) if have)
+        share = max(shares, default=0)
+        for each in leases:
+            steps = max(min(each.end, end) - max(each.begin, begin) for begin, end in windows)
+            total += share * each.gangs * max(0, steps)
+    return total

@@ -1,0 +1,85 @@
+"""What a cell has promised, and the room that is left for an atom at a level of use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from services.planner.planning.profile import Profile, Whole
+from services.planner.planning.request import Atom, Lease, Plan
+
+LEVELS = 128
+"""Levels of use that a flat plan tells apart: so many parts of the capacity. Finer ones accept no more."""
+
+
+@dataclass(slots=True)
+class Free:
+    """What an atom meets in its window: the edges of runs, and what is used of every resource in each of them."""
+
+    atom: Atom
+    edges: Whole
+    used: Whole
+    capacity: tuple[int, ...]
+    own_room: Whole | None = None  # Gangs that the user's own limit leaves.
+
+    def room(self, level: int = LEVELS) -> Whole:
+        """Gangs that fit in every run while no resource is used above the level: the least over all resources."""
+        atom = self.atom
+        found: Whole = np.full(len(self.edges) - 1, atom.gangs_most, np.int64)
+        for resource, need in enumerate(atom.unit):
+            if need:
+                left = self.capacity[resource] * level // LEVELS - self.used[resource]
+                np.minimum(found, left // (need * atom.gang), out=found)
+        if self.own_room is not None:
+            np.minimum(found, self.own_room, out=found)
+        return np.maximum(found, 0, out=found)
+
+    def area(self, room: Whole) -> int:
+        """Gang-steps of a room."""
+        return int(np.dot(self.edges[1:] - self.edges[:-1], room))
+
+
+class Book:
+    """Promises of a cell by step and resource, and of each user if there are limits by user."""
+
+    def __init__(
+        self, capacity: Sequence[int], instant_most: Sequence[int] | None = None, by_user: bool = False
+    ) -> None:
+        """`instant_most`: what one user may hold at any moment, by resource. `by_user`: keep what each user holds."""
+        self.capacity = tuple(capacity)
+        self.keeps_users = by_user or instant_most is not None
+        self.instant_most = None if instant_most is None else tuple(instant_most)
+        self.used = Profile(len(self.capacity))
+        self.by_user: dict[str, Profile] = {}
+
+    def of_user(self, user: str) -> Profile:
+        """What is promised to a user."""
+        return self.by_user.setdefault(user, Profile(len(self.capacity)))
+
+    def add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int = 1) -> None:
+        """Promises `times` the amounts to a user in steps `[begin, end)`; a negative `times` gives them back."""
+        self.used.add(begin, end, amounts, times)
+        if self.keeps_users:
+            self.of_user(user).add(begin, end, amounts, times)
+
+    def take(self, user: str, atom: Atom, leases: Sequence[Lease], sign: int = 1) -> None:
+        """Promises leases of an atom; with `sign` -1 gives them back."""
+        for each in leases:
+            self.add(user, each.begin, each.end, atom.unit, sign * each.gangs * atom.gang)
+
+    def give_back(self, user: str, plan: Plan) -> None:
+        """Takes a whole plan out."""
+        for atom, leases in plan:
+            self.take(user, atom, leases, -1)
+
+    def free(self, user: str, atom: Atom, begin: int, end: int) -> Free:
+        """What an atom meets in steps `[begin, end)`, which are not empty."""
+        edges, used = self.used.span(begin, end)
+        if self.instant_most is None:
+            return Free(atom, edges, used, self.capacity)
+        own_edges, own = self.of_user(user).span(begin, end)
+        every = np.union1d(edges, own_edges)
+        used = used[:, np.searchsorted(edges, every[:-1], side="right") - 1]
+        own = own[:, np.searchsorted(own_edges, every[:-1], side="right") - 1]
+        own_room = Free(atom, every, own, self.instant_most).room()
+        return Free(atom, every, used, self.capacity, own_room)
