@@ -1,1 +1,1 @@
-"""Planner: what the cell has promised to reservations."""
+"""Planner: reservations of capacity in time, after Rayon."""
