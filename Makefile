@@ -10,7 +10,7 @@ COMPILED := build/compiled
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup fmt check quick test live demo up down topics sim replay rooms schemas compile bench sustained lock clean
+.PHONY: help setup docs fmt check quick test live demo up down topics sim replay rooms schemas compile bench sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,7 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m mypy
 	$(RUN) -m pytest -q tests/house
 	$(RUN) -m schemas.export --check
+	$(RUN) -m services.cli.settings_page --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
@@ -84,6 +85,9 @@ rooms: setup ## Print the rooms of the code floor by floor: who may stand on who
 
 schemas: setup ## Write schemas/published from the models; refuses an incompatible change
 	$(RUN) -m schemas.export
+
+docs: setup ## Write docs/settings.md from the code
+	$(RUN) -m services.cli.settings_page
 
 compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
 

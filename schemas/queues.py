@@ -78,6 +78,37 @@ class Policy:
     names_kept_max: int = 500_000
 
 
+KNOBS = {
+    "preset": "how capacity is shared in the whole cell",
+    "seed": "seed of every random draw",
+    "round_gap_ms": "least time between two rounds; a larger value means fewer and cheaper rounds",
+    "altruism_shards": "number of instances of the altruism service that divide the jobs among themselves",
+    "fifo_order": "under `fifo`: jobs by admission (`job`), or stages by the time they became ready (`stage`)",
+    "theta_permille": "a job that requests at most this part of the cell is in class `small`, others are `large`",
+    "node_lease_ms": "a node that is silent for longer is lost",
+    "sequencer_lease_ms": "a standby takes over from a sequencer that is silent for longer",
+    "keyframe_rounds": "decisions are written in full, not only what changed, about once in so many rounds",
+    "retry_backoff_ms": "pause before a failed task is tried again; doubles with every failure",
+    "retry_backoff_ms_max": "longest such pause",
+    "name_kept_ms": "the name of an ended job stays taken for so long",
+    "ageing_ms": "a job that has held nothing for so long is served first in its queue (not under `fifo`); 0: never",
+    "headroom": "gathering of room for queues below their share and for large tasks: `off`, once they have waited for"
+    " `headroom_after_ms` (`aged`), or at once (`always`)",
+    "headroom_after_ms": "how long they wait before room is gathered",
+    "headroom_nodes_permille": "part of the nodes on which room may be gathered at a time, at least one node",
+    "demand_tolerance_permille": "what all queues together ask for may change by this part of the cell before their levels"
+    " are computed again; 0: in every round",
+    "demand_tolerance_ms": "and for so long",
+    "node_kept_ms": "a lost node is forgotten after so long",
+    "slots_per_node": "under `slots`: number of tasks on a node at a time, whatever they request",
+    "job_tasks_max": "most tasks of one job; a job with more is refused (`too_many_tasks`), as with the next two",
+    "user_tasks_max": "most tasks of one user's live jobs together; jobs without a user count as one user's",
+    "live_tasks_max": "most tasks of all live jobs together",
+    "names_kept_max": "so many names of ended jobs stay taken (300 bytes each); the oldest are free earlier",
+}
+"""What each knob does, for the reference of settings; `Policy` has the defaults."""
+
+
 @dataclass(slots=True)
 class ConfigChanged:
     """The whole policy and the whole tree in force from here on; None leaves one as it was."""

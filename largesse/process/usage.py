@@ -15,21 +15,21 @@ WIDTH = 100
 HELP = ("-h", "--help")
 
 TOLD = {
-    "bus": "kafka://HOST:PORT, file:DIRECTORY or memory:",
-    "cell": "the cell's name",
-    "partition": "where the cell's log lies in every topic",
-    "shard": "the altruism shard that is served here; without it what the bus deals out",
-    "snapshot_rounds": "rounds between two snapshots",
-    "inputs_most": "messages taken from an input topic at once",
-    "gap_wait_ms": "for so long a decision that a closing names may stay away",
-    "wait_ms": "the longest sleep without looking up",
-    "standby_wait_ms": "so long a standby waits for the active instance's answer before it gives its own",
-    "metrics_host": "where health and counters are served",
-    "metrics_port": "at which port; 0: nowhere",
-    "http_hosts": "names of this host over HTTP beside its own and localhost, commas between",
+    "bus": "kafka://HOST:PORT[,HOST:PORT], file:DIRECTORY or memory:",
+    "cell": "name of the cell",
+    "partition": "partition of this cell in every topic",
+    "shard": "altruism shard that this instance serves; without it, the bus assigns shards",
+    "snapshot_rounds": "least number of rounds between two snapshots",
+    "inputs_most": "most messages that are taken from an input topic at a time",
+    "gap_wait_ms": "how long to wait for a decision that a closed round names before it counts as missing",
+    "wait_ms": "longest wait before looking for new records",
+    "standby_wait_ms": "how long a standby waits for the active instance's answer before it gives its own",
+    "metrics_host": "address on which /livez, /readyz and /metrics are served",
+    "metrics_port": "port for them; 0: not served",
+    "http_hosts": "further host names that HTTP requests may use, separated by commas",
     "log_format": "console or json",
 }
-"""What each knob of the plumbing is, in a line. `Settings` says more."""
+"""What each setting is, in a line. `Settings` says more."""
 
 _ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",)}
 _NOT_OF = {

@@ -25,30 +25,45 @@ ROOT = 0
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
 VARIABLES = {
-    "NODE": ("the host's name", "the node's name"),
-    "NODE_DATA": ("largesse-agent/NODE", "a folder of this agent alone"),
-    "NODE_OFFER": ("as measured", "capacity, labels and devices, as in a report: a JSON object"),
-    "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, commas between"),
+    "NODE": ("the host's name", "name of the node"),
+    "NODE_DATA": ("largesse-agent/NODE", "folder for this agent's data; no other agent may use it"),
+    "NODE_OFFER": ("as measured", "capacity, labels and devices of the node, as a JSON object"),
+    "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, separated by commas"),
     "NODE_CGROUP": ("auto", "control groups for tasks: auto, off, or the path of a delegated group of cgroup v2"),
     "NODE_CPU_LIMIT": (
         "hard",
-        "with control groups: hard (never more CPU than asked for), share (more where free), none",
+        "with control groups: hard (a task never gets more CPU than it requests), share (more where it is free), none",
     ),
-    "NODE_MEMORY_LIMIT": ("auto", "auto (by control group, else as resident), resident, address_space or none"),
-    "NODE_TASK_PIDS": ("4096", "with control groups: processes and threads that a task may have; 0: no limit"),
-    "NODE_OUTPUT_MIB": ("256", "so much is kept of each stream of a task: the first half and the last of the rest"),
-    "NODE_AT_END": ("keep", "when the agent ends: keep (tasks run on) or leave (they are run elsewhere)"),
-    "NODE_CUT_OFF_SECONDS": ("600", "tasks are ended once the bus has taken no message for so long; 0: never"),
-    "NODE_ROOM_MIB": ("64", "with less free room on its disk the node takes no new tasks; 0: no limit"),
-    "NODE_ROOM_INODES": ("1000", "with fewer free inodes on its disk the node takes no new tasks; 0: no limit"),
-    "NODE_KEPT_RUNS": ("20000", "what ended jobs left is kept, the last so many runs of jobs"),
-    "NODE_KEPT_MIB": ("16384", "and so much of it"),
-    "NODE_KEPT_INODES": ("1000000", "and so many files and folders of it"),
-    "NODE_KEPT_HOURS": ("168", "and for so long, in hours"),
-    "NODE_KEPT_FREE_MIB": ("1024", "and less where less of its disk (of a small one a tenth) is free otherwise"),
-    "NODE_BEHIND_RUNS": ("5000", "with more runs that wait to be cleared away the node takes no new tasks"),
-    "TASK_USER": ("the agent's user", "the user as whom tasks run, where the agent runs as root"),
-    "ADVERTISE": ("this host at LARGESSE_METRICS_PORT", "HOST:PORT at which others reach what tasks print"),
+    "NODE_MEMORY_LIMIT": (
+        "auto",
+        "auto (by control group, else as resident), resident (checked every second), address_space (RLIMIT_AS), none",
+    ),
+    "NODE_TASK_PIDS": ("4096", "with control groups: most processes and threads of a task; 0: no limit"),
+    "NODE_OUTPUT_MIB": (
+        "256",
+        "how much of each output stream of a task is kept: the first half, and the end of the rest",
+    ),
+    "NODE_AT_END": (
+        "keep",
+        "when the agent stops: keep (tasks continue, the next agent takes them over) or leave (they run elsewhere)",
+    ),
+    "NODE_CUT_OFF_SECONDS": ("600", "an agent that cannot reach the bus for so long ends its tasks; 0: never"),
+    "NODE_ROOM_MIB": ("64", "with less free disk space the node takes no new tasks; 0: no limit"),
+    "NODE_ROOM_INODES": ("1000", "with fewer free inodes the node takes no new tasks; 0: no limit"),
+    "NODE_KEPT_RUNS": ("20000", "most runs of ended jobs whose output and folders are kept; the oldest go first"),
+    "NODE_KEPT_MIB": ("16384", "most disk space that they may take"),
+    "NODE_KEPT_INODES": ("1000000", "most files and folders that they may have"),
+    "NODE_KEPT_HOURS": ("168", "how long they are kept"),
+    "NODE_KEPT_FREE_MIB": (
+        "1024",
+        "fewer are kept while less disk space is free (on a small disk: less than a tenth)",
+    ),
+    "NODE_BEHIND_RUNS": ("5000", "with more ended runs that are still to be removed the node takes no new tasks"),
+    "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
+    "ADVERTISE": (
+        "the host's name and LARGESSE_METRICS_PORT",
+        "HOST:PORT at which the gateway reaches the output of tasks",
+    ),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
 

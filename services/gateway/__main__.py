@@ -5,15 +5,12 @@ import sys
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
-from services.gateway.shell import HTTP_DEFAULT, run
+from services.gateway.shell import VARIABLES, run
 
 USAGE = Usage(
     "gateway",
     "The HTTP API: follows the log, answers what is in the cell, and sends what is asked for to the topics.",
-    {
-        "HTTP": (HTTP_DEFAULT, "where it listens, HOST:PORT; it believes who a request says it is from"),
-        "USER": ("unknown", "the author of requests that name none"),
-    },
+    VARIABLES,
 )
 
 if __name__ == "__main__":

@@ -15,6 +15,12 @@ from services.gateway.follow import Follower
 from services.gateway.serve import bound, serve
 
 HTTP_DEFAULT = "127.0.0.1:8642"
+
+VARIABLES = {
+    "HTTP": (HTTP_DEFAULT, "address on which the gateway listens, HOST:PORT; it does not authenticate users"),
+    "USER": ("unknown", "author of requests that name none"),
+}
+"""What only the gateway reads, by name without the prefix: default and what it is."""
 PORT_MAX = 65_535
 
 

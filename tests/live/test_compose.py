@@ -1,6 +1,6 @@
 """The whole cell as docker-compose.yml describes it, on a real engine: it comes up, works, is scaled and killed, ends.
 
-The commands are those of the README, word for word.
+The commands are those of docs/kafka.md, word for word.
 """
 
 import json
@@ -43,7 +43,7 @@ class Cell:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the README's commands need to mean this cell and this checkout."""
+        """What the page's commands need to mean this cell and this checkout."""
         return os.environ | {
             "COMPOSE_PROJECT_NAME": self.project,
             "LARGESSE_HTTP_PORT": str(self.http),
@@ -273,8 +273,8 @@ def test_what_a_task_prints_is_followed_from_a_node_that_dies_to_the_next(cell):
     cell.until(lambda: node in cell.ready(), "the node is back")
 
 
-def test_the_commands_of_the_readme(cell):
-    (block,) = re.findall(r"```\n(make up .*?make down.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_commands_of_the_page(cell):
+    (block,) = re.findall(r"```sh\n(make up .*?make down.*?)```", (ROOT / "docs" / "kafka.md").read_text(), re.DOTALL)
     first, *commands, last = block.replace("\\\n", "").splitlines()
     assert (first.split()[:2], last.split()[:2]) == (["make", "up"], ["make", "down"])
 

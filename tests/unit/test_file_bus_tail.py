@@ -205,7 +205,7 @@ def test_a_copy_made_at_any_moment_of_writing_opens(tmp_path):
 
 @pytest.mark.parametrize("segment_bytes", [700, 1 << 20])
 def test_a_copy_that_begins_with_the_head_opens_whatever_is_written_meanwhile(tmp_path, segment_bytes):
-    """Also where segments begin between two files of the copy. The README says so to whoever makes backups."""
+    """Also where segments begin between two files of the copy. docs/operations.md tells operators so."""
     one, copy = tmp_path / "one", tmp_path / "copy"
 
     async def story(bus):

@@ -354,8 +354,8 @@ def test_a_tiny_share_of_many_devices_is_counted_without_going_through_the_tasks
     assert tasks_on_devices(1, [1_000] * DEVICES_MAX, 1 << 53) == 1_000 * DEVICES_MAX
 
 
-def test_the_readme_tells_these_limits():
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_page_of_settings_tells_these_limits():
+    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
     table = text[text.index("| input | at most |") :].partition("\n\n")[0]
     told = {int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*[0-9]", table)}
     assert told == {

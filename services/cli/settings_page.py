@@ -1,0 +1,152 @@
+"""`python -m services.cli.settings_page`: writes docs/settings.md: every setting with its default and unit.
+
+With `--check` it writes nothing and exits with 1 where the page is not current.
+"""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Literal, get_args, get_origin, get_type_hints
+
+from largesse.process.usage import TOLD
+from largesse.settings import PREFIX, Settings
+from schemas.edge.base import BATCH_MAX, TASKS_MAX
+from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
+from schemas.edge.nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
+from schemas.edge.strict_json import INPUT_BYTES_MAX
+from schemas.queues import KNOBS, Policy
+from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
+from services.agent.settings import VARIABLES as AGENT
+from services.gateway.shell import VARIABLES as GATEWAY
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+
+_UNITS = (("_ms", "ms"), ("_permille", "per mille"))
+_LENGTHS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000, "second"))
+"""Milliseconds of each unit, the largest first."""
+
+_ENVIRONMENT_UNITS = {
+    "_SECONDS": "s", "_HOURS": "h", "_MINUTES": "min", "_MIB": "MiB", "_MS": "ms", "_BYTES": "bytes",
+}  # fmt: skip
+
+_CLIENT = (
+    (
+        "LARGESSE_URL",
+        "`http://127.0.0.1:8642`",
+        "the cell that commands ask ([which cell](command-line.md#which-cell))",
+    ),
+    ("LARGESSE_USER", "your account's name", "the user in whose name they ask"),
+    ("LARGESSE_CONTEXT", "", "the context of the config file that they use"),
+    ("XDG_CONFIG_HOME", "`~/.config`", "the folder in which `largesse` keeps its config file"),
+    ("LARGESSE_DEBUG", "", "1: show the traceback of an internal error"),
+)
+
+_LIMITS = (
+    ("any message, job or config", f"{INPUT_BYTES_MAX:,} bytes"),
+    (
+        "a job",
+        f"{STAGES_MAX:,} stages, {TASKS_MAX:,} tasks per stage, {JOB_TASKS_MAX:,} tasks in all (see `job_tasks_max`)",
+    ),
+    ("a cell", f"{LIVE_JOBS_MAX:,} live jobs, and the tasks that the knobs above allow"),
+    ("an agent's report on tasks", f"{BATCH_MAX:,} items, whose ranges add up to {MESSAGE_TASKS_MAX:,} tasks"),
+    ("a node", f"{DEVICES_MAX:,} GPUs"),
+    ("inputs that an operator has skipped and that have not been reached yet", f"{SKIPS_MAX:,}"),
+)
+
+
+def settings_page() -> str:
+    """The page, in Markdown."""
+    return "\n".join(
+        (
+            "# Settings",
+            "",
+            "<!-- Generated from the code by `make docs`. Do not edit. -->",
+            "",
+            "## Policy",
+            "",
+            "Policy knobs change decisions, so every change of one is a record of the log. They are set by `policy`",
+            "in a cluster file, by `set` in a file for `largesse config apply`, and by `--set KEY=VALUE` in a",
+            "simulation.",
+            "",
+            *_table(("knob", "default", "unit", "meaning"), _knobs()),
+            "",
+            "## Services",
+            "",
+            "Settings of a process are environment variables; they never change a decision. `largesse up` runs all",
+            "services in one process; it reads those of this table except `LARGESSE_BUS`, `LARGESSE_CELL` and",
+            "`LARGESSE_PARTITION`, and of an agent's settings `LARGESSE_TASK_USER` and those about control groups,",
+            "limits, output, kept runs and free disk space.",
+            "",
+            *_table(("variable", "default", "unit", "meaning"), _services()),
+            "",
+            "## The gateway",
+            "",
+            *_table(("variable", "default", "unit", "meaning"), _variables(GATEWAY)),
+            "",
+            "## A node's agent",
+            "",
+            *_table(("variable", "default", "unit", "meaning"), _variables(AGENT)),
+            "",
+            "## The command line",
+            "",
+            *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),
+            "",
+            "## Limits",
+            "",
+            "Input beyond a limit is refused with the field and the number. The gateway has",
+            "[limits of its own](http.md#limits).",
+            "",
+            *_table(("input", "at most"), _LIMITS),
+            "",
+        )
+    )
+
+
+def _knobs() -> Iterable[Sequence[str]]:
+    hints = get_type_hints(Policy)
+    for knob in fields(Policy):
+        unit = next((unit for part, unit in _UNITS if part in knob.name), "")
+        told = KNOBS[knob.name]
+        if get_origin(hints[knob.name]) is Literal:
+            values = [f"`{each}`" for each in get_args(hints[knob.name])]
+            if not all(value in told for value in values):
+                told += ": " + ", ".join(values)
+        yield f"`{knob.name}`", _value(knob.default, unit), unit, told
+
+
+def _services() -> Iterable[Sequence[str]]:
+    for knob in fields(Settings):
+        unit = "ms" if knob.name.endswith("_ms") else ""
+        default = "" if knob.default in (None, "") else _value(knob.default, unit)
+        yield f"`{PREFIX}{knob.name.upper()}`", default, unit, TOLD[knob.name]
+
+
+def _variables(variables: dict[str, tuple[str, str]]) -> Iterable[Sequence[str]]:
+    for name, (default, told) in variables.items():
+        unit = next((unit for part, unit in _ENVIRONMENT_UNITS.items() if name.endswith(part)), "")
+        yield f"`{PREFIX}{name}`", f"{int(default):,}" if default.isdecimal() else default, unit, told
+
+
+def _value(value: object, unit: str) -> str:
+    """A default for people: `60,000 (1 minute)`."""
+    if not isinstance(value, int):
+        return f"`{value}`"
+    if unit == "ms" and value:
+        for length_ms, name in _LENGTHS:
+            if value % length_ms == 0:
+                count = value // length_ms
+                return f"{value:,} ({count:,} {name}{'s' if count > 1 else ''})"
+    return f"{value:,}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        current = PAGE.read_text(encoding="utf-8") == settings_page()
+        sys.exit(0 if current else f"{PAGE} is not current: run `make docs`")
+    PAGE.write_text(settings_page(), encoding="utf-8")

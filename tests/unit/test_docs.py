@@ -1,0 +1,161 @@
+"""README and docs/: every example can be read, every command and setting exists, every link leads somewhere."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import fields
+
+import pytest
+
+from largesse.settings import PREFIX, Settings
+from schemas.edge.cluster import read_cluster
+from schemas.edge.read import read_input, warnings_of
+from schemas.queues import KNOBS, Policy
+from services.agent.settings import VARIABLES as AGENT
+from services.cli.settings_page import PAGE, settings_page
+from services.gateway.bodies import read_yaml
+from services.gateway.shell import VARIABLES as GATEWAY
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def all_blocks(language):
+    return [
+        pytest.param(text, id=f"{page.name}-{i}") for page in PAGES for i, text in enumerate(blocks(page, language))
+    ]
+
+
+@pytest.mark.parametrize("text", all_blocks("yaml"))
+def test_a_yaml_example_is_a_job_or_a_config(text):
+    document = read_yaml(text.encode())
+
+    if "task:" in text:
+        pytest.skip("the mistake that the tutorial shows")
+    read_input("config" if "queues" in document else "jobs", document, "")
+    assert warnings_of(document) == []
+
+
+@pytest.mark.parametrize("text", all_blocks("json"))
+def test_a_json_example_is_a_cluster_or_a_job_of_a_workload(text):
+    document = json.loads(text)
+
+    if "nodes" in document:
+        assert len(read_cluster(document).nodes) == 100
+    else:
+        document.pop("submit_ms")
+        read_input("jobs", document, "")
+
+
+def test_the_queues_of_the_page_are_those_of_the_example():
+    (text,) = blocks(ROOT / "docs" / "queues.md", "yaml")
+
+    assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
+
+
+def commands_of(page):
+    """Commands between backticks, in blocks, and in tables, with the words that follow `largesse`."""
+    text = page.read_text()
+    code = [*re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE), *re.findall(r"`([^`\n]+)`", text)]
+    groups = "get|node|config|admin|context|import"
+    found = re.findall(rf"\blargesse ((?:(?:{groups}) )?[a-z][a-z-]*)\b(?![-./])", "\n".join(code))
+    return {tuple(words.split()) for words in found}
+
+
+NOT_COMMANDS = {("data",), ("schedules",)}
+COMMANDS = sorted(set().union(*map(commands_of, PAGES)) - NOT_COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_of_the_docs_is_there(words):
+    assert largesse(*words, "--help").code == 0
+
+
+def test_every_command_is_in_the_docs():
+    listed = re.findall(r"^  ([a-z]+)  ", largesse("--help").out, re.MULTILINE)
+
+    assert listed
+    assert {name for name in listed if not any(words[0] == name for words in COMMANDS)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_the_options_of_an_example_are_there(page):
+    for block in [*blocks(page, "sh"), *blocks(page, "console")]:
+        for line in block.splitlines():
+            command = re.match(r"(?:\$ )?largesse ((?:(?:get|node|config|admin|context|import) )?[a-z][a-z-]*)", line)
+            if command is None:
+                continue
+            options = set(re.findall(r" (--[a-z-]+)", line.partition(" -- ")[0].partition("  #")[0])) - {"--context"}
+            helped = largesse(*command[1].split(), "--help").out
+            assert {option for option in options if option not in helped} == set(), line
+
+
+def anchors(page):
+    """As a forge makes them of headings: lower case, spaces to hyphens, punctuation gone."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.is_file(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    seen, left = set(), [ROOT / "README.md"]
+    while left:
+        page = left.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        left += [(page.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())]
+
+    assert set(PAGES) - seen == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_a_variable_or_knob_of_the_docs_is_one(page):
+    known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {PREFIX + name for name in (*AGENT, *GATEWAY)}
+    known |= {PREFIX + name for name in ("URL", "USER", "CONTEXT", "DEBUG", "UP_OPTIONS", "ATTEMPT_KEY")}
+    known |= {PREFIX + name for name in ("JOB", "STAGE", "TASK_INDEX", "ATTEMPT")}  # A task's.
+
+    assert set(re.findall(r"\bLARGESSE_[A-Z_]+\b", page.read_text())) - known == set()
+
+
+def test_every_knob_is_described():
+    assert list(KNOBS) == [knob.name for knob in fields(Policy)]
+
+
+def test_the_page_of_settings_is_current():
+    assert PAGE.read_text(encoding="utf-8") == settings_page(), "run `make docs`"
+
+
+def test_the_check_of_that_page_notices_a_change(tmp_path):
+    """As `make check` runs it."""
+    code = (
+        "import runpy, sys; from pathlib import Path; read = Path.read_text\n"
+        "if sys.argv.pop() == 'changed':\n"
+        "    Path.read_text = lambda path, **how: read(path, **how).replace('60,000', '61,000')\n"
+        "runpy.run_module('services.cli.settings_page', run_name='__main__')"
+    )
+    told = {
+        how: subprocess.run(
+            [sys.executable, "-c", code, "--check", how], capture_output=True, text=True, cwd=ROOT, check=False
+        )
+        for how in ("as-is", "changed")
+    }
+
+    assert told["as-is"].returncode == 0, told["as-is"].stderr
+    assert told["changed"].returncode == 1
+    assert "make docs" in told["changed"].stderr
