@@ -96,9 +96,9 @@ KNOBS = {
     " `headroom_after_ms` (`aged`), or at once (`always`)",
     "headroom_after_ms": "how long they wait before room is gathered",
     "headroom_nodes_permille": "part of the nodes on which room may be gathered at a time, at least one node",
-    "demand_tolerance_permille": "what all queues together ask for may change by this part of the cell before their levels"
-    " are computed again; 0: in every round",
-    "demand_tolerance_ms": "and for so long",
+    "demand_tolerance_permille": "levels of queues are computed again once what all of them ask for has changed by this"
+    " part of the cell; 0: in every round",
+    "demand_tolerance_ms": "a smaller change is taken into account after so long",
     "node_kept_ms": "a lost node is forgotten after so long",
     "slots_per_node": "under `slots`: number of tasks on a node at a time, whatever they request",
     "job_tasks_max": "most tasks of one job; a job with more is refused (`too_many_tasks`), as with the next two",
