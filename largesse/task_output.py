@@ -7,6 +7,7 @@ task printed, kept or not. Its name comes with every answer, so that an address 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal, get_args
 from urllib.parse import quote, unquote_to_bytes
 
@@ -18,6 +19,7 @@ PREFIX = "/v1/output/"
 PIECE_BYTES_MAX = 256 << 10
 """An answer carries at most so much."""
 NUMBER_MAX = 2**63 - 1
+FOLDER_NAME_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
 
 NODE, ATTEMPT, START, END = "Largesse-Node", "Largesse-Output-Attempt", "Largesse-Output-Start", "Largesse-Output-End"
 
@@ -90,3 +92,14 @@ def page_of(node: str, piece: Piece | None) -> Page:
         return Page("404 Not Found", b"nothing is kept of it\n", headers=headers)
     headers |= {ATTEMPT: str(piece.attempt), START: str(piece.start), END: str(piece.end)}
     return Page("200 OK", piece.data, OCTETS, headers)
+
+
+def folder_name(name: str) -> str:
+    """A folder's name for any job or stage name: different for different names, readable where that is possible."""
+    text = quote(name, safe=" +,=@^").replace("~", "%7E")
+    if text.startswith("."):
+        text = "%2E" + text[1:]
+    if len(text) <= FOLDER_NAME_MAX:
+        return text
+    digest = blake2b(name.encode(), digest_size=16).hexdigest()
+    return f"{text[: FOLDER_NAME_MAX - 33]}~{digest}"

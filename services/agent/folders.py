@@ -13,10 +13,9 @@ import os
 import re
 import secrets
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
-from urllib.parse import quote
 
+from largesse.task_output import folder_name
 from services.agent.documents import read_json, write_json
 
 JOBS, IDENTITY = "jobs", "identity.json"
@@ -26,7 +25,6 @@ ISSUED_MAX = 64
 COUNT_MAX = 10**15
 OVER = "#over.json"  # What earlier versions left in runs of ended jobs. No encoded name has a #.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-ENCODED_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +42,19 @@ class Kept:
     free_bytes: int = 1 << 30
 
 
-def encoded(name: str) -> str:
-    """A folder's name for any job or stage name: different for different names, readable where that is possible."""
-    text = quote(name, safe=" +,=@^").replace("~", "%7E")
-    if text.startswith("."):
-        text = "%2E" + text[1:]
-    if len(text) <= ENCODED_MAX:
-        return text
-    digest = blake2b(name.encode(), digest_size=16).hexdigest()
-    return f"{text[: ENCODED_MAX - 33]}~{digest}"
-
-
 def attempt_folder(data: Path, job: str, run: str, stage: str, index: int, attempt: int) -> Path:
     """Where one attempt lives. `run`: RUN above."""
-    return data / JOBS / encoded(job) / run / encoded(stage) / f"{index}.{attempt}"
+    return data / JOBS / folder_name(job) / run / folder_name(stage) / f"{index}.{attempt}"
 
 
 def run_name(admitted: int, epoch: str) -> str:
     """RUN above, for a job admitted at seq `admitted` and an attempt granted under `epoch`."""
-    return f"{admitted}-{encoded(epoch)}"
+    return f"{admitted}-{folder_name(epoch)}"
 
 
 def live_name(job: str, admitted: int) -> str:
     """Names all folders of one admission of a job, for runs.py."""
-    return f"{encoded(job)}/{admitted}"
+    return f"{folder_name(job)}/{admitted}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
 
+from largesse.task_output import folder_name
 from schemas.edge.base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
 from schemas.edge.nodes import DETAIL_MAX, EXIT_CODE_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.tasks import Failure
 from services.agent.clearing import ENDED
 from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, read_document
-from services.agent.folders import JOBS, attempt_folder, encoded, open_folder
+from services.agent.folders import JOBS, attempt_folder, open_folder
 from services.agent.outbox import Name, Result
 
 StopReason = Literal["killed", "gang", "revoked", "lost"]
@@ -74,7 +75,7 @@ class Place:
     def name(self) -> Name | None:
         """Which attempt lives here as far as the folders' names say; None where a long name ended in a hash."""
         job, stage = unquote(self.job), unquote(self.stage)
-        if not (_is_name(job) and _is_name(stage)) or (encoded(job), encoded(stage)) != (self.job, self.stage):
+        if not (_is_name(job) and _is_name(stage)) or (folder_name(job), folder_name(stage)) != (self.job, self.stage):
             return None
         return Name(job, stage, self.index, self.attempt)
 
@@ -122,12 +123,12 @@ def _places(
     data: Path, root: tuple[str, ...], job: str | None, stage: str | None, index: int | None
 ) -> Iterator[Place]:
     top = data.joinpath(*root)
-    jobs = [encoded(job)] if job is not None else folders_in(top)
+    jobs = [folder_name(job)] if job is not None else folders_in(top)
     for job_name in jobs:
         for run in folders_in(top / job_name):
             if not _is_number(run.partition("-")[0]):
                 continue
-            stages = [encoded(stage)] if stage is not None else folders_in(top / job_name / run)
+            stages = [folder_name(stage)] if stage is not None else folders_in(top / job_name / run)
             for stage_name in stages:
                 for attempt in folders_in(top / job_name / run / stage_name):
                     name = _index_and_number(attempt)

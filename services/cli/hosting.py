@@ -19,13 +19,12 @@ from largesse.bus.port import BusError
 from largesse.process.ways_out import with_way_out
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
-from largesse.task_output import Piece, Wanted
+from largesse.task_output import Piece, Wanted, folder_name
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
 from services.admission import sequencer as admission
 from services.agent import shell as agent
-from services.agent.folders import encoded
 from services.agent.settings import NodeSettings
 from services.agent.task_output import attempt_with_output, made_ns, read_piece
 from services.altruism import core as altruism
@@ -224,7 +223,7 @@ class Host:
             logger(service="agent", node=node.name).warning("cannot leave the cell", error=str(error))
 
     def _folder_of(self, node: NodeSettings) -> Path:
-        return self._plan.data / NODES / encoded(node.name)
+        return self._plan.data / NODES / folder_name(node.name)
 
     async def _read_output(self, wanted: Wanted) -> Piece | None:
         """What a task printed, on whichever of the nodes it ran last."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import unquote
 
-from services.agent.folders import encoded
+from largesse.task_output import folder_name
 from services.agent.runs import runs_of_jobs
 from services.agent.settings import NodeSettings
 
@@ -16,12 +16,12 @@ def departing_nodes(folders: Path, started: Iterable[str], like: NodeSettings) -
     """Nodes whose folder below `folders` holds runs of jobs, without those that are started. An agent of each reports
     what has ended there, ends the rest and leaves. `like`: how tasks are treated. Blocks.
     """
-    names = {encoded(name): True for name in started}
+    names = {folder_name(name): True for name in started}
     found = []
     for folder in sorted(folders.iterdir()) if folders.is_dir() else []:
         name = unquote(folder.name)
         # A name so long that its folder ends in a hash cannot be told.
-        if folder.name in names or encoded(name) != folder.name or not folder.is_dir() or not runs_of_jobs(folder):
+        if folder.name in names or folder_name(name) != folder.name or not folder.is_dir() or not runs_of_jobs(folder):
             continue
         found.append(
             NodeSettings(

@@ -90,8 +90,8 @@ def drawing() -> Draw:
 def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "") -> str:
     """A table of named rows for a terminal. `kinds`: of the columns, by place; FOLDED where it says nothing.
 
-    A name which leaves the rest no room has a line of its own, above its row; where what is kept whole has no room
-    beside the other columns either, every row is a block.
+    A name which leaves the rest no room has a line of its own, above its row; where what is kept whole, or the head
+    of the names, has no room beside the other columns either, every row is a block.
     """
     widths = [max([_cells(heads[i]), *(_cells(row[i]) for row in rows)]) for i in range(len(heads))]
 
@@ -99,7 +99,7 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = 
         others = enumerate(widths[1:], 1)
         return width() - sum(2 + (min(w, for_text) if kinds[i : i + 1] in ("", FOLDED) else w) for i, w in others)
 
-    if left(TEXT_COLUMNS_LEAST) < 1:
+    if left(TEXT_COLUMNS_LEAST) < max(1, _cells(heads[0])):
         return "".join(_block(heads, row, kinds) for row in rows)
     rest = max(left(TEXT_COLUMNS), 1)
     long: list[str] = []

@@ -8,10 +8,10 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import Draw, counted, described, listed, moment, on_terminal, plain, span, width
+from services.cli.show import Draw, counted, described, listed, moment, on_terminal, plain, rounded, span, width
 
 BAR_COLUMNS = 12
-PLACES_SHOWN = 20
+PLACES_SHOWN = USAGE_SHOWN = 20
 JOBS_COLUMNS = 80
 """A terminal with fewer does not show whose jobs they are."""
 ENDED_WELL = "succeeded"
@@ -123,13 +123,70 @@ def job_text(document: Document, draw: Draw = listed) -> str:
         left = len(places) - shown
         more = f"and on {counted(left, 'more node')}\n" if left > 0 else ""
         text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
-    failures = document["failures"]
-    if failures:
-        told = [
-            (f"{each['stage']}/{each['index']}", each["attempt"], each["node"], each["reason"], each["detail"])
-            for each in failures
+    return text + _usage_text(document, draw) + _failures_text(document, draw) + _results_text(document, draw)
+
+
+def _usage_text(document: Document, draw: Draw) -> str:
+    """What tasks that succeeded used: of each where that is told, else of the stage."""
+    rows = []
+    for stage in document["stages"]:
+        usage = stage.get("usage")
+        if usage is None:
+            continue
+        if usage["attempts"] is None:
+            rows.append((stage["stage"], "", "", *_measured(None, usage["peak_memory"], usage["cpu_ms"])))
+            continue
+        rows += [
+            (f"{stage['stage']}/{each['index']}", each["attempt"], each["node"], *_measures(each))
+            for each in usage["attempts"]
         ]
-        text += "\n" + draw(("failed task", "attempt", "node", "reason", "detail"), told, kinds="krkkl")
+    if not rows:
+        return ""
+    shown = USAGE_SHOWN if draw is listed else len(rows)
+    left = len(rows) - shown
+    more = f"and {counted(left, 'more task')}: see --json\n" if left > 0 else ""
+    heads = ("finished task", "attempt", "node", "ran", "memory", "CPU time")
+    return "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
+
+
+def _measures(attempt: Document) -> tuple[str, str, str]:
+    """Of an attempt; an older gateway does not tell them."""
+    return _measured(*(attempt.get(name) for name in ("run_ms", "peak_memory", "cpu_ms")))
+
+
+def _measured(run_ms: int | None, memory: str | None, cpu_ms: int | None) -> tuple[str, str, str]:
+    """How long it ran, its peak of memory, and its CPU time; empty where that was not measured."""
+    ran, cpu = ("" if ms is None else span(ms) for ms in (run_ms, cpu_ms))
+    return ran, "" if memory is None else rounded(memory), cpu
+
+
+def _failures_text(document: Document, draw: Draw) -> str:
+    rows = [
+        (
+            f"{each['stage']}/{each['index']}",
+            *(each[name] for name in ("attempt", "node", "reason")),
+            *_measures(each)[1:],
+            each["detail"],
+        )
+        for each in document["failures"]
+    ]
+    if not rows:
+        return ""
+    heads = ("failed task", "attempt", "node", "reason", "memory", "CPU time", "detail")
+    return "\n" + draw(heads, rows, kinds="krkkrrl")
+
+
+def _results_text(document: Document, draw: Draw) -> str:
+    """Where results lie that were written into the folders in which tasks started, and until when."""
+    rows = [
+        (each["node"], "" if each["until_ms"] is None else moment(each["until_ms"]), each["folder"])
+        for each in document.get("results", [])
+    ]
+    if not rows:
+        return ""
+    text = "\n" + draw(("results on node", "kept until", "in"), rows, kinds="kkk")
+    if draw is listed and document["ended_ms"] is not None:
+        text += "Older results go sooner where newer ones of the node need the room.\n"
     return text
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from schemas.edge.queues import tree_document
 from schemas.quantities import quantity_texts
 from schemas.rounds import WaitReason
+from services.gateway.kept import results_of
 from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing
+from services.gateway.usage import memory_text, usage_document
 from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, class_of
 
 Document = dict[str, Any]
@@ -56,7 +58,7 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
     if live is not None:
         return _live(state, Queueing(state), live, whole)
     ended = state.ended.get(name)
-    return None if ended is None else _ended(ended, whole)
+    return None if ended is None else _ended(state, ended, whole)
 
 
 def job_documents(
@@ -90,7 +92,7 @@ def each_job_document(
         if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
             continue
         found += 1
-        yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(job, False)
+        yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(state, job, False)
 
 
 def _state_of(job: LiveJob) -> str:
@@ -122,6 +124,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
     }
     if whole:
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
+        document["results"] = results_of(state, spec.job)
     return document
 
 
@@ -154,6 +157,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
     if whole:
         few = stage.tasks <= INDEXES_TASKS_MAX
         document |= {"nodes": dict(job.nodes[at]), "indexes": indexes_of(state, job, at) if few else None}
+        document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
 
 
@@ -187,7 +191,7 @@ def _reason(reason: str, tasks: int, **told: Any) -> Document:
     return {"reason": reason, "tasks": tasks, "text": WHY[reason].format(tasks=tasks, **told)}
 
 
-def _ended(job: EndedJob, whole: bool) -> Document:
+def _ended(state: State, job: EndedJob, whole: bool) -> Document:
     tasks = sum(stage.tasks for stage in job.stages)
     succeeded = sum(stage.succeeded for stage in job.stages)
     document: Document = {
@@ -216,15 +220,26 @@ def _ended(job: EndedJob, whole: bool) -> Document:
                 "why": [],
                 "nodes": {},
                 "indexes": {},
+                "usage": _usage(state, job, at, stage.tasks),
             }
-            for stage in job.stages
+            for at, stage in enumerate(job.stages)
         ]
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
+        document["results"] = results_of(state, job.job)
     return document
 
 
+def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:
+    """Of a stage of an ended job; None where it is forgotten."""
+    used, places = state.used_by.get(job.job), state.places.get(job.job)
+    if used is None or places is None:
+        return None
+    return usage_document(used[at], places[at], each=tasks <= INDEXES_TASKS_MAX)
+
+
 def _failure(failed: FailedAttempt) -> Document:
-    return asdict(failed)
+    document = asdict(failed)
+    return {**document, "peak_memory": memory_text(document.pop("peak_mib"))}
 
 
 # ---------------------------------------------------------------- nodes

@@ -89,9 +89,29 @@ class Waiting(BaseModel):
     text: str
 
 
+class AttemptUsage(BaseModel):
+    """What an attempt that succeeded used: its peak of memory, and CPU time in milliseconds; null: not measured."""
+
+    index: Count
+    attempt: int
+    node: str
+    run_ms: Count | None
+    peak_memory: str | None
+    cpu_ms: Count | None
+
+
+class StageUsage(BaseModel):
+    """What attempts that succeeded used: the largest peak of memory, CPU time in all, and, in stages of at most 100
+    tasks, that of each."""
+
+    peak_memory: str | None
+    cpu_ms: Count | None
+    attempts: list[AttemptUsage] | None
+
+
 class StageStatus(BaseModel):
     """`nodes`: how many tasks are on each node. `indexes`: which; null for stages of more than 100 tasks. `gang` is
-    left out once the job has ended."""
+    left out once the job has ended. `usage`: null where no task has succeeded, or it is forgotten."""
 
     stage: str
     after: list[str]
@@ -101,6 +121,7 @@ class StageStatus(BaseModel):
     why: list[Waiting]
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
+    usage: StageUsage | None
 
 
 class FailedAttempt(BaseModel):
@@ -112,6 +133,18 @@ class FailedAttempt(BaseModel):
     exit_code: int | None
     detail: str
     at_ms: Ms
+    run_ms: Count | None
+    peak_memory: str | None
+    cpu_ms: Count | None
+
+
+class Results(BaseModel):
+    """Where a node keeps what tasks printed and wrote where they were started: a pattern of folders. `until_ms`: so
+    long at the latest, null while the job lives; the oldest goes sooner where newer results need the room."""
+
+    node: str
+    folder: str
+    until_ms: Ms | None
 
 
 class JobSummary(BaseModel):
@@ -134,10 +167,11 @@ class JobSummary(BaseModel):
 
 
 class Job(JobSummary):
-    """`failures`: the last 20 attempts that failed."""
+    """`failures`: the last 20 attempts that failed. `results`: of at most 20 nodes."""
 
     stages: list[StageStatus]
     failures: list[FailedAttempt]
+    results: list[Results]
 
 
 class Jobs(BaseModel):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, State
+from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, StageUse, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +13,10 @@ class Place:
     admitted: int
 
 
-def keep_places(state: State, name: str, places: list[list[str]]) -> None:
-    """A job has ended; where its tasks ran is remembered for a while."""
+def keep_places(state: State, name: str, places: list[list[str]], used: list[StageUse]) -> None:
+    """A job has ended; where its tasks ran, and what they used, is remembered for a while."""
     state.places[name] = places
+    state.used_by[name] = used
     state.places_kept += sum(len(tasks) for tasks in places)
     while state.places_kept > PLACES_KEPT_MAX:
         forget_places(state, next(iter(state.places)))
@@ -24,6 +25,7 @@ def keep_places(state: State, name: str, places: list[list[str]]) -> None:
 def forget_places(state: State, name: str) -> None:
     """Nobody can ask for this ended job any more."""
     state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
+    state.used_by.pop(name, None)
 
 
 def place(places: list[str], first: int, count: int, node: str) -> None:

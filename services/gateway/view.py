@@ -48,6 +48,7 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from services.gateway.places import forget_places, keep_places, move, place
+from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_reservations import fold_given_back, fold_planned, fold_reserved
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
@@ -59,6 +60,7 @@ from services.gateway.view_state import (
     Hold,
     LiveJob,
     NodeRow,
+    StageUse,
     State,
     class_key,
     touch,
@@ -68,7 +70,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 10
+LAYOUT = 11
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -106,6 +108,7 @@ def _admitted(state: State, record: Record) -> None:
         retry_ms=[0] * of,
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
+        used=[StageUse() for _ in body.spec.stages],
     )
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
@@ -172,7 +175,7 @@ def _job_ended(state: State, record: Record) -> None:
             admitted=job.order,
         )
         _keep(state, over)
-        keep_places(state, end.job, job.places)
+        keep_places(state, end.job, job.places, job.used)
         _let_run(state, leave(state.gate, end.job), record)
 
 
@@ -201,13 +204,11 @@ def _registered(state: State, record: Record) -> None:
     for known in body.attempts:
         for index in range(known.first, known.first + known.count):
             if known.state == "succeeded":
+                note_used(state, known, index)
                 _succeed(state, known.job, known.stage, index, 1, known.attempt)
             elif known.state == "failed":
                 reason = known.reason or "exit_code"
-                attempt = FailedAttempt(
-                    known.stage, index, known.attempt, body.node, reason, known.exit_code, known.detail, record.time
-                )
-                _fail(state, known.job, attempt)
+                _fail(state, known.job, failed_attempt(known, index, body.node, reason, record.time))
             else:
                 _begin(state, record, known.job, known.stage, index)
 
@@ -222,9 +223,9 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author, unschedulable=body.unschedulable)
     if before is not None:
         node.used, node.holds, node.draining, node.drain = before.used, before.holds, before.draining, before.drain
-        node.address = before.address
+        node.address, node.results = before.address, before.results
     if isinstance(body, NodeRegistered):
-        node.address = body.address
+        node.address, node.results = body.address, body.results
     state.nodes[body.node] = node
     touch(state, node=body.node)
 
@@ -281,6 +282,8 @@ def _begin(state: State, record: Record, name: str, stage: str, index: int) -> N
 
 def _finished(state: State, record: Record) -> None:
     for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            note_used(state, item, index)
         _succeed(state, item.job, item.stage, item.first, item.count, item.attempt)
 
 
@@ -298,10 +301,7 @@ def _succeed(state: State, name: str, stage: str, first: int, count: int, attemp
 def _failed(state: State, record: Record) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
-            attempt = FailedAttempt(
-                item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail, record.time
-            )
-            _fail(state, item.job, attempt)
+            _fail(state, item.job, failed_attempt(item, index, item.node, item.reason, record.time))
 
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
 from schemas.jobs import JobClass
+from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
 
@@ -36,6 +37,21 @@ class FailedAttempt:
     exit_code: int | None
     detail: str
     at_ms: int
+    run_ms: int | None = None
+    peak_mib: int | None = None
+    cpu_ms: int | None = None
+
+
+@dataclass(slots=True)
+class StageUse:
+    """What attempts that succeeded have used, by task index, as long as the highest one: `attempts` their numbers (0:
+    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured).
+    """
+
+    attempts: list[int] = field(default_factory=list)
+    run_ms: list[int] = field(default_factory=list)
+    peak_mib: list[int] = field(default_factory=list)
+    cpu_ms: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -63,6 +79,7 @@ class LiveJob:
     tries: Tries = field(default_factory=Tries)
     started_ms: int | None = None
     failures: list[FailedAttempt] = field(default_factory=list)
+    used: list[StageUse] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -122,7 +139,7 @@ class DrainRow:
 class NodeRow:
     """A node as the log knows it. `used`: what attempts hold of it. `left`: lost because its agent went. `address`:
     where the agent shows what tasks print. `unschedulable`: why its agent takes no new tasks; empty: it does.
-    `drain`: what was last said of draining it, or of an end of that.
+    `drain`: what was last said of draining it, or of an end of that. `results`: what it keeps of ended jobs.
     """
 
     epoch: str
@@ -138,6 +155,7 @@ class NodeRow:
     address: str = ""
     unschedulable: str = ""
     drain: DrainRow | None = None
+    results: ResultsKept | None = None
 
 
 @dataclass(slots=True)
@@ -166,8 +184,8 @@ class State:
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
-    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all. `touched`: what has changed since
-    metrics were last asked for; None: nobody has asked, or too much has changed."""
+    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
+    `touched`: what has changed since metrics were last asked for; None: nobody has asked, or too much has changed."""
 
     cell: str = ""
     seq: int = 0
@@ -184,6 +202,7 @@ class State:
     ended: dict[str, EndedJob] = field(default_factory=dict)
     places: dict[str, list[list[str]]] = field(default_factory=dict)
     places_kept: int = 0
+    used_by: dict[str, list[StageUse]] = field(default_factory=dict)
     holds: dict[str, Hold] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)

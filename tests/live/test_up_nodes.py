@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from largesse.task_output import folder_name
 from services.agent.clearing import ENDED
-from services.agent.folders import encoded
 from services.agent.runs import runs_of_jobs
 from services.agent.shim import start_ticks
 from services.cli.leaving import departing_nodes
@@ -109,7 +109,7 @@ def test_what_ended_on_a_node_that_is_not_started_any_more_counts_and_can_be_rea
 
 def test_only_folders_that_hold_runs_of_nodes_that_are_not_started_are_departed_from(tmp_path):
     for name in ("a", "b c", "started", "~odd"):
-        (tmp_path / encoded(name) / "jobs" / "j" / "1-e").mkdir(parents=True)
+        (tmp_path / folder_name(name) / "jobs" / "j" / "1-e").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     (tmp_path / f"{'x' * 87}~{'0' * 32}" / "jobs" / "j" / "1-e").mkdir(parents=True)

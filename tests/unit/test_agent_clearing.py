@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from largesse.task_output import Wanted
+from largesse.task_output import Wanted, folder_name
 from services.agent import clearing
 from services.agent.clearing import ENDED, INDEX, JOBS, LOCK, clear
-from services.agent.folders import Kept, attempt_folder, encoded, live_name
+from services.agent.folders import Kept, attempt_folder, live_name
 from services.agent.found import places
 from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.task_output import read_piece
@@ -273,6 +273,6 @@ def test_a_process_that_cannot_do_it_says_why(tmp_path):
 def test_names_of_jobs_are_taken_as_they_lie_in_folders(tmp_path):
     attempt(tmp_path, "ä/ö".replace("/", " "), "7-e")
     (name,) = runs_of_jobs(tmp_path)
-    assert name == f"{encoded('ä ö')}/7-e"
+    assert name == f"{folder_name('ä ö')}/7-e"
     assert json.loads(json.dumps(name)) == name
     assert clear(tmp_path, [name], ALL, NOW_MS)["runs"] == 1

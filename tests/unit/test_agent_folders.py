@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from largesse.task_output import folder_name
 from services.agent import folders
 from services.agent.documents import TASK, claim, read_json, write_json
-from services.agent.folders import attempt_folder, encoded
+from services.agent.folders import attempt_folder
 from services.agent.found import attempt_folders
 
 names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=253)
@@ -18,7 +19,7 @@ names = st.text(st.characters(exclude_characters="/", exclude_categories=["Cc", 
 
 @for_all(names)
 def test_any_name_has_a_folder(name):
-    folder = encoded(name)
+    folder = folder_name(name)
 
     assert 0 < len(os.fsencode(folder)) <= 255
     assert "/" not in folder
@@ -27,12 +28,12 @@ def test_any_name_has_a_folder(name):
 
 @for_all(names, names)
 def test_different_names_have_different_folders(one, other):
-    assert (encoded(one) == encoded(other)) == (one == other)
+    assert (folder_name(one) == folder_name(other)) == (one == other)
 
 
 def test_long_names_that_begin_alike_are_kept_apart():
-    assert encoded("x" * 252 + "a") != encoded("x" * 252 + "b")
-    assert encoded(encoded("x" * 252 + "a")) != encoded("x" * 252 + "a")
+    assert folder_name("x" * 252 + "a") != folder_name("x" * 252 + "b")
+    assert folder_name(folder_name("x" * 252 + "a")) != folder_name("x" * 252 + "a")
 
 
 @pytest.mark.parametrize("name", ["..", ".", ".hidden", "#over.json", "a b", "~", "%2E", "ünï", "日本語"])

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from schemas.edge.read import read_input
-from services.agent import outbox
 from services.agent.outbox import REPEAT_MS, REPEAT_MS_MAX, Name, Outbox, Result, batches, known_attempts, messages
 
 OK = Result(None, run_ms=5, exit_code=0, peak={"memory": 10})

@@ -17,7 +17,7 @@ from schemas import (
 )
 from schemas.edge.nodes import NodeLeft
 from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
-from schemas.nodes import KnownAttempt
+from schemas.nodes import KnownAttempt, ResultsKept
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskRange
 from services.admission.core.judge import lose
@@ -264,6 +264,59 @@ def test_no_task_of_an_ended_job_is_anywhere():
     cell = Watched().submit("j", stage()).start("j", "s").finish("j", "s")
 
     assert where(cell, "j") == ({}, {})
+
+
+def test_what_each_attempt_used_is_told_while_its_job_lives_and_after():
+    cell = Watched().submit("j", stage(tasks=3, retries=1)).start("j", "s", count=3)
+    failed = TaskFailure("j", "s", 2, 1, 1, "n0", "e1", "memory", None, "", [7], peak_mib=[2_048], cpu_ms=[9])
+    cell.take(TaskFailed([failed]))
+    cell.take(TaskFinished([TaskEnd("j", "s", 0, 2, 1, "n0", "e1", [5, 6], peak_mib=[512, 64], cpu_ms=[300, 40])]))
+    usage = cell.job("j")["stages"][0]["usage"]
+
+    assert (usage["peak_memory"], usage["cpu_ms"]) == ("512Mi", 340)
+    assert usage["attempts"][1] == {
+        "index": 1, "attempt": 1, "node": "n0", "run_ms": 6, "peak_memory": "64Mi", "cpu_ms": 40
+    }  # fmt: skip
+    (told,) = cell.job("j")["failures"]
+    assert (told["reason"], told["run_ms"], told["peak_memory"], told["cpu_ms"]) == ("memory", 7, "2Gi", 9)
+
+    cell.settle(60_000).start("j", "s", first=2, attempt=2).finish("j", "s", first=2, attempt=2)
+    usage = cell.job("j")["stages"][0]["usage"]
+
+    assert (cell.job("j")["state"], usage["cpu_ms"]) == ("succeeded", 340)
+    assert [each["cpu_ms"] for each in usage["attempts"]] == [300, 40, None]
+    assert [each["attempt"] for each in usage["attempts"]] == [1, 1, 2]
+
+
+def test_of_many_tasks_it_is_told_what_they_used_together():
+    cell = Watched(cpu=101).submit("j", stage(tasks=101)).start("j", "s", count=101)
+    many = TaskEnd("j", "s", 0, 101, 1, "n0", "e1", [5], peak_mib=list(range(101)), cpu_ms=[2] * 101)
+    cell.take(TaskFinished([many])).settle()
+
+    assert cell.job("j")["stages"][0]["usage"] == {"peak_memory": "100Mi", "cpu_ms": 202, "attempts": None}
+
+
+def test_a_job_says_where_its_results_lie_and_until_when():
+    kept = ResultsKept("/var/agent", 1_000, 1, 1, 1)
+    cell = Watched(nodes=0).take(NodeRegistered("n0", "e1", {"cpu": 4_000}, results=kept)).settle()
+    cell.take(NodeReported("n0", "e1", {"cpu": 4_000})).submit("a/b", stage(tasks=2))
+    admitted = cell.view.jobs["a/b"].order
+    assert cell.job("a/b")["results"] == [
+        {"node": "n0", "folder": f"/var/agent/jobs/a%2Fb/{admitted}-*", "until_ms": None}
+    ]
+
+    cell.start("a/b", "s", count=2).finish("a/b", "s", count=2)
+
+    ended_ms = cell.job("a/b")["ended_ms"]
+    assert cell.job("a/b")["results"] == [
+        {"node": "n0", "folder": f"/var/agent/ended/*/a%2Fb/{admitted}-*", "until_ms": ended_ms + 1_000}
+    ]
+
+
+def test_a_node_that_does_not_say_what_it_keeps_is_left_out():
+    cell = Watched().submit("j", stage()).start("j", "s")
+
+    assert cell.job("j")["results"] == []
 
 
 def test_where_tasks_of_ended_jobs_ran_is_known_for_so_many_of_them(monkeypatch):

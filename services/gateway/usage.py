@@ -1,0 +1,75 @@
+"""What attempts used of memory and CPU: kept by the view as the log tells it, and told with a job."""
+
+from typing import Any
+
+from schemas.nodes import KnownAttempt
+from schemas.quantities import quantity_texts
+from schemas.tasks import Failure, TaskEnd, TaskFailure
+from services.gateway.view_state import FailedAttempt, StageUse, State
+
+UNKNOWN = -1
+
+
+def note_used(state: State, item: TaskEnd | KnownAttempt, index: int) -> None:
+    """Task `index` of an item has succeeded."""
+    job = state.jobs.get(item.job)
+    if job is None:
+        return
+    used = job.used[job.graph.position[item.stage]]
+    columns = (used.attempts, used.run_ms, used.peak_mib, used.cpu_ms)
+    said = (item.attempt, *(_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")))
+    for column, number in zip(columns, said, strict=True):
+        column.extend([0] * (index + 1 - len(column)))
+        column[index] = UNKNOWN if number is None else number
+
+
+def failed_attempt(
+    item: TaskFailure | KnownAttempt, index: int, node: str, reason: Failure, at_ms: int
+) -> FailedAttempt:
+    """Task `index` of an item that failed."""
+    measured = (_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms"))
+    return FailedAttempt(item.stage, index, item.attempt, node, reason, item.exit_code, item.detail, at_ms, *measured)
+
+
+def _of(item: TaskEnd | TaskFailure | KnownAttempt, field: str, index: int) -> int | None:
+    """What an item says of one of its tasks: it has one number for all, one for each, or none."""
+    said: list[int] = getattr(item, field)
+    if len(said) == item.count:
+        return said[index - item.first]
+    return said[0] if said else None
+
+
+def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> dict[str, Any] | None:
+    """What tasks of a stage that succeeded have used: the largest peak of memory, CPU time in all, and, with `each`,
+    both of each task. `places`: by index, where it ran. None where nothing is known.
+    """
+    if used is None or not any(used.attempts):
+        return None
+    done = [index for index, attempt in enumerate(used.attempts) if attempt]
+    attempts = [
+        {
+            "index": index,
+            "attempt": used.attempts[index],
+            "node": places[index] if index < len(places) else "",
+            "run_ms": _known(used.run_ms[index]),
+            "peak_memory": memory_text(_known(used.peak_mib[index])),
+            "cpu_ms": _known(used.cpu_ms[index]),
+        }
+        for index in done
+        if each
+    ]
+    measured = [index for index in done if used.cpu_ms[index] != UNKNOWN]
+    return {
+        "peak_memory": memory_text(max((used.peak_mib[index] for index in measured), default=None)),
+        "cpu_ms": sum(used.cpu_ms[index] for index in measured) if measured else None,
+        "attempts": attempts if each else None,
+    }
+
+
+def memory_text(mib: int | None) -> str | None:
+    """An amount of memory as a quantity; None where it was not measured."""
+    return None if mib is None else quantity_texts({"memory": mib})["memory"]
+
+
+def _known(number: int) -> int | None:
+    return None if number == UNKNOWN else number
