@@ -122,7 +122,9 @@ class Seed:
         async with cell:
             cell.start(*cell.members.values())
             try:
-                await cell.tell("config", {"set": {"sequencer_lease_ms": 1_000, "altruism_shards": 2}})
+                # On a busy machine a killed agent takes seconds to come back: its work is not to be given to others.
+                knobs = {"sequencer_lease_ms": 1_000, "node_lease_ms": 60_000, "altruism_shards": 2}
+                await cell.tell("config", {"set": knobs})
                 await cell.until(
                     lambda: any(type(a.record.body).__name__ == "NodeRegistered" for a in cell.records), 90
                 )
@@ -134,7 +136,7 @@ class Seed:
             self._count_deaths()
             for name, code in drained.items():
                 if code != 0:
-                    outcome.wrong.append(f"{name} ended with {code} when asked to (None: not within 10 s)")
+                    outcome.wrong.append(f"{name} ended with {code} when asked to (None: not within a minute)")
             await self._judge()
         return outcome
 

@@ -183,10 +183,12 @@ class KafkaCell:
     async def drain(self) -> dict[str, int | None]:
         """SIGTERM to everybody; exit codes, None for who took longer than DRAIN_SECONDS.
 
-        Without those whose failpoint struck only now: a standby may come to its point when the others leave.
+        Without those whose failpoint struck only now (a standby may come to its point when the others leave), and those
+        that had been started so shortly before that they had said nothing yet: the signal simply ends them.
         """
         self.closing.set()
         living = [member for member in self.members.values() if member.is_alive]
+        starting = {member.name for member in living if not self._log_of(member)}
         for member in living:
             member.send(signal.SIGTERM)
 
@@ -198,17 +200,27 @@ class KafkaCell:
                 return None
 
         codes = await asyncio.gather(*(end(member) for member in living))
-        return {m.name: code for m, code in zip(living, codes, strict=True) if not m.count_strike(code)}
+        ends = zip(living, codes, strict=True)
+        return {
+            member.name: code
+            for member, code in ends
+            if not member.count_strike(code) and not (member.name in starting and code == -signal.SIGTERM)
+        }
+
+    def _log_of(self, member: Member) -> bytes:
+        """What a member has logged in its present life."""
+        try:
+            return (self.folder / f"{member.name}.log").read_bytes()[member.log_begun :]
+        except OSError:
+            return b""
 
     def said(self, member: Member, *events: str) -> dict[str, Any] | None:
         """The last line of one of these kinds that a member has logged in its present life."""
-        with suppress(OSError):
-            lines = (self.folder / f"{member.name}.log").read_bytes()[member.log_begun :].splitlines()
-            for line in reversed(lines):
-                with suppress(ValueError):
-                    told = json.loads(line)
-                    if isinstance(told, dict) and told.get("event") in events:
-                        return told
+        for line in reversed(self._log_of(member).splitlines()):
+            with suppress(ValueError):
+                told = json.loads(line)
+                if isinstance(told, dict) and told.get("event") in events:
+                    return told
         return None
 
     def leader(self) -> Member | None:
