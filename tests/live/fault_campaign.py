@@ -109,7 +109,7 @@ class FaultCell(Cell):
     def fill(self) -> bool:
         """Leaves nothing of the small disk's room; False where there is no such disk."""
         if self.has_disk:
-            with (self.disk / "ballast").open("ab") as file, suppress(OSError):
+            with suppress(OSError), (self.disk / "ballast").open("ab") as file:  # It may be full already.
                 while True:
                     file.write(bytes(1 << 16))
                     file.flush()
