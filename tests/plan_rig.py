@@ -33,7 +33,7 @@ def group(op, *of):
 def ask(*requests, agent="default", capacity=None, horizon=6_000, step=STEP, **more):
     """The answer of `solve` to requests r0, r1, ... of user ann, or to operations."""
     operations = [
-        each if "id" in each else {"op": "submit", "id": f"r{i}", "user": "ann", "rdl": each}
+        each if isinstance(each, dict) and "id" in each else {"op": "submit", "id": f"r{i}", "user": "ann", "rdl": each}
         for i, each in enumerate(requests)
     ]
     given = {

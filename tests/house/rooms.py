@@ -138,6 +138,13 @@ ROOMS = (
         never=("services.*.core", "services.*.shell", "services.*.__main__"),
     ),
     Room(
+        "reservations as people write them",
+        ("services/planner/rdl/*",),
+        ours=("schemas", "services.planner.planning", "services.planner.rdl"),
+        others=PURE | {"cronsim", "datetime", "difflib", "lark", "re", "yaml", "zoneinfo"},
+        never=("schemas.export",),
+    ),
+    Room(
         "the gateway",
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),

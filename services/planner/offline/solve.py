@@ -16,9 +16,13 @@ from services.planner.planning.agents import Agent, Answer, Fixed, Request
 from services.planner.planning.book import Book
 from services.planner.planning.limits import average_above, first_above
 from services.planner.planning.profile import Profile
-from services.planner.planning.rdl import BadRdl, Grid, Number, check, read_rdl
+from services.planner.planning.rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
 from services.planner.planning.replan import Promise, not_kept
 from services.planner.planning.request import Plan
+from services.planner.rdl.document import read_document
+from services.planner.rdl.faults import BadDocument
+from services.planner.rdl.recurrence import expanded, least_distance_s
+from services.planner.rdl.times import Clock, clock
 
 Json = dict[str, Any]
 
@@ -62,6 +66,7 @@ def _reservation(problem: Problem) -> Json:
     """Answers to a request, or to a sequence of them."""
     grid = problem.grid()
     limits = problem.user_limits(grid)
+    known = _clock(problem)
     name = problem.input.get("agent")
     book = Book(grid.capacity, limits.instant_most(grid.capacity), by_user=limits.average is not None)
     agent = Agent(name if isinstance(name, str) else "", book, limits, grid.horizon)
@@ -83,7 +88,7 @@ def _reservation(problem: Problem) -> Json:
         if not isinstance(each, dict):
             bad(path, 'has to be an object with "op", "id" and "user"')
         begun = time.process_time_ns()
-        answer = _answer(agent, grid, each, path)
+        answer = _answer(agent, grid, known, each, path)
         microseconds = (time.process_time_ns() - begun) // 1000
         moved = moved or bool(answer.moved)
         results.append(_result(each["id"], answer, grid, microseconds))
@@ -93,7 +98,40 @@ def _reservation(problem: Problem) -> Json:
     return found
 
 
-def _answer(agent: Agent, grid: Grid, raw: Json, path: str) -> Answer:
+def _clock(problem: Problem) -> Clock:
+    """What times in requests that are written as text count from."""
+    origin, zone = problem.input.get("origin", "1970-01-01T00:00Z"), problem.input.get("zone", "UTC")
+    now = number(problem.input, "now", default=0)
+    try:
+        return clock(str(origin), int(now), str(zone))
+    except (ValueError, OverflowError) as error:
+        bad("input", str(error))
+
+
+def _windowed(rdl: Any, known: Clock, grid: Grid) -> Windowed:
+    """A request on the grid, from RDL as JSON or as a text that somebody wrote. Raises BadRdl."""
+    return read_rdl(_as_json(rdl, known), grid)
+
+
+def _as_json(rdl: Any, known: Clock) -> Any:
+    if not isinstance(rdl, str):
+        return rdl
+    try:
+        return read_document(rdl, known)
+    except BadDocument as fault:
+        raise BadRdl("rdl", str(fault)) from None
+
+
+def _all_occurrences(rdl: Any, recurrence: str | int, known: Clock, grid: Grid) -> Windowed:
+    """One request for all occurrences in the horizon. Raises BadRdl."""
+    try:
+        every = expanded(_as_json(rdl, known), recurrence, known, int(grid.seconds(grid.horizon)))
+    except ValueError as error:
+        raise BadRdl("recurrence", str(error)) from None
+    return read_rdl(every, grid)
+
+
+def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> Answer:
     name, user, op = text(raw, "id", path), str(raw.get("user") or ""), raw.get("op", "submit")
     if op not in ("submit", "update", "delete"):
         bad(f"{path}.op", f"has to be submit, update or delete, is {shown(op)}")
@@ -108,7 +146,10 @@ def _answer(agent: Agent, grid: Grid, raw: Json, path: str) -> Answer:
         agent.drop(name)
         return Answer()
     try:
-        windowed = read_rdl(raw.get("rdl"), grid)
+        windowed = _windowed(raw.get("rdl"), known, grid)
+        recurrence = _recurrence(raw.get("recurrence"))
+        if recurrence is not None:
+            windowed = _all_occurrences(raw.get("rdl"), recurrence, known, grid)
         check(windowed, grid)
     except BadRdl as fault:
         return Answer("invalid", str(fault))
@@ -224,29 +265,41 @@ def _validation(problem: Problem) -> Json:
     """Whether a request could be met by an empty cell."""
     grid = problem.grid()
     now = number(problem.input, "now", default=0)
+    known = _clock(problem)
     try:
-        windowed = read_rdl(problem.input.get("rdl"), grid)
+        windowed = _windowed(problem.input.get("rdl"), known, grid)
         check(windowed, grid, now)
-        _check_period(problem.input.get("recurrence"), grid.seconds(windowed.end - windowed.begin))
+        recurrence = _recurrence(problem.input.get("recurrence"))
+        _check_distance(recurrence, grid.seconds(windowed.end - windowed.begin), known)
     except BadRdl as fault:
         return {"valid": False, "reason": str(fault)}
     return {"valid": True}
 
 
-def _check_period(recurrence: Any, length_s: Number) -> None:
-    """A recurrence: seconds between the starts of two occurrences, or a cron expression. 0 and null: none."""
-    if recurrence is None:
-        return
-    period = recurrence
-    if isinstance(recurrence, str) and recurrence.strip().lstrip("+-").isdigit():
-        period = int(recurrence)
-    if isinstance(period, bool) or not isinstance(period, int | Fraction):
-        raise BadRdl("recurrence", f"has to be a period in seconds, is {shown(recurrence)}")
-    if period < 0:
-        raise BadRdl("recurrence", f"has to be a period in seconds of 0 (none) or more, is {shown(recurrence)}")
-    if 0 < period < length_s:
+def _recurrence(value: Any) -> str | int | None:
+    """A cron expression, or seconds between the starts of two occurrences; None for none, which 0 and null are."""
+    if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        return value
+    if value is None or value == 0:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        told = 'has to be a cron expression like "0 6 * * *", or a period in seconds of 0 (none) or more'
+        raise BadRdl("recurrence", f"{told}, is {shown(value)}")
+    return value
+
+
+def _check_distance(recurrence: str | int | None, length_s: Number, known: Clock) -> None:
+    """Occurrences must not overlap."""
+    try:
+        period = least_distance_s(recurrence, known) if isinstance(recurrence, str) else recurrence
+    except ValueError as error:
+        raise BadRdl("recurrence", str(error)) from None
+    if period is not None and period < length_s:
         raise BadRdl(
-            "recurrence", f"is {shown(recurrence)} s, less than the window of {plain(length_s)} s: it overlaps itself"
+            "recurrence",
+            f"comes again after {period} s, before its window of {plain(length_s)} s has ended: it overlaps",
         )
 
 

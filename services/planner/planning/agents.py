@@ -171,7 +171,7 @@ class Agent:
 
     def _placed_again(self, old: dict[str, Held]) -> bool:
         """Plans old promises anew. If they do not all fit, none of them is held."""
-        done = []
+        done: list[str] = []
         for name, held in old.items():
             again = self._find(held.user, held.node)
             if again is None:

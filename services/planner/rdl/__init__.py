@@ -1,0 +1,1 @@
+"""Requests in RDL as people write them: text, YAML or JSON, with clock times, zones, durations and recurrences."""

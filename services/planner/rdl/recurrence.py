@@ -1,0 +1,70 @@
+"""Reservations that come again: a cron expression or a period, as an `all` of the occurrences in the horizon.
+
+The times of the request count from each occurrence: `window(0, 2h, ...)` with "0 6 * * 1-5" is six to eight on
+weekdays. With a period the request stands as it is written, and again every so many seconds.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice, pairwise
+from typing import Any
+
+from cronsim import CronSim, CronSimError
+
+from services.planner.rdl.times import Clock
+
+OCCURRENCES_MAX = 366
+CHECKED_MAX = 64  # Occurrences whose distance is compared with the length of the window.
+
+
+def starts_s(expression: str, known: Clock) -> Iterator[int]:
+    """When a cron expression comes due from now on, in seconds of the plan, without end. Raises ValueError."""
+    try:
+        # From a second before now, since the library begins after the moment it is given.
+        due = CronSim(expression, (known.now - timedelta(seconds=1)).astimezone(known.zone))
+    except CronSimError as error:
+        raise ValueError(f'"{expression}" is no cron expression like "0 6 * * 1-5": {error}') from None
+    return (known.seconds(at) for at in due)
+
+
+def least_distance_s(expression: str, known: Clock) -> int | None:
+    """The least distance between occurrences, of the next CHECKED_MAX; None if there is only one. Raises ValueError."""
+    starts = list(islice(starts_s(expression, known), CHECKED_MAX))
+    return min((b - a for a, b in pairwise(starts)), default=None)
+
+
+def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> Any:
+    """One request for all occurrences whose window ends in the horizon. Raises ValueError."""
+    if not isinstance(rdl, dict) or rdl.get("op") != "window":
+        raise ValueError("a request that recurs has to be a window, so that each occurrence has an end")
+    begin, end = rdl["s"], rdl["e"]
+    if isinstance(recurrence, str):
+        distance = least_distance_s(recurrence, known)
+        starts: Iterator[int] = starts_s(recurrence, known)
+    else:
+        distance = recurrence
+        starts = (i * recurrence for i in range(OCCURRENCES_MAX + 1))
+    if distance is not None and distance < end - begin:
+        raise ValueError(f"an occurrence begins {distance} s after another, and the window has {end - begin} s")
+    found = []
+    for start in starts:
+        if start + end > horizon_s:
+            break
+        found.append(_moved(rdl, start))
+        if len(found) > OCCURRENCES_MAX:
+            raise ValueError(f"comes more than {OCCURRENCES_MAX} times in the horizon")
+    if not found:
+        raise ValueError("no occurrence ends inside the horizon")
+    return {"op": "all", "of": found}
+
+
+def _moved(rdl: Any, by_s: int) -> Any:
+    if not isinstance(rdl, dict):
+        return rdl
+    moved = dict(rdl)
+    if rdl.get("op") == "window":
+        moved["s"], moved["e"] = rdl["s"] + by_s, rdl["e"] + by_s
+    if "of" in rdl:
+        of = rdl["of"]
+        moved["of"] = [_moved(each, by_s) for each in of] if isinstance(of, list) else _moved(of, by_s)
+    return moved
