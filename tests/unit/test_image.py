@@ -10,6 +10,7 @@ import yaml
 
 from tests.conftest import ROOT
 
+PINNED = r"largesse:latest|(apache/kafka|grafana/grafana):\d+\.\d+\.\d+|prom/prometheus:v\d+\.\d+\.\d+"
 OURS = {"schemas", "largesse", "services"}
 
 
@@ -56,9 +57,10 @@ def test_the_images_are_pinned_and_nobody_outside_reaches_the_cell():
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 
     for name, service in compose.items():
-        assert re.fullmatch(r"largesse:latest|apache/kafka:\d+\.\d+\.\d+", service["image"]), name
+        assert re.fullmatch(PINNED, service["image"]), name
         assert "build" not in service or name == "topics"
-        assert service.get("pull_policy") == {"topics": "missing", "kafka": None}.get(name, "never")
+        pulled = dict.fromkeys(("kafka", "prometheus", "grafana")) | {"topics": "missing"}
+        assert service.get("pull_policy") == pulled.get(name, "never")
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
         assert service.get("healthcheck") or name != "kafka"
     assert compose["gateway"]["ports"] == ["127.0.0.1:${LARGESSE_HTTP_PORT:-8642}:8642"]
