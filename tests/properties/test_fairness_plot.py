@@ -9,7 +9,7 @@ from services.fairness.core import levels as core_levels
 from services.fairness.hdrf import arrays
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, walked
-from tests.properties.test_fairness_levels import asks, steps
+from tests.properties.test_fairness_levels import NEARLY, asks, steps
 from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
 from tests.strategies import for_all
 
@@ -17,6 +17,11 @@ BOTH = {"cpu": 1_000, "memory": 1_600}
 """Of both kinds as much of the cell."""
 
 plain = shapes(limits=({},), maxima=({},), policies=("", "", "fifo", "hdrf"))
+with_maxima = shapes(
+    limits=({},),
+    maxima=({}, {"cpu": 2_000}, {"cpu": 9_000}, {"cpu": 20_000, "memory": 3_000}, {"memory": 8_000}),
+    policies=("", "", "fifo", "hdrf"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +36,10 @@ def both(shape, preset):
     return [Books(shape, preset, forgetful=forgets) for forgets in (False, True)]
 
 
-@for_all(st.one_of(plain, shapes()), st.sampled_from(["hdrf", "hdrf", "drf", "collapsed", "naive-hdrf"]), asks, steps)
+presets = st.sampled_from(["hdrf", "hdrf", "drf", "collapsed", "naive-hdrf"])
+
+
+@for_all(st.one_of(plain, with_maxima, shapes()), presets, asks, steps)
 def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given, changes):
     books = both(shape, preset)
     for each in books:
@@ -58,6 +66,26 @@ def test_it_says_the_same_whatever_happens(shape, preset, changes):
             each.look()
 
     assert books[0].told == books[1].told
+
+
+@for_all(with_maxima, asks, steps)
+def test_under_maxima_it_comes_to_what_is_filled_by_events(shape, given, changes):
+    told = []
+    for least in (1, 10**9):
+        arrays.LEAVES_MIN = least
+        books = Books(shape, "hdrf")
+        books.set_capacity(CAPACITIES[0])
+        for ask in given:
+            books.job(*ask)
+        for leaf in range(10):
+            books.job(leaf, BOTH, 9)
+        for what, *values in changes:
+            getattr(books, what)(*values)
+            books.decide()
+        told.append(books.state.told)
+
+    assert told[0].keys() == told[1].keys()
+    assert all(abs(level - told[1][unit]) <= NEARLY for unit, level in told[0].items())
 
 
 def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_when_another_asks_no_more():
@@ -114,6 +142,18 @@ def test_other_demands_plant_no_tree(planted):
         books.look()
 
     assert len(planted) == before
+
+
+def test_other_demands_below_a_maximum_plant_no_tree(planted):
+    capped = replace(pair("a", 1, 2), max={"cpu": 20_000})
+    books = full_cell(capped, pair("b", 2, 2))
+    before = len(planted)
+    for at in range(4):
+        books.job(at, BOTH, 10 * at + 10)
+        books.look()
+
+    assert len(planted) == before
+    assert 190 <= sum(books.state.told[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Ledger:
         self.capacity = capacity
         self.root = root
         self.seats: dict[str, Seat] = {}
-        self.over = 0  # Queues that ask for more than their maximum.
+        self.over: dict[str, Seat] = {}  # Queues that ask for more than their maximum.
         self.fits = True  # Everybody gets all they ask for.
         self.keeps_levels = False  # The levels are those that were told.
         self._levels: Mapping[str, int] | None = None  # As they were shared out last.
@@ -219,7 +219,10 @@ class Ledger:
         """What guarantees cover of what a queue asks for, and whether it asks for more than its maximum."""
         if seat.most:
             over = any(most is not None and asked > most for most, asked in zip(seat.most, seat.demand, strict=True))
-            self.over += over - seat.over
+            if over and not seat.over:
+                self.over[seat.name] = seat
+            elif seat.over and not over:
+                del self.over[seat.name]
             seat.over = over
         if seat.floor or any(seat.claims) or any(seat.claim):
             claim = list(map(max, self._covers(seat), seat.claims))

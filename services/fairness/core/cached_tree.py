@@ -1,4 +1,4 @@
-"""A large tree without limits, kept laid out from one filling to the next: only leaves that moved are written anew.
+"""A large tree without guarantees, kept laid out from one filling to the next: only leaves that moved are written anew.
 
 What a kept tree comes to is what a new one would, to the last bit. So it is given up where a level would be measured
 otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
@@ -17,11 +17,12 @@ from services.fairness.tree import Node, walk
 
 class Plotted:
     """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
-    caller says; `written`: units that were written anew since; `idle`: units in it that ask for nothing now."""
+    caller says; `written`: units that were looked at for that; `idle`: units in it that ask for nothing now."""
 
-    def __init__(self, root: Node, plot: Plot, pieces: dict[str, list[str]]) -> None:
+    def __init__(self, planting: Planting, root: Node, plot: Plot) -> None:
+        self._planting = planting
         self._plot = plot
-        self.pieces = pieces  # Of leaves that ask for several sets of kinds.
+        self.pieces = planting.pieces  # Of leaves that ask for several sets of kinds.
         self.moved: dict[str, bool] = {}
         self.written: list[str] = []
         self.idle: dict[str, bool] = {}
@@ -37,41 +38,50 @@ class Plotted:
             for child in node.children:
                 if not child.children:
                     self._above[child.name], self._is_heaviest[child.name] = node.name, child.weight == most
+        self._blur(plot.names)
 
     def follow(self, state: State, ledger: Ledger, caps: Caps) -> bool:
         """Write down what moved. False if the tree is of no use any more."""
         moved, self.moved = self.moved, {}
-        if not _is_plain(ledger):
+        if not _is_kept(ledger) or bool(ledger.over) != bool(self._planting.bits):
             return False
         units = [ledger.group_of(path) for path in moved if path in ledger.seats]
-        units = [unit for unit in units if unit.is_group]
+        units = [unit for unit in {unit.name: unit for unit in units}.values() if unit.is_group]
         self.written = [unit.name for unit in units]
-        put = all(self._put(state, ledger, unit, caps) for unit in units)
-        return put and self._units - len(self.idle) >= arrays.LEAVES_MIN  # A new tree would be filled otherwise.
+        if not all(self._stands(state, unit, caps) for unit in units):
+            return False
+        if self._units - len(self.idle) < arrays.LEAVES_MIN:
+            return False  # A new tree would be filled otherwise.
+        units = [unit for unit in units if unit.name in self._above or unit.name in self.pieces]
+        changed = [name for name in self._planting.follow(units, caps) if name in self._above]
+        self._blur(changed)
+        return all(self._write(name) for name in changed)
 
     def fill(self) -> Filled:
         """A filling."""
         return self._plot.fill()
 
-    def _put(self, state: State, ledger: Ledger, seat: Seat, caps: Caps) -> bool:
+    def _stands(self, state: State, seat: Seat, caps: Caps) -> bool:
+        """Whether what a unit asks for now has its place in the tree."""
         asks = is_asked_of(state, seat)
         sets = state.sets.get(seat.name, {})
-        if seat.name in self.pieces or len(sets) > 1:
+        if seat.name in self.pieces or (len(sets) > 1 and not seat.children):
             names = [f"{seat.name}{PIECE}{key}" for key in sorted(sets)]
-            if self.pieces.get(seat.name) != names or seat.name in caps:
-                return False
-            demands = [[sets[key].get(kind, 0) for kind in ledger.kinds] for key in sorted(sets)]
-            return all(self._write(name, demand) for name, demand in zip(names, demands, strict=True))
+            return self.pieces.get(seat.name) == names and seat.name not in caps
         if seat.name not in self._above:
             return not asks
-        if asks == (seat.name in self.idle) and not self._turn(seat.name, asks):
-            return False
-        return self._write(seat.name, caps.get(seat.name, seat.demand))
+        return asks != (seat.name in self.idle) or self._turn(seat.name, asks)
 
-    def _write(self, name: str, demand: Sequence[int]) -> bool:
-        """False where compiled code has too few bits for it."""
+    def _blur(self, names: Sequence[str]) -> None:
+        """What a maximum leaves was rounded."""
+        if self._planting.bits:
+            for name in names:
+                self._plot.blur(name, self._planting.is_clipped(name))
+
+    def _write(self, name: str) -> bool:
+        """False where arrays have too few bits for it."""
         try:
-            self._plot.put(name, demand)
+            self._plot.put(name, self._planting.units[name])
         except OverflowError:
             return False
         return True
@@ -96,14 +106,15 @@ def is_asked_of(state: State, seat: Seat) -> bool:
     return seat.name in state.demand
 
 
-def _is_plain(ledger: Ledger) -> bool:
-    return not ledger.over and not any(ledger.root.claims)
+def _is_kept(ledger: Ledger) -> bool:
+    """Whether trees with such limits are kept."""
+    return not any(ledger.root.claims) and not any(seat.listed for seat in ledger.over.values())
 
 
 def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
-    """A tree to be kept; None where it has limits or unlike policies, or is not filled in arrays."""
+    """A tree to be kept; None where it has guarantees or unlike policies, or is not filled in arrays."""
     root = planting.root
-    if root is None or not _is_plain(ledger) or planting.passes_over or planting.churned:
+    if root is None or not _is_kept(ledger) or planting.passes_over or planting.churned:
         return None
-    plot = plot_of(root, planting.capacity)
-    return Plotted(root, plot, planting.pieces) if plot is not None else None
+    plot = plot_of(root, planting.capacity, blurs=planting.bits > 0)
+    return Plotted(planting, root, plot) if plot is not None else None

@@ -64,6 +64,7 @@ class Planting:
         self._policy = sharing_of(state.policy.preset)
         self._ledger = ledger
         self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
+        self._clipped: dict[str, bool] = {}  # Queues that asked for more than their maximum.
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
         self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
         self.bits = 0
@@ -83,8 +84,7 @@ class Planting:
         if ledger.over:
             self.bits = max(8, _FINE_BITS - max(ledger.capacity, default=0).bit_length())
         self.root = self._grow()
-        if ledger.over:
-            self._clip()
+        self._clip(list(ledger.over.values()))
 
     @property
     def capacity(self) -> list[int]:
@@ -110,6 +110,42 @@ class Planting:
             and bool(self._ledger.seats[unit].children)
             and any(leaf in self._parts for leaf in self.leaves_of(unit))
         )
+
+    def follow(self, moved: Sequence[Seat], caps: Caps) -> list[str]:
+        """These units, all of which it has, ask for something else or are capped otherwise. Returns the units whose
+        demand is another now. Maxima are worked out anew where a unit below them is among those.
+        """
+        self._caps = caps
+        tops = {top.name: top for top in map(self._top_clipped, moved) if top is not None}
+        units = {seat.name: True for seat in moved}
+        for top in tops.values():
+            units |= {unit.name: True for unit in _groups(top) if unit.name in self.units}
+        names = [name for unit in units for name in (unit, *self.pieces.get(unit, ()))]
+        before = [self.units[name] for name in names]
+        for seat in moved:
+            self.asking |= {leaf.name: True for leaf in _leaves(seat) if leaf.asks}
+        for unit in units:
+            for leaf in list(self.leaves_of(unit)):
+                self._parts.pop(leaf, None)
+        for name in names:
+            self.units[name] = self._nodes[name].demand = self._demand(name)
+        over: list[Seat] = []
+        for path in tops:
+            for name in [name for name in self._clipped if _is_within(name, path)]:
+                del self._clipped[name]
+            over += [seat for name, seat in self._ledger.over.items() if _is_within(name, path)]
+        self._clip(over)
+        return [name for name, demand in zip(names, before, strict=True) if self.units[name] != demand]
+
+    def _top_clipped(self, seat: Seat) -> Seat | None:
+        """The highest queue on the way up whose maximum takes something off, or did."""
+        top: Seat | None = None
+        at: Seat | None = seat
+        while at is not None:
+            if at.over or at.name in self._clipped:
+                top = at
+            at = at.parent
+        return top
 
     # ------------------------------------------------------------------ growing
     def _grow(self) -> Node | None:
@@ -230,10 +266,10 @@ class Planting:
         return [demand.get(kind, 0) for kind in self._ledger.kinds]
 
     # ------------------------------------------------------------------ maxima
-    def _clip(self) -> None:
-        """Takes off what maxima do not allow, from the leaves up."""
-        over = [seat for seat in self._ledger.seats.values() if seat.over]
+    def _clip(self, over: Sequence[Seat]) -> None:
+        """Takes off what these queues ask for beyond their maxima, from the leaves up."""
         for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
+            self._clipped[seat.name] = True
             queue, policy, share = self._found.get(seat.name, (None, "", 0))
             if queue is None or not queue.children or policy in LISTS:
                 self._clip_evenly(seat)
@@ -272,6 +308,18 @@ class Planting:
         for name in (*self.pieces.get(unit, ()), unit, unit.partition(PIECE)[0]):
             if name in self.units:
                 self.units[name] = self._nodes[name].demand = self._demand(name)
+
+
+def _is_within(path: str, above: str) -> bool:
+    return not above or f"{path}/".startswith(f"{above}/")
+
+
+def _groups(seat: Seat) -> Iterator[Seat]:
+    if seat.is_group:
+        yield seat
+    else:
+        for child in seat.children:
+            yield from _groups(child)
 
 
 def _leaves(seat: Seat) -> Iterator[Seat]:

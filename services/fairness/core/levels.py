@@ -236,7 +236,7 @@ def _fill_kept(state: State, ledger: Ledger, plotted: Plotted, before: Filled | 
         del levels[unit], satisfied[unit]
     nodes = dict(zip(found.inner, found.inner_units(), strict=True))
     nodes.pop(TOP, None)
-    filled = Filled(levels, nodes, {}, satisfied)
+    filled = Filled(levels, nodes, {}, satisfied, dict.fromkeys(ledger.over, True))
     _join_pieces(state, ledger, filled, plotted.pieces)
     if before is None:
         filled.asked = {unit: ledger.seats[unit].demand for unit in levels}
@@ -276,7 +276,7 @@ def _fill(state: State, ledger: Ledger, planting: Planting) -> Filled:
     _join_pieces(state, ledger, filled, planting.pieces)
     filled.levels = {unit: level for unit, level in filled.levels.items() if unit in asking}
     filled.asked = {unit: ledger.seats[unit].demand for unit in filled.levels}
-    filled.capped = {name: True for name, seat in ledger.seats.items() if seat.over} if ledger.over else {}
+    filled.capped = dict.fromkeys(ledger.over, True)
     filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}
     amounts = planting.amounts.items()
     filled.amounts = {name: (amount, ledger.wants_more(ledger.seats[name], amount)) for name, amount in amounts}

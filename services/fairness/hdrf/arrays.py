@@ -40,6 +40,9 @@ _ROUNDED, _ROUNDED_ONCE = 2.0**-35, 2.0**-50
 
 _SHARE_BITS = 60
 
+BLUR = 2.0**-34
+"""What cutting a demand down to a maximum may have taken from a share. It is put back, where that was done."""
+
 
 @dataclass(slots=True)
 class Depth:
@@ -101,10 +104,11 @@ class Plot:
 
     `names`: of its leaves; `inner`: of its nodes. Of each leaf: `depth` and `node`, where it lies; `rise`, its share
     per unit of level; `speed`, its usage by kind, in two parts; `mask`, the kinds that it asks for, a bit each; `most`,
-    the level at which it has all of it; `share`, its dominant share then.
+    the level at which it has all of it; `share`, its dominant share then; `blurred`, what is put back of its share.
+    `blurs`: something may be put back of those of nodes.
     """
 
-    def __init__(self, root: Node, capacity: Sequence[int]) -> None:
+    def __init__(self, root: Node, capacity: Sequence[int], *, blurs: bool = False) -> None:
         laid = Laid()
         laid.plant(root, 0, 0, 1.0, naive=False)
         many, kinds = len(laid.leaves), len(capacity)
@@ -121,7 +125,8 @@ class Plot:
         self.rise = np.array(laid.rises)
         self.speed = [np.zeros((kinds, many), dtype=np.int64) for _ in range(2)]
         self.mask, self.most = (np.zeros(many, dtype=np.int64) for _ in range(2))
-        self.share = np.zeros(many)
+        self.share, self.blurred = np.zeros(many), np.zeros(many)
+        self.blurs = blurs
         self._at = {name: at for at, name in enumerate(self.names)}
         self._have = np.array(capacity, dtype=np.float64)[:, None]
         self._bits = (1 << np.arange(kinds, dtype=np.int64))[:, None]
@@ -131,6 +136,10 @@ class Plot:
     def put(self, leaf: str, demand: Sequence[int]) -> None:
         """A leaf asks for something else. Raises OverflowError where that is too much for a double."""
         self._lay([demand], np.array([self._at[leaf]]))
+
+    def blur(self, leaf: str, is_cut: bool) -> None:
+        """Whether a leaf's demand was cut down."""
+        self.blurred[self._at[leaf]] = BLUR if is_cut else 0.0
 
     def _lay(self, demands: Sequence[Sequence[int]], at: Array) -> None:
         """What leaves ask for, in the measures of paths."""
@@ -264,8 +273,9 @@ class Filling:
         """The answer, once nobody can take any more."""
         plot = self.plot
         asked = plot.share + np.where(plot.share > 0, _ROUNDED_ONCE, 0.0)
-        shares = np.where(self.satisfied, asked, self.level / LEVEL * plot.rise + _ROUNDED)
-        uses = [(used.max(axis=0) / USE + _ROUNDED).tolist() for used in self.used]
+        shares = np.where(self.satisfied, asked, self.level / LEVEL * plot.rise + _ROUNDED) + plot.blurred
+        put_back = _ROUNDED + (BLUR if plot.blurs else 0.0)
+        uses = [(used.max(axis=0) / USE + put_back).tolist() for used in self.used]
         below = [np.zeros(len(depth.parent), dtype=bool) for depth in plot.depths]
         for at in range(len(below) - 1, -1, -1):
             depth = plot.depths[at]
@@ -321,12 +331,12 @@ def _whole(shares: Array, one: int) -> list[int]:
     return found
 
 
-def plot_of(root: Node, capacity: Sequence[int]) -> Plot | None:
-    """A tree laid out; None where it is to be filled by events."""
+def plot_of(root: Node, capacity: Sequence[int], *, blurs: bool = False) -> Plot | None:
+    """A tree laid out; None where it is to be filled by events. `blurs`: as a `Plot` has it."""
     if not is_large(root):
         return None
     try:
-        return Plot(root, capacity)
+        return Plot(root, capacity, blurs=blurs)
     except OverflowError:
         return None
 
