@@ -71,13 +71,24 @@ def test_a_change_that_is_taken_back_is_none():
     assert levels(story, at=5_000) == {}
 
 
-def test_what_begins_to_ask_has_a_level_at_once():
+def test_what_begins_to_ask_for_little_has_all_of_it_as_its_level_until_the_next_refill():
+    story = cell(*[queue(f"q{at}") for at in range(9)], queue("heavy", 10_000))
+    story.then(cancelled("all-q0"), ended("all-q0"))
+    assert "q0" not in levels(story, at=100)
+
+    story.then(small("j", "q0"))
+    assert levels(story, at=200) == {"q0": 667_000}
+    told = levels(story, at=1_200)
+    assert told["q0"] == told["q1"] < 100_000
+
+
+def test_what_begins_to_ask_for_much_is_followed_at_once():
     story = cell(queue("a"), queue("b"))
     story.then(cancelled("all-a"), ended("all-a"))
     assert levels(story, at=100) == {"b": 1_000_000_000}
 
-    story.then(small("j", "a"))
-    assert levels(story, at=200) == {"a": 667_000, "b": 999_333_000}
+    story.then(asks("j", "a", 5_000))
+    assert levels(story, at=200) == {"a": 5_000_000, "b": 995_000_000}
 
 
 def test_what_begins_to_ask_for_other_kinds_has_a_level_for_them_at_once():

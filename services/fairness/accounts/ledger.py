@@ -41,6 +41,7 @@ class Ledger:
         self.seats: dict[str, Seat] = {}
         self.over: dict[str, Seat] = {}  # Queues that ask for more than their maximum.
         self.fits = True  # Everybody gets all they ask for.
+        self._rich: dict[str, Seat] = {}  # With a level of their own, and told to hold something.
         self.keeps_levels = False  # The levels are those that were told.
         self._levels: Mapping[str, int] | None = None  # As they were shared out last.
         self._pledged: Sequence[int] = [0] * len(capacity)
@@ -113,6 +114,10 @@ class Ledger:
         """What readers know of a queue from now on."""
         seat = self.seats[name]
         seat.told = told
+        if told.allocated and seat.is_group:
+            self._rich[name] = seat
+        else:
+            self._rich.pop(name, None)
         self._mark_up(seat)
 
     def settle(self) -> None:
@@ -183,17 +188,19 @@ class Ledger:
         """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
         return share_units(min(ONE, max(self._covers(seat)), self._most(seat))) if seat.floor else 0
 
-    def richest(self, borrowed: Mapping[str, int]) -> list[str]:
+    def richest(self, latest: Mapping[str, tuple[int, int]]) -> list[str]:
         """The queues with a level of their own that hold something beyond their guarantees, those with most of it
-        first: by `borrowed`, or as it was told. If none is known to, those that hold something, likewise.
-
-        By what is told, as guarantees that have moved by too little for that are not worked out for everybody.
+        first; if none does, those that hold something, likewise. By what they were told to borrow and to hold, or by
+        `latest`, as pairs: what nobody is told of is not worked out for everybody. Costs those that hold a permille.
         """
-        groups = [seat for seat in self.seats.values() if seat.is_group and seat.parent is not None]
-        beyond = sorted([(-borrowed.get(seat.name, seat.told.borrowed), seat.name) for seat in groups])
-        if not beyond or not beyond[0][0]:
-            beyond = sorted([(-self.share_of(seat.used), seat.name) for seat in groups])
-        return [name for less, name in beyond if less]
+        known = {name: (seat.told.borrowed, seat.told.allocated) for name, seat in self._rich.items()}
+        for name, held in latest.items():
+            if self.seats[name].is_group:
+                known[name] = held
+        for at in (0, 1):
+            if found := sorted([(-held[at], name) for name, held in known.items() if held[at]]):
+                return [name for _, name in found]
+        return []
 
     # ------------------------------------------------------------------ amounts
     def shares_of(self, amounts: Iterable[int]) -> list[int]:

@@ -8,6 +8,7 @@ from services.fairness.accounts.ledger import Ledger
 from services.fairness.core.levels import kinds_levels, lent_in, levels_in
 from services.fairness.core.queue_report import breaches, ledger_of, queue_shares, share_out
 from services.fairness.core.state import State
+from services.fairness.core.tolerance import newcomers
 
 SETTLE_MS = 1_000
 """So long after a round that may have granted something to who waits it is told what came of it, if no other round
@@ -41,6 +42,7 @@ def _kept(state: State, ledger: Ledger | None, opened: OpenRound) -> Shares:
     """What there is to say in a round that leaves the levels as they are."""
     shares = Shares([])
     if ledger is not None:
+        shares.levels = [Level(unit, level) for unit, level in newcomers(state, ledger).items()]
         ledger.keep_levels()
         _tell_queues(state, ledger, shares, state.dues, opened)
     return shares

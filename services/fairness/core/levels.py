@@ -76,7 +76,7 @@ def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[
     while at is not None and before is not None:
         at.moved |= before.moved
         at = at.over
-    if not ledger.over and fits(state):
+    if fits(state, ledger):
         filled = _satisfied(state, ledger, before)
         filled.moved, filled.plotted = {}, before.plotted if before is not None else None
         if filled.plotted is not None and before is not None:

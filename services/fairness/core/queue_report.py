@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Breach, Queue, QueueShare, Shares, Vector
-from schemas.queue_tree import below, walk
+from schemas.queue_tree import below, upwards, walk
 from schemas.queues import Sharing
 from services.fairness.accounts.ledger import Ledger
 from services.fairness.accounts.seat import NOTHING, Seat, Told
@@ -164,15 +164,17 @@ def breaches(
         if since_ms >= limit:
             break  # They come in the order of time.
         news.append((name, since_ms, _is_placeable(ledger.seats[name], dues)))
-    for name, since_ms in state.broken.items() if dues or state.unplaced else ():
-        placeable = _is_placeable(ledger.seats[name], dues)
-        if placeable == (name in state.unplaced):
-            news.append((name, since_ms, placeable))
+    around = {path: True for unit in dues for path in upwards(unit)}
+    for name in sorted({**state.unplaced, **around}):
+        if name in state.broken:
+            placeable = _is_placeable(ledger.seats[name], dues)
+            if placeable == (name in state.unplaced):
+                news.append((name, state.broken[name], placeable))
     if not news and not state.mended:
         return []
     ledger.look_at([name for name, _, _ in news] + list(state.mended))
     found = [Breach(name, *_shares_of(ledger, name), since_ms, placeable=can) for name, since_ms, can in news]
-    richest = ledger.richest({each.queue: each.borrowed for each in said}) if found else []
+    richest = ledger.richest({each.queue: (each.borrowed, each.allocated) for each in said}) if found else []
     for breach in found:
         breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
     for name, since_ms in state.mended.items():
@@ -181,10 +183,12 @@ def breaches(
 
 
 def _is_placeable(seat: Seat, dues: Mapping[str, int]) -> bool:
-    """Whether something that waits below a queue would find room. Costs the queues below it."""
-    if not seat.waiting or seat.is_group:
-        return seat.waiting > 0 and seat.name not in dues
-    return any(_is_placeable(child, dues) for child in seat.children)
+    """False where something waits below a queue, and none of it would find room. Costs the queues below it."""
+    if not seat.waiting:
+        return True
+    if seat.is_group:
+        return seat.name not in dues
+    return any(child.waiting and _is_placeable(child, dues) for child in seat.children)
 
 
 def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:

@@ -6,9 +6,11 @@ together, by no more than `demand_tolerance_permille` of the cell, and the first
 than `demand_tolerance_ms` of log time ago. No wake-up is needed to correct them later: levels are used in rounds only,
 and the next round after that time begins with a refill.
 
-Followed at once are: another capacity or config; a unit that begins to ask, or asks for other sets of kinds with a
-level for each; another set of units that cannot place what they are due; and everything where all demands fit into the
-cell (that costs what changed) or where levels go by what is held.
+Until then a unit that begins to ask has all it asks for as its level: no more than is tolerated of all units together.
+
+Followed at once are: another capacity or config; a leaf that asks for other sets of kinds with a level for each;
+another set of units that cannot place what they are due; and everything where all demands fit into the cell (that costs
+what changed) or where levels go by what is held.
 
 What was asked for at the last refill is part of the state, so a replay from any snapshot refills in the same rounds.
 """
@@ -18,6 +20,7 @@ from collections.abc import Mapping
 from schemas import Record, Vector
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.seat import Seat
 from services.fairness.core.state import State
 
 _PERMILLE = SHARE_UNITS // 1_000
@@ -45,20 +48,22 @@ def open_round(state: State, ledger: Ledger | None, record: Record) -> None:
     state.refills = is_full or state.refill_due or ledger is None or _has_moved(state, ledger, record.time)
     if state.refills:
         state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
-        state.fitted = fits(state)
+        state.fitted = ledger is not None and fits(state, ledger)
     elif state.spared_ms is None and (state.asked_before or state.capped):
         state.spared_ms = record.time
 
 
-def fits(state: State) -> bool:
+def fits(state: State, ledger: Ledger) -> bool:
     """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
     have = state.capacity
-    return all(amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items())
+    return not ledger.over and all(
+        amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items()
+    )
 
 
 def _has_moved(state: State, ledger: Ledger, time: int) -> bool:
     policy = state.policy
-    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state):
+    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state, ledger):
         return True
     if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
         return True
@@ -68,20 +73,24 @@ def _has_moved(state: State, ledger: Ledger, time: int) -> bool:
             break
         if leaf in ledger.seats:
             now = state.sets.get(leaf, {})
-            if _begins(state, ledger, leaf, before, now):
+            if _asks_otherwise(state, ledger.group_of(leaf), before, now):
                 return True
             left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
     return left < 0
 
 
-def _begins(state: State, ledger: Ledger, leaf: str, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
-    """Whether there is something asked for that no level in force is for."""
-    if not now:
+def newcomers(state: State, ledger: Ledger) -> dict[str, int]:
+    """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
+    leaves = [leaf for leaf in state.asked_before if leaf in state.sets and leaf in ledger.seats]
+    units = {unit.name: unit for unit in map(ledger.group_of, leaves)}
+    return {name: ledger.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.told}
+
+
+def _asks_otherwise(state: State, unit: Seat, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
+    """Whether a leaf asks for other sets of kinds, and has, or is to have, a level for each."""
+    if unit.children or not now or before.keys() == now.keys():
         return False
-    unit = ledger.group_of(leaf)
-    if unit.name not in state.told:
-        return True
-    return before.keys() != now.keys() and (len(now) > 1 or unit.name in state.parts)
+    return len(now) > 1 or unit.name in state.parts
 
 
 def _distance(state: State, before: Vector, now: Vector) -> int:
