@@ -157,15 +157,14 @@ def test_other_demands_below_a_maximum_plant_no_tree(planted):
 
 
 @pytest.mark.parametrize(
-    ("leaves", "more"),
+    "leaves",
     [
-        pytest.param([0], 0, id="a light one among its siblings"),
-        pytest.param([2], 0, id="one of two that weigh most"),
-        pytest.param([1], 2, id="the heaviest: its siblings are measured anew without it and with it"),
-        pytest.param([2, 3], 2, id="all below a queue"),
+        pytest.param([0], id="a light one among its siblings"),
+        pytest.param([1], id="the heaviest"),
+        pytest.param([2, 3], id="all below a queue"),
     ],
 )
-def test_a_queue_that_asks_for_nothing_keeps_its_place_while_it_can(planted, leaves, more):
+def test_a_queue_that_asks_for_nothing_keeps_its_place(planted, leaves):
     books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
     before = len(planted)
     for at in reversed(leaves):
@@ -175,7 +174,21 @@ def test_a_queue_that_asks_for_nothing_keeps_its_place_while_it_can(planted, lea
         books.job(at, BOTH, 90)
     books.look()
 
-    assert len(planted) == before + more
+    assert len(planted) == before
+
+
+def test_a_queue_that_never_asked_has_its_place_in_a_tree_in_which_many_do(planted):
+    books = Books(tree(queue("a"), queue("b"), pair("c", 3, 4)))
+    books.set_capacity({"cpu": 100_000, "memory": 160_000})
+    for at in range(2):
+        books.job(at, BOTH, 90)
+    books.look()
+    before = len(planted)
+    books.job(3, BOTH, 90)
+    books.look()
+
+    assert len(planted) == before
+    assert set(books.state.told) == {"a", "b", "c/c1"}
 
 
 def test_a_limit_that_begins_to_count_ends_it(planted):

@@ -1,7 +1,6 @@
 """A large tree without guarantees, kept laid out from one filling to the next: only leaves that moved are written anew.
 
-What a kept tree comes to is what a new one would, to the last bit. So it is given up where a level would be measured
-otherwise: a queue that is not in it asks, the last one below a queue no longer does, or the heaviest of siblings.
+Units that ask for nothing stand in it, too. What a kept tree comes to is what a new one would, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -12,32 +11,21 @@ from services.fairness.core.fill_tree import PIECE, Caps, Planting
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.arrays import Filled, Plot, plot_of
-from services.fairness.tree import Node, walk
 
 
 class Plotted:
     """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
     caller says; `written`: units that were looked at for that; `idle`: units in it that ask for nothing now."""
 
-    def __init__(self, planting: Planting, root: Node, plot: Plot) -> None:
+    def __init__(self, planting: Planting, plot: Plot) -> None:
         self._planting = planting
         self._plot = plot
         self.pieces = planting.pieces  # Of leaves that ask for several sets of kinds.
         self.moved: dict[str, bool] = {}
         self.written: list[str] = []
-        self.idle: dict[str, bool] = {}
-        self._units = len(plot.names)
-        self._above: dict[str, str] = {}
-        self._asking: dict[str, int] = {}  # Queue -> children in the tree that ask.
-        self._heaviest: dict[str, int] = {}  # And those as heavy as any that ever did.
-        self._is_heaviest: dict[str, bool] = {}
-        for node in walk(root):
-            most = max([child.weight for child in node.children], default=0)
-            self._asking[node.name] = len(node.children)
-            self._heaviest[node.name] = sum([child.weight == most for child in node.children])
-            for child in node.children:
-                if not child.children:
-                    self._above[child.name], self._is_heaviest[child.name] = node.name, child.weight == most
+        self._names = dict.fromkeys(plot.names, True)
+        self._units = sum([PIECE not in name for name in planting.units])
+        self.idle = {name: True for name in plot.names if PIECE not in name and name not in planting.asked}
         self._blur(plot.names)
 
     def follow(self, state: State, ledger: Ledger, caps: Caps) -> bool:
@@ -52,8 +40,7 @@ class Plotted:
             return False
         if self._units - len(self.idle) < arrays.LEAVES_MIN:
             return False  # A new tree would be filled otherwise.
-        units = [unit for unit in units if unit.name in self._above or unit.name in self.pieces]
-        changed = [name for name in self._planting.follow(units, caps) if name in self._above]
+        changed = [name for name in self._planting.follow(units, caps) if name in self._names]
         self._blur(changed)
         return all(self._write(name) for name in changed)
 
@@ -63,14 +50,15 @@ class Plotted:
 
     def _stands(self, state: State, seat: Seat, caps: Caps) -> bool:
         """Whether what a unit asks for now has its place in the tree."""
-        asks = is_asked_of(state, seat)
         sets = state.sets.get(seat.name, {})
         if seat.name in self.pieces or (len(sets) > 1 and not seat.children):
             names = [f"{seat.name}{PIECE}{key}" for key in sorted(sets)]
             return self.pieces.get(seat.name) == names and seat.name not in caps
-        if seat.name not in self._above:
-            return not asks
-        return asks != (seat.name in self.idle) or self._turn(seat.name, asks)
+        if is_asked_of(state, seat):
+            self.idle.pop(seat.name, None)
+        else:
+            self.idle[seat.name] = True
+        return True
 
     def _blur(self, names: Sequence[str]) -> None:
         """What a maximum leaves was rounded."""
@@ -85,18 +73,6 @@ class Plotted:
         except OverflowError:
             return False
         return True
-
-    def _turn(self, unit: str, asks: bool) -> bool:
-        """A unit begins to ask again, or ceases to. False if its siblings would be measured otherwise then."""
-        above = self._above[unit]
-        if asks:
-            del self.idle[unit]
-        else:
-            self.idle[unit] = True
-        self._asking[above] += 1 if asks else -1
-        if self._is_heaviest[unit]:
-            self._heaviest[above] += 1 if asks else -1
-        return self._asking[above] > 0 and self._heaviest[above] > 0
 
 
 def is_asked_of(state: State, seat: Seat) -> bool:
@@ -114,7 +90,7 @@ def _is_kept(ledger: Ledger) -> bool:
 def plotted_of(planting: Planting, ledger: Ledger) -> Plotted | None:
     """A tree to be kept; None where it has guarantees or unlike policies, or is not filled in arrays."""
     root = planting.root
-    if root is None or not _is_kept(ledger) or planting.passes_over or planting.churned:
+    if root is None or not planting.whole or not _is_kept(ledger) or planting.passes_over:
         return None
     plot = plot_of(root, planting.capacity, blurs=planting.bits > 0)
-    return Plotted(planting, root, plot) if plot is not None else None
+    return Plotted(planting, plot) if plot is not None else None

@@ -21,6 +21,7 @@ from schemas.queue_tree import below, upwards, walk
 from services.fairness.accounts.ledger import Ledger, factor_of
 from services.fairness.accounts.seat import Seat
 from services.fairness.core.state import State
+from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import ONE, ONE_BITS, Node
 
@@ -51,10 +52,11 @@ def goes_by_holdings(tree: Queue, policy: str) -> bool:
 class Planting:
     """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
 
-    `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`:
-    path -> demand. `pieces`: leaves that ask for several sets of kinds -> a node for each, side by side below the leaf:
-    it is an inner node of its jobs, so that a full kind does not hold back tasks that need none of it. `churned`: tops
-    of subtrees that go by what is held; `passes_over`: some queues are not in it.
+    `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`: path
+    -> demand; `asked`: those of them that ask for something. `whole`: the others are in it, too. `pieces`: leaves that
+    ask for several sets of kinds -> a node for each, side by side below the leaf: it is an inner node of its jobs, so
+    that a full kind does not hold back tasks that need none of it. `churned`: tops of subtrees that go by what is held;
+    `passes_over`: some queues are not in it.
     """
 
     def __init__(self, state: State, ledger: Ledger, caps: Caps | None = None) -> None:
@@ -76,6 +78,10 @@ class Planting:
         self.churned: list[Node] = []
         self.asking: dict[str, bool] = {}
         self._goes_by_holdings = goes_by_holdings(self._tree, self._policy)
+        self.asked = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
+        self.whole = len(self.asked) >= arrays.LEAVES_MIN and self._may_be_whole()
+        if self.whole:
+            self.asking = dict.fromkeys(ledger.seats, True)
         for leaf in ledger.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
             for path in upwards(leaf):
                 if path in self.asking:
@@ -122,8 +128,6 @@ class Planting:
             units |= {unit.name: True for unit in _groups(top) if unit.name in self.units}
         names = [name for unit in units for name in (unit, *self.pieces.get(unit, ()))]
         before = [self.units[name] for name in names]
-        for seat in moved:
-            self.asking |= {leaf.name: True for leaf in _leaves(seat) if leaf.asks}
         for unit in units:
             for leaf in list(self.leaves_of(unit)):
                 self._parts.pop(leaf, None)
@@ -146,6 +150,11 @@ class Planting:
                 top = at
             at = at.parent
         return top
+
+    def _may_be_whole(self) -> bool:
+        """Whether units that ask for nothing may stand in the tree, as no weight of others depends on them."""
+        policies = [self._policy, *[queue.policy for _, queue in walk(self._tree)]]
+        return not (self._goes_by_holdings or any(self._ledger.root.claims) or "collapsed" in policies)
 
     # ------------------------------------------------------------------ growing
     def _grow(self) -> Node | None:
