@@ -152,6 +152,27 @@ def test_nothing_is_kept_for_a_queue_that_has_more_than_its_share():
     assert kept(story) == {}
 
 
+def test_nothing_is_kept_for_a_class_of_which_the_queue_runs_tasks():
+    """Their room comes back to it; to gather more of it would take others below what they are due."""
+    story = cell(
+        job("large", stage(cpu=4_000, tasks=9), queue="a"),
+        job("small", stage(tasks=99), queue="b"),
+        queues=[queue("a", 1), queue("b", 1)],
+        headroom="always",
+    )
+    story.settle()
+    assert (started(story, "large"), kept(story)) == (1, {})
+
+
+def test_a_node_whose_tasks_run_longer_than_estimated_is_kept_all_the_same():
+    story = busy()
+    story.at(10 + AFTER_MS).settle()
+    for at_ms in (1_100, 1_900):  # Estimated to end at 1,000.
+        end_one(story.at(at_ms), "n2")
+        story.settle()
+        assert set(kept(story)) == {"n1"}
+
+
 @pytest.mark.parametrize("order", ["srtf", "priority", ""])
 def test_who_waits_too_long_goes_before_those_that_rank_higher(order):
     story = SlowCell()

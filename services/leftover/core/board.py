@@ -30,6 +30,7 @@ def build(state: State) -> Board:
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
             board.hold(held.job, pairs, 1, held.queue)
+            board.line.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
@@ -69,7 +70,12 @@ def _maxima(state: State) -> dict[str, Vector]:
 
 def leaf_of(state: State, job: Job) -> str:
     """The queue whose level a job is served by; "" where there is none."""
-    group = state.groups.get(job.queue)
+    return leaf_at(state, job.queue)
+
+
+def leaf_at(state: State, queue: str) -> str:
+    """The same for any job of a queue."""
+    group = state.groups.get(queue)
     return group.path if group is not None else ""
 
 

@@ -32,7 +32,7 @@ from schemas import (
 )
 from schemas.estimates import total_ms
 from schemas.nodes import devices_of
-from services.leftover.core.board import leaf_of, seat, waiting_of, work_left
+from services.leftover.core.board import leaf_at, leaf_of, seat, waiting_of, work_left
 from services.leftover.core.gather import due_of
 from services.leftover.core.state import Held, Job, Node, State
 from services.leftover.placement.board import Board
@@ -203,6 +203,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(board.room.number[node], pairs, devices)
             board.hold(job, pairs, -1, held.queue)
+            board.line.run(leaf_at(state, held.queue), held.demand, -1)
     if not on_node:
         del state.held[node]
 
@@ -286,7 +287,10 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     job = state.jobs[grant.job]
     stages = job.graph.stages
     stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
-    if state.groups and state.served.get(leaf := leaf_of(state, job)) != state.opened:
+    leaf = leaf_of(state, job)
+    if state.board is not None:
+        state.board.line.run(leaf, stage.demand, grant.count)
+    if state.groups and state.served.get(leaf) != state.opened:
         state.served[leaf] = state.opened
         if state.board is not None:
             state.board.serve(leaf, state.opened)

@@ -11,11 +11,10 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.entries import LeafSeat, Placement
 from services.leftover.placement.headroom import (
     Wanted,
+    blocked_heads,
     choose,
     gather,
-    head_of,
     is_below,
-    is_entitled,
     is_exposed,
     least_needs,
     shortfall,
@@ -25,6 +24,9 @@ from services.leftover.placement.lending import lend_all
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.pending_reasons import short
 from services.leftover.placement.timeline import End, Reserved
+
+OVERRUN_MOST = 2
+"""A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
 
 
 class Gathered(NamedTuple):
@@ -124,7 +126,9 @@ def _wanted(
         [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before
     )
     if chosen is not None and chosen.index not in wants:
-        wants[chosen.index] = Wanted(chosen, max(1, chosen.gang), of_all=True)
+        wanted = Wanted(chosen, max(1, chosen.gang), starves=True)
+        wanted.leaves = {leaf: True for leaf, _ in chosen.bins}
+        wants[chosen.index] = wanted
     return list(wants.values())
 
 
@@ -147,16 +151,14 @@ def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tup
 def _starved_heads(
     state: State, board: Board, placements: list[Placement], now_ms: int, since_ms: int
 ) -> tuple[list[tuple[int, TaskClass]], int | None]:
-    """Classes that an entitled leaf would serve next and of which nothing has started since then or longer, as (since
-    ms, class); and since when the next has waited. Only those: a class that waits for its turn is not kept out.
+    """Classes that are kept out of a leaf that would serve them next, and of which nothing has started since then or
+    longer, as (since ms, class); and since when the next has waited. Only those: a class that waits for its turn is not
+    kept out.
     """
     placed = {placement.task.index: True for placement in placements}
     next_ms: int | None = None
     found: list[tuple[int, TaskClass]] = []
-    for leaf in board.leaves.values():
-        task = head_of(board, leaf)
-        if task is None or not is_entitled(leaf, task):
-            continue
+    for task in blocked_heads(board):
         from_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
         if from_ms <= since_ms:
             found.append((from_ms, task))
@@ -185,7 +187,7 @@ class _Running:
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
-            if not own and leaf_of(state, job) not in wanted.leaves:
+            if not own and (wanted.starves or leaf_of(state, job) not in wanted.leaves):
                 lasts_ms = estimate_of(job, _stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
@@ -201,7 +203,7 @@ class _Running:
         if group is None:
             return True
         if group.path in wanted.leaves:
-            return False
+            return wanted.starves
         leaf = self._board.leaf(group.path)
         return wanted.of_all or leaf.due is None or leaf.share > leaf.due
 
@@ -212,10 +214,13 @@ class _Running:
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
     def _end_of(self, held: Held) -> int:
-        job = self._state.jobs.get(held.job)
+        now_ms, job = self._now_ms, self._state.jobs.get(held.job)
         if job is None:
-            return self._now_ms  # The job is over, and what runs of it is being killed.
-        return end_ms(held.start_ms, estimate_of(job, _stage_of(job, held.stage)), self._now_ms)
+            return now_ms  # The job is over, and what runs of it is being killed.
+        lasts_ms = estimate_of(job, _stage_of(job, held.stage))
+        if held.start_ms + lasts_ms < now_ms <= held.start_ms + OVERRUN_MOST * lasts_ms:
+            return now_ms  # It may end at any moment: to go elsewhere would be to begin anew.
+        return end_ms(held.start_ms, lasts_ms, now_ms)
 
 
 def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:

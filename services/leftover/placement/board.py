@@ -484,6 +484,7 @@ class Board:
     def stir_all(self) -> None:
         """Every class's reason, and every leaf, is worth a look: the board is new."""
         self.line.changed = dict.fromkeys(self.leaves, True)
+        self.line.reordered = dict(self.line.changed)
         self.stirred = {task.index: True for task in self.classes}
 
     def is_crowded(self) -> bool:

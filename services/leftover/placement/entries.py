@@ -92,7 +92,8 @@ class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draw`: those bins in order that no maximum holds back. `served`: seq of the opening whose
     round gave it something last. `target`: its level; `due`: what it is due of its own, None where no level is known.
-    `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
+    `stopped`: where the order is strict, lanes whose head finds this queue full, with its key. `headed`: the class
+    that the line has counted as its head, by number.
     """
 
     name: str
@@ -106,6 +107,7 @@ class LeafSeat:
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
     draw: Draw = field(default_factory=_draw)
     stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
+    headed: int | None = None
 
     @property
     def strict(self) -> bool:

@@ -23,13 +23,14 @@ least. To estimate when room is complete takes a walk over all that runs on a no
 @dataclass(slots=True, eq=False)
 class Wanted:
     """Room for `tasks` tasks of a class (of a gang: all of its tasks). What comes free where its own tasks end comes
-    back to it anyway: those of the class, and those of `leaves`. `of_all`: room of tasks of all other leaves counts,
-    not only of those that hold more than they are due.
+    back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
+    tasks of all other leaves counts, not only of those that hold more than they are due.
     """
 
     task: TaskClass
     tasks: int
     of_all: bool = False
+    starves: bool = False
     leaves: dict[str, bool] = field(default_factory=dict)
 
 
@@ -72,12 +73,26 @@ def _task_of(board: Board, bin_id: int) -> TaskClass:
     return board.classes[bin_id & CLASS_MASK]
 
 
-def head_of(board: Board, leaf: LeafSeat) -> TaskClass | None:
-    """The class that a leaf would serve first, if it waits for nothing but room."""
-    if not board.is_mixed:
+def blocked_heads(board: Board) -> list[TaskClass]:
+    """Classes that wait for nothing but room, are kept out of a leaf and would be served first there, in no order that
+    means anything. Cost: the leaves whose order or claim has changed since the last call, and the classes; every leaf
+    where orders are strict or queues have a maximum, since there what one leaf gets can change another's head.
+    """
+    if board.is_mixed:
+        heads = [(leaf, _able_head(board, leaf)) for leaf in board.leaves.values()]
+        return [task for leaf, task in heads if task is not None and is_kept_out(board, leaf, task)]
+    reordered = board.line.reordered
+    for name in list(reordered):
+        leaf = board.leaves[name]
         bin_id = board.head(leaf)
         task = _task_of(board, bin_id) if bin_id is not None else None
-        return task if task is not None and task.blocked else None
+        board.line.set_head(leaf, task.index if task is not None and is_kept_out(board, leaf, task) else None)
+    reordered.clear()
+    return [task for index in board.line.headed if (task := board.classes[index]).blocked]
+
+
+def _able_head(board: Board, leaf: LeafSeat) -> TaskClass | None:
+    """The class that a leaf would serve first of those that wait for nothing but room."""
     able = (bin_id for bin_id in _in_order(board, leaf) if (leaf, bin_id) in seekers(board, _task_of(board, bin_id)))
     first = next(able, None)
     return None if first is None else _task_of(board, first)
@@ -89,12 +104,13 @@ def _in_order(board: Board, leaf: LeafSeat) -> list[int]:
     return sorted(keys, key=lambda bin_id: (keys[bin_id], bin_id))
 
 
-def is_entitled(leaf: LeafSeat, task: TaskClass) -> bool:
-    """Whether a leaf holds no more than its share. Whole tasks never meet a share, so it may be beyond it by less than
-    one such task, and by less than the share itself.
+def is_kept_out(board: Board, leaf: LeafSeat, task: TaskClass) -> bool:
+    """Whether a leaf holds no more than its share, and nothing of a class: what runs of it will give the class its room
+    back, unless all of that has to be free at once, for a gang. Whole tasks never meet a share, so the leaf may be
+    beyond it by less than one of them, and by less than the share itself.
     """
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
-    return leaf.share < share + min(size, share)
+    return leaf.share < share + min(size, share) and (task.gang > 0 or not board.line.runs(leaf.name, task.demand))
 
 
 def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> TaskClass | None:

@@ -43,7 +43,6 @@ def _first(
             if best is not None and best < rank:
                 continue
             end_ms = now_ms + lasting(job.name, span.stage)
-            within = leaf.due is not None and leaf.share + task.size <= leaf.due
-            if within or can_lend(reserved, node, task, end_ms):
+            if can_lend(reserved, node, task, end_ms):
                 best, found = rank, (leaf, job, span, end_ms)
     return found

@@ -1,0 +1,85 @@
+"""No queue stays below its guarantee because what is free lies in fragments: drawn cells of tasks and gangs of unlike
+sizes, in which every queue has more work than it can have, and comes to a full cell at a time of its own.
+
+One queue always asks for tasks of one core, so that all room of a node is of use; and what all are guaranteed, less a
+task each, can be packed with room for one more of the largest: where every task has only one possible place, each that
+ends takes a queue below its guarantee until another like it starts.
+"""
+
+from collections import Counter
+from fractions import Fraction
+from math import ceil
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from tests.simulation.placed_cells import Load, PlacedCell, queue
+from tests.strategies import for_all
+
+AFTER_MS = 2_000
+LASTS_MS = (700, 1_300, 1_900, 900, 1_700)
+LONGEST_MS = max(LASTS_MS)
+UNTIL_MS = 4_000 + AFTER_MS + 5 * LONGEST_MS
+OVERRUN_MS = 2 * LONGEST_MS
+"""Room that is gathered is lent to tasks that end in time by what their stage takes on average, and may take longer."""
+
+
+def least_tasks(load, weight, total, cores):
+    """So many tasks a queue holds that is no more than one of them, or all of one gang, below its guarantee."""
+    slack = load.tasks if load.gang else 1
+    return max(0, ceil(Fraction(weight * cores, total * load.demand["cpu"]) - slack))
+
+
+def can_pack(sizes, nodes, cores):
+    """Whether tasks of these sizes, the largest first, fit on the nodes: a sufficient test, not a necessary one."""
+    free = [cores] * nodes
+    for size in sorted(sizes, reverse=True):
+        number = next((n for n, have in enumerate(free) if have >= size), None)
+        if number is None:
+            return False
+        free[number] -= size
+    return True
+
+
+@st.composite
+def crowds(draw):
+    """Loads by queue, their weights, and the cell."""
+    nodes, cores = draw(st.integers(2, 6)), draw(st.sampled_from([8, 12, 16]))
+    comes_ms = st.sampled_from([0, 0, 1_000, 4_000])
+    loads = {"small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS)}
+    weights = {"small": draw(st.integers(1, 6))}
+    for i in range(draw(st.integers(1, 4))):
+        name = f"q{i}"
+        weights[name] = draw(st.integers(1, 6))
+        if draw(st.integers(0, 3)):
+            demand = {"cpu": draw(st.integers(1, cores))}
+            loads[name] = Load(demand, durations_ms=LASTS_MS, from_ms=draw(comes_ms))
+        else:
+            size, width = draw(st.integers(1, cores // 2)), draw(st.integers(2, 3))
+            jobs = nodes * cores * UNTIL_MS // (size * width * min(LASTS_MS))
+            loads[name] = Load({"cpu": size}, width, jobs, gang=True, durations_ms=LASTS_MS, from_ms=draw(comes_ms))
+    least = {
+        name: least_tasks(load, weights[name], sum(weights.values()), nodes * cores) for name, load in loads.items()
+    }
+    packed = [load.demand["cpu"] for name, load in loads.items() for _ in range(least[name])]
+    assume(can_pack([*packed, max(packed, default=1)], nodes, cores))
+    tree = [queue(name, weight=weight) for name, weight in weights.items()]
+    capacity = {f"n{i}": ({"cpu": cores}, {}) for i in range(nodes)}
+    return loads, least, PlacedCell(tree, capacity, loads, headroom_after_ms=AFTER_MS)
+
+
+@for_all(crowds())
+def test_no_queue_stays_below_its_guarantee_for_longer_than_the_wait_and_the_longest_task(drawn):
+    loads, least, cell = drawn
+    since, longest_ms = {}, Counter()
+
+    def judge():
+        for name, tasks in least.items():
+            now = cell.cell.time
+            if cell.held[name, "cpu"] >= tasks * loads[name].demand["cpu"]:
+                since.pop(name, None)
+            elif now >= loads[name].from_ms:
+                longest_ms[name] = max(longest_ms[name], now - since.setdefault(name, now))
+
+    cell.run_until(UNTIL_MS, judge)
+    assert {name: ms for name, ms in longest_ms.items() if ms > AFTER_MS + OVERRUN_MS} == {}
