@@ -1,5 +1,6 @@
 """The vocabulary: the newest version of every body, by its public name. Imports nothing of ours but itself."""
 
+from schemas.cache import Cache
 from schemas.envelope import Header, Record
 from schemas.jobs import (
     InputRefused,
@@ -24,7 +25,7 @@ from schemas.nodes import (
     NodeRemoved,
     NodeReported,
 )
-from schemas.quantities import Cache, Vector
+from schemas.quantities import Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.rounds import (

@@ -5,13 +5,25 @@ wrote it and which input it came from, and enters no hash, id or decision (archi
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Generic
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from typing_extensions import TypeVar
+
+    B = TypeVar("B", default=Any)
+else:
+    from typing import TypeVar
+
+    B = TypeVar("B")
 
 
 @dataclass
-class Record:
-    """One fact or decision. `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced
-    records.
+class Record(Generic[B]):
+    """One fact or decision with a body of type B; a plain `Record` may have any.
+
+    `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced records.
     """
 
     type: str
@@ -22,7 +34,7 @@ class Record:
     time: int
     id: str
     cause: str
-    body: Any
+    body: B
 
 
 @dataclass(slots=True)

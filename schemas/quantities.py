@@ -7,17 +7,9 @@ exact. Demands round up to base units, capacities down (contracts.md, "Quantitie
 import re
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any
-
-from pydantic import Field
 
 Vector = dict[str, int]
 """Resource name -> whole base units. Keys in sorted order wherever a vector enters a record."""
-
-Cache = Annotated[Any, Field(exclude=True)]
-"""Marks a field of a core's state that can be rebuilt from the rest: it enters no snapshot and may change cost, never
-bytes.
-"""
 
 MILLIONTHS = 1_000_000  # A weight of 1.
 SHARE_UNITS = 1_000_000_000  # A share of the whole cell.

@@ -15,7 +15,7 @@ class State:
     jobs: list[str] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     fed: list[str] = field(default_factory=list)
-    decided: Cache = 0
+    decided: Cache[int] = 0
 
 
 def _cancelled(state: State, record: Record) -> None:

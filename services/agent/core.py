@@ -174,20 +174,20 @@ def look_again(state: State) -> None:
     state.changed = dict.fromkeys(state.held, True)
 
 
-def _admitted(state: State, record: Record) -> None:
-    body: JobAdmitted = record.body
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
     state.jobs[body.spec.job] = Job(body.spec, record.seq)
 
 
-def _cancelled(state: State, record: Record) -> None:
-    body: JobCancelled = record.body
+def _cancelled(state: State, record: Record[JobCancelled]) -> None:
+    body = record.body
     if (job := state.jobs.get(body.job)) is not None:
         job.over = True
     _stop_all(state, body.job)
 
 
-def _ended(state: State, record: Record) -> None:
-    body: JobEnded = record.body
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    body = record.body
     for end in body.jobs:
         state.jobs.pop(end.job, None)
         _stop_all(state, end.job)
@@ -206,8 +206,8 @@ def _stop(state: State, key: str, reason: StopReason) -> None:
         state.changed[key] = True
 
 
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
+def _closed(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
     for grant in body.grants:
         if grant.node != state.node:
             continue
@@ -226,7 +226,7 @@ def _closed(state: State, record: Record) -> None:
                     _stop(state, key, "revoked")
 
 
-def _started(state: State, record: Record) -> None:
+def _started(state: State, record: Record[TaskStarted]) -> None:
     for item in record.body.items:
         if item.node == state.node:
             for key in _keys(item.job, item.stage, item.first, item.count, item.attempt):
@@ -234,28 +234,28 @@ def _started(state: State, record: Record) -> None:
                 state.changed[key] = True
 
 
-def _finished(state: State, record: Record) -> None:
+def _finished(state: State, record: Record[TaskFinished]) -> None:
     item: TaskEnd
     for item in record.body.items:
         _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
 
 
-def _failed(state: State, record: Record) -> None:
+def _failed(state: State, record: Record[TaskFailed]) -> None:
     item: TaskFailure
     for item in record.body.items:
         _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
         _break_gang(state, item.job, item.stage, item.attempt)
 
 
-def _lost(state: State, record: Record) -> None:
-    body: NodeLost = record.body
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    body = record.body
     _end_lost(state, body.lost)
     if body.node == state.node and body.epoch == state.epoch:
         state.standing = "lost"
 
 
-def _registered(state: State, record: Record) -> None:
-    body: NodeRegistered = record.body
+def _registered(state: State, record: Record[NodeRegistered]) -> None:
+    body = record.body
     _end_lost(state, body.lost)
     for known in body.attempts:
         if known.state == "running":
@@ -275,8 +275,8 @@ def _registered(state: State, record: Record) -> None:
         state.rival = body.epoch
 
 
-def _reported(state: State, record: Record) -> None:
-    body: NodeReported = record.body
+def _reported(state: State, record: Record[NodeReported]) -> None:
+    body = record.body
     if (body.node, body.epoch) == (state.node, state.epoch):
         state.unschedulable = body.unschedulable
 
@@ -317,20 +317,20 @@ def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:
             _stop(state, key, "gang")
 
 
-def _drained(state: State, record: Record) -> None:
-    body: NodeDrained = record.body
+def _drained(state: State, record: Record[NodeDrained]) -> None:
+    body = record.body
     if body.node == state.node:
         state.drain_until_ms = None if body.within_ms is None else record.time + body.within_ms
 
 
-def _forgotten(state: State, record: Record) -> None:
-    body: NodeForgotten = record.body
+def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
+    body = record.body
     if body.node == state.node:
         state.drain_until_ms = None
 
 
-def _configured(state: State, record: Record) -> None:
-    body: ConfigChanged = record.body
+def _configured(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
     if body.policy is not None:
         state.node_lease_ms = body.policy.node_lease_ms
 

@@ -137,10 +137,13 @@ class Follower:
 
     def _answer(self) -> None:
         """The record folded last is the answer to an input if the log has read further by it."""
+        latest = self.state.latest
+        if latest is None:
+            return
         for topic, answers in self._answers.items():
             reached = self._reached(topic)
             if reached > answers.reached:
-                answers.move(reached, self.state.latest)
+                answers.move(reached, latest)
 
     def _tell(self) -> None:
         turn, self._turn = self._turn, None

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
-from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Stage, Vector
+from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Record, Stage, Vector
 from schemas.jobs import JobClass
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
@@ -213,13 +213,13 @@ class State:
     waits: dict[str, WaitReason] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
-    latest: Cache = None
-    touched: Cache = None
+    latest: Cache[Record | None] = None
+    touched: Cache[Touched | None] = None
 
 
 def touch(state: State, job: str = "", node: str = "") -> None:
     """Notes what has changed, where somebody wants to know."""
-    touched: Touched | None = state.touched
+    touched = state.touched
     if touched is None:
         return
     if job:

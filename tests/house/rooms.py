@@ -62,7 +62,7 @@ ROOMS = (
         "the vocabulary",
         ("schemas/*",),
         ours=("schemas",),
-        others=PURE | COMPILER | {"decimal", "re", "pydantic", "pydantic_core"},
+        others=PURE | COMPILER | {"decimal", "re", "pydantic", "pydantic_core", "typing_extensions"},
         never=("schemas.export",),
         pure=True,
     ),

@@ -51,8 +51,8 @@ def fold(state: State, record: Record) -> None:
     FOLDS[type(record.body)](state, record)
 
 
-def _config(state: State, record: Record) -> None:
-    body: ConfigChanged = record.body
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
     state.configured = True
     if body.policy is not None:
         state.policy = body.policy
@@ -64,8 +64,8 @@ def _config(state: State, record: Record) -> None:
     state.stirred = True
 
 
-def _registered(state: State, record: Record) -> None:
-    body: NodeRegistered = record.body
+def _registered(state: State, record: Record[NodeRegistered]) -> None:
+    body = record.body
     before = state.nodes.get(body.node)
     state.lost_ms.pop(body.node, None)
     state.removed.pop(body.node, None)
@@ -78,8 +78,8 @@ def _registered(state: State, record: Record) -> None:
     state.stirred = True
 
 
-def _known(state: State, record: Record) -> None:
-    body: AttemptsKnown = record.body
+def _known(state: State, record: Record[AttemptsKnown]) -> None:
+    body = record.body
     before = state.known.get(body.node)
     if body.part and before is not None:
         before.parts, before.attempts = body.part + 1, before.attempts + body.attempts
@@ -100,7 +100,7 @@ def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttem
             _fail(state, record, body.node, known.job, known.stage, index, known.attempt, reason, known.detail)
 
 
-def _reported(state: State, record: Record) -> None:
+def _reported(state: State, record: Record[NodeReported]) -> None:
     _set_capacity(state, record.body)
     state.stirred = True
 
@@ -132,16 +132,16 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
 
 
-def _drained(state: State, record: Record) -> None:
-    body: NodeDrained = record.body
+def _drained(state: State, record: Record[NodeDrained]) -> None:
+    body = record.body
     node = state.nodes[body.node]
     node.draining, node.drain_reason = body.draining, body.reason if body.draining else ""
     node.drain_ends = body.within_ms is not None
     state.stirred = True
 
 
-def _lost(state: State, record: Record) -> None:
-    body: NodeLost = record.body
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    body = record.body
     node = state.nodes[body.node]
     node.lost = True
     state.known.pop(body.node, None)
@@ -151,14 +151,14 @@ def _lost(state: State, record: Record) -> None:
     state.stirred = True
 
 
-def _forgotten(state: State, record: Record) -> None:
-    body: NodeForgotten = record.body
+def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
+    body = record.body
     del state.nodes[body.node], state.lost_ms[body.node]
     state.removed.pop(body.node, None)
 
 
-def _removed(state: State, record: Record) -> None:
-    body: NodeRemoved = record.body
+def _removed(state: State, record: Record[NodeRemoved]) -> None:
+    body = record.body
     state.removed[body.node] = True
 
 
@@ -169,8 +169,8 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: F
             _fail(state, record, ended.node, ended.job, ended.stage, index, ended.attempt, reason, detail)
 
 
-def _admitted(state: State, record: Record) -> None:
-    body: JobAdmitted = record.body
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
     graph = graph_of(body.spec)
     job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks))
     state.jobs[body.spec.job] = job
@@ -193,8 +193,8 @@ def _count_tasks(state: State, user: str, tasks: int) -> None:
         del state.user_tasks[user]
 
 
-def _cancelled(state: State, record: Record) -> None:
-    body: JobCancelled = record.body
+def _cancelled(state: State, record: Record[JobCancelled]) -> None:
+    body = record.body
     _over(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
 
 
@@ -208,8 +208,8 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
         state.stirred = True
 
 
-def _ended(state: State, record: Record) -> None:
-    body: JobEnded = record.body
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    body = record.body
     for end in body.jobs:
         job = state.jobs.pop(end.job)
         if job.held or state.policy.name_kept_ms:
@@ -233,7 +233,7 @@ def _forget_names(state: State, time: int) -> None:
         del state.ended[job]
 
 
-def _started(state: State, record: Record) -> None:
+def _started(state: State, record: Record[TaskStarted]) -> None:
     item: TaskRange
     for item in record.body.items:
         holds = state.nodes[item.node].holds
@@ -241,7 +241,7 @@ def _started(state: State, record: Record) -> None:
             holds[attempt_key(item.job, item.stage, index)].started = True
 
 
-def _finished(state: State, record: Record) -> None:
+def _finished(state: State, record: Record[TaskFinished]) -> None:
     item: TaskEnd
     for item in record.body.items:
         _succeed(state, record, item.node, item.job, item.stage, item.first, item.count, item.attempt)
@@ -262,7 +262,7 @@ def _succeed(
         _over(state, record, JobEnd(name, "succeeded"))
 
 
-def _failed(state: State, record: Record) -> None:
+def _failed(state: State, record: Record[TaskFailed]) -> None:
     item: TaskFailure
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
@@ -314,13 +314,13 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
     return live
 
 
-def _opened(state: State, record: Record) -> None:
+def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
     state.round, state.opened_ms, state.stirred = record.round, record.time, False
 
 
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
+def _closed(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
     for grant in body.grants:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
@@ -344,13 +344,13 @@ def _closed(state: State, record: Record) -> None:
         state.stirred = True
 
 
-def _abandoned(state: State, record: Record) -> None:
+def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     state.open = None
     state.stirred = True
 
 
-def _told(state: State, record: Record) -> None:
-    body: Releases | Plans = record.body
+def _told(state: State, record: Record[Releases | Plans]) -> None:
+    body = record.body
     kind = record.type
     state.told_seq[kind] = record.seq
     state.wake_forecast_ms.pop(kind, None)
@@ -360,7 +360,7 @@ def _told(state: State, record: Record) -> None:
         state.stirred = True
 
 
-def _time(state: State, record: Record) -> None:
+def _time(state: State, record: Record[TimeReached]) -> None:
     reached: TimeReached = record.body
     if state.wake_ms is not None and state.wake_ms <= reached.wake_ms:
         state.wake_ms = None

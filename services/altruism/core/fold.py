@@ -35,8 +35,8 @@ def fold(state: State, record: Record) -> None:
     FOLDS[type(record.body)](state, record)
 
 
-def _config(state: State, record: Record) -> None:
-    body: ConfigChanged = record.body
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
     if body.policy is not None:
         state.backoff_ms, state.backoff_ms_max = body.policy.retry_backoff_ms, body.policy.retry_backoff_ms_max
         state.keyframe_rounds = body.policy.keyframe_rounds
@@ -44,8 +44,8 @@ def _config(state: State, record: Record) -> None:
         _begin(state, limit(state.gate, body.queues), record.time)
 
 
-def _admitted(state: State, record: Record) -> None:
-    body: JobAdmitted = record.body
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
     spec = body.spec
     graph = graph_of(spec)
     state.jobs[spec.job] = Job(graph, progress_of(graph))
@@ -75,15 +75,15 @@ def _is_ours(state: State, name: str) -> bool:
     return state.of == 1 or shard_of(name, state.of or 1) == state.shard
 
 
-def _ended(state: State, record: Record) -> None:
-    body: JobEnded = record.body
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    body = record.body
     for end in body.jobs:
         _forget(state, end.job)
     for end in body.jobs:
         _begin(state, leave(state.gate, end.job), record.time)
 
 
-def _cancelled(state: State, record: Record) -> None:
+def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
     _begin(state, leave(state.gate, record.body.job), record.time)
 
@@ -93,7 +93,7 @@ def _forget(state: State, name: str) -> None:
         kept.pop(name, None)
 
 
-def _finished(state: State, record: Record) -> None:
+def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
         job = state.jobs.get(item.job)
         if job is not None:
@@ -112,7 +112,7 @@ def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: 
         _change(state, name)
 
 
-def _failed(state: State, record: Record) -> None:
+def _failed(state: State, record: Record[TaskFailed]) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
             _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
@@ -190,7 +190,7 @@ def _put_first(job: Job, item: Later, since_ms: int) -> None:
     spans.insert(0, Span(item.first, item.count, item.attempt, since_ms))
 
 
-def _lost(state: State, record: Record) -> None:
+def _lost(state: State, record: Record[NodeLost]) -> None:
     _end_ranges(state, record, record.body.lost)
 
 
@@ -200,8 +200,8 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
             _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
 
 
-def _registered(state: State, record: Record) -> None:
-    body: NodeRegistered = record.body
+def _registered(state: State, record: Record[NodeRegistered]) -> None:
+    body = record.body
     _end_ranges(state, record, body.lost)
     for known in body.attempts:
         job = state.jobs.get(known.job)
@@ -214,13 +214,13 @@ def _registered(state: State, record: Record) -> None:
             _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
 
 
-def _opened(state: State, record: Record) -> None:
+def _opened(state: State, record: Record[RoundOpened]) -> None:
     """What changed up to here is what this round answers; a back-off that has run out is over.
 
     Everything is written when the count of shards changes, and as a keyframe: when `keyframe_rounds` have gone by and
     as many jobs were written or came since the last as there are, so that keyframes too cost what has changed.
     """
-    body: RoundOpened = record.body
+    body = record.body
     aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
     state.full = state.full or aged or state.of not in (0, body.shards)  # Before the first, all ask as admitted.
     state.of = body.shards
@@ -247,8 +247,8 @@ def _mature(state: State, name: str, time: int) -> None:
             del state.later[name]
 
 
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
+def _closed(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
     for grant in body.grants:
         job = state.jobs.get(grant.job)
         if job is None:
@@ -263,7 +263,7 @@ def _closed(state: State, record: Record) -> None:
     state.answering, state.full = {}, False
 
 
-def _abandoned(state: State, record: Record) -> None:
+def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     """Nothing of the round binds: what it was asked waits for the next."""
     state.changed = {**state.answering, **state.changed}
     state.answering = {}

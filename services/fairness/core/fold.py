@@ -47,8 +47,8 @@ def fold(state: State, record: Record) -> None:
 
 
 # ---------------------------------------------------------------- facts
-def _config(state: State, record: Record) -> None:
-    body: ConfigChanged = record.body
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
     if body.policy is not None:
         before, state.policy = state.policy, body.policy
         if slots_of(before) != slots_of(state.policy):
@@ -65,8 +65,8 @@ def _config(state: State, record: Record) -> None:
     state.stirred = record.seq
 
 
-def _capacity(state: State, record: Record) -> None:
-    body: NodeRegistered | NodeReported = record.body
+def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> None:
+    body = record.body
     _count_capacity(state, state.nodes.pop(body.node, {}), -1)
     state.nodes[body.node] = body.capacity
     _count_capacity(state, body.capacity, 1)
@@ -89,19 +89,19 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     touch_all(state)
 
 
-def _lost(state: State, record: Record) -> None:
-    body: NodeLost = record.body
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    body = record.body
     _count_capacity(state, state.nodes.pop(body.node), -1)
     _end_ranges(state, record, body.lost)
     state.stirred = record.seq
 
 
-def _drained(state: State, record: Record) -> None:
+def _drained(state: State, record: Record[NodeDrained]) -> None:
     state.stirred = record.seq
 
 
-def _admitted(state: State, record: Record) -> None:
-    body: JobAdmitted = record.body
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
     graph = graph_of(body.spec)
     state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
     if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
@@ -144,14 +144,14 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
     touch(state, leaf)
 
 
-def _cancelled(state: State, record: Record) -> None:
+def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
     _begin(state, leave(state.gate, record.body.job))
     state.stirred = record.seq
 
 
-def _ended(state: State, record: Record) -> None:
-    body: JobEnded = record.body
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    body = record.body
     for end in body.jobs:
         _forget(state, end.job)
     for end in body.jobs:
@@ -172,7 +172,7 @@ def _forget(state: State, name: str) -> None:
             _ask(state, job, at, -left)
 
 
-def _finished(state: State, record: Record) -> None:
+def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
         _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
     state.stirred = record.seq
@@ -194,7 +194,7 @@ def _succeed(state: State, record: Record, name: str, stage: str, first: int, co
         _ask(state, job, child, job.graph.stages[child].tasks)
 
 
-def _failed(state: State, record: Record) -> None:
+def _failed(state: State, record: Record[TaskFailed]) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
             _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
@@ -258,19 +258,19 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> H
 
 
 # ---------------------------------------------------------------- rounds
-def _opened(state: State, record: Record) -> None:
+def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened = record.seq
     wake(state, record.time)
     open_round(state, ledger_of(state), record)
 
 
-def _abandoned(state: State, record: Record) -> None:
+def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     if state.refills:
         must_refill(state)  # What it came to is not in force.
 
 
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
+def _closed(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
     for grant in body.grants:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
     state.settled = state.opened
@@ -278,14 +278,14 @@ def _closed(state: State, record: Record) -> None:
     watch_room(state, ledger_of(state), body.grants, record.time)
 
 
-def _time(state: State, record: Record) -> None:
-    body: TimeReached = record.body
+def _time(state: State, record: Record[TimeReached]) -> None:
+    body = record.body
     if body.wake_ms != state.wake_ms:
         state.stirred = record.seq  # Somebody waited for this moment, and may ask for something now.
 
 
-def _told(state: State, record: Record) -> None:
-    body: Shares = record.body
+def _told(state: State, record: Record[Shares]) -> None:
+    body = record.body
     fold_levels(state, body)
     if body.full:
         state.full_round = record.round

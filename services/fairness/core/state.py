@@ -1,11 +1,16 @@
 """What fairness keeps of a cell: who asks for what, who holds what since when, what has been told."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
+from services.fairness.accounts.ledger import Ledger
+
+if TYPE_CHECKING:
+    from services.fairness.core.levels import Filled
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -146,5 +151,5 @@ class State:
     opened: int = 0
     settled: int = 0
     wake_ms: int | None = None
-    filled: Cache = None
-    ledger: Cache = None
+    filled: Cache["Filled | None"] = None
+    ledger: Cache[Ledger | None] = None

@@ -53,8 +53,8 @@ def in_shard(name: str, asks: Asks) -> bool:
     return shard_of(name, asks.of) == asks.shard
 
 
-def _config(state: State, record: Record) -> None:
-    body: ConfigChanged = record.body
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
@@ -71,8 +71,8 @@ def _forget_board(state: State) -> None:
     state.board = state.decided = None
 
 
-def _registered(state: State, record: Record) -> None:
-    body: NodeRegistered = record.body
+def _registered(state: State, record: Record[NodeRegistered]) -> None:
+    body = record.body
     before = state.nodes.get(body.node)
     draining = before is not None and before.draining
     devices = devices_of(body.capacity, body.devices)
@@ -89,33 +89,33 @@ def _registered(state: State, record: Record) -> None:
             _count_back(state, known.job, known.stage)
 
 
-def _reported(state: State, record: Record) -> None:
-    body: NodeReported = record.body
+def _reported(state: State, record: Record[NodeReported]) -> None:
+    body = record.body
     node = state.nodes[body.node]
     node.capacity, node.labels, node.devices = body.capacity, body.labels, devices_of(body.capacity, body.devices)
     node.unschedulable = bool(body.unschedulable)
     _forget_board(state)
 
 
-def _drained(state: State, record: Record) -> None:
-    body: NodeDrained = record.body
+def _drained(state: State, record: Record[NodeDrained]) -> None:
+    body = record.body
     state.nodes[body.node].draining = body.draining
     _forget_board(state)
 
 
-def _lost(state: State, record: Record) -> None:
-    body: NodeLost = record.body
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    body = record.body
     state.nodes[body.node].lost = True
     _forget_board(state)
     _release_ranges(state, body.lost)
 
 
-def _forgotten(state: State, record: Record) -> None:
+def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
     del state.nodes[record.body.node]  # It was lost, so it is on no board.
 
 
-def _admitted(state: State, record: Record) -> None:
-    body: JobAdmitted = record.body
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
     spec = body.spec
     job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
     state.jobs[spec.job] = job
@@ -135,13 +135,13 @@ def _begin(state: State, names: list[str], record: Record) -> None:
             state.board.wait(name, waiting_of(state.board, job, job.asks))
 
 
-def _cancelled(state: State, record: Record) -> None:
+def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget_job(state, record.body.job)
     _begin(state, leave(state.gate, record.body.job), record)
 
 
-def _ended(state: State, record: Record) -> None:
-    body: JobEnded = record.body
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    body = record.body
     for end in body.jobs:
         _forget_job(state, end.job)
     for end in body.jobs:
@@ -153,13 +153,13 @@ def _forget_job(state: State, name: str) -> None:
         state.board.remove_job(name)
 
 
-def _finished(state: State, record: Record) -> None:
+def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
         _release(state, item.node, item.job, item.stage, item.first, item.count)
         _count_done(state, item.job, item.stage, item.count, item.run_ms)
 
 
-def _failed(state: State, record: Record) -> None:
+def _failed(state: State, record: Record[TaskFailed]) -> None:
     for item in record.body.items:
         _release(state, item.node, item.job, item.stage, item.first, item.count)
         _count_back(state, item.job, item.stage)
@@ -209,12 +209,12 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
 
 
 # ---------------------------------------------------------------- winners and closings
-def _opened(state: State, record: Record) -> None:
+def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened, state.opened_ms = record.seq, record.time
 
 
-def _shares(state: State, record: Record) -> None:
-    body: Shares = record.body
+def _shares(state: State, record: Record[Shares]) -> None:
+    body = record.body
     if state.decided is not None and state.decided.shares_seen != record.id:
         _forget_board(state)
     for queue in body.gone:
@@ -228,8 +228,8 @@ def _shares(state: State, record: Record) -> None:
             state.dues[level.queue] = due_of(level)
 
 
-def _asks(state: State, record: Record) -> None:
-    body: Asks = record.body
+def _asks(state: State, record: Record[Asks]) -> None:
+    body = record.body
     if state.decided is None or record.id not in state.decided.asks_seen:
         _forget_board(state)
     if body.full:
@@ -243,8 +243,8 @@ def _asks(state: State, record: Record) -> None:
             known.asks = list(ask.asks)  # Its spans are never changed in place.
 
 
-def _grants(state: State, record: Record) -> None:
-    body: Grants = record.body
+def _grants(state: State, record: Record[Grants]) -> None:
+    body = record.body
     if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         _forget_board(state)
     if body.full:
@@ -271,8 +271,8 @@ def _grants(state: State, record: Record) -> None:
             state.short[shortfall.queue] = record.time
 
 
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
+def _closed(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
     for grant in body.grants:
         _bind(state, grant, record.time)
     if state.board is not None:
@@ -326,8 +326,9 @@ def _part(ask: StageAsk, first: int, count: int) -> StageAsk:
 
 def _take_back(state: State, struck: list[Struck]) -> None:
     """Struck placements leave the board; their jobs wait again for what they asked."""
-    board: Board = state.board
-    placed = {(p.job, p.stage, p.first): p for p in state.decided.placements}
+    board, decided = state.board, state.decided
+    assert board is not None and decided is not None, "struck grants are of the round that was decided last"
+    placed = {(p.job, p.stage, p.first): p for p in decided.placements}
     jobs: dict[str, bool] = {}
     for item in struck:
         name = item.grant.job
@@ -340,7 +341,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         board.wait(name, waiting_of(board, state.jobs[name], state.jobs[name].asks))
 
 
-def _abandoned(state: State, record: Record) -> None:
+def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     _forget_board(state)
 
 

@@ -7,6 +7,7 @@ from mypy_extensions import mypyc_attr
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.state import Gate, Graph
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
+from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 
 
@@ -112,5 +113,5 @@ class State:
     short: dict[str, int] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
-    board: Cache = None
-    decided: Cache = None
+    board: Cache[Board | None] = None
+    decided: Cache[Decided | None] = None
