@@ -4,17 +4,20 @@ A core is a module with these names (mypy checks the protocol). `fold` alone cha
 `decide` works out may stay in a `Cache` field, which changes cost and never bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from schemas.envelope import Record
+from schemas.rounds import DecisionBody
 
 RULES = 3
 """Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
 
 
-Folds = dict[type, Callable[[Any, Record], None]]
+S = TypeVar("S")  # The state of a core.
+
+Folds = dict[type, Callable[[S, Record], None]]
 """Body type -> what learns a record of it."""
 
 
@@ -35,7 +38,7 @@ class OpenRound:
         return self.record.time
 
 
-class Core(Protocol):
+class Core(Protocol[S]):
     """NAME names the service, TOPIC its decisions. UPSTREAM: decision topics that `decide` waits for. READS: decision
     topics whose winners it folds at a closing. FOLDS: the body types that `fold` does anything with, each with the
     function that does it; others are not handed over. LAYOUT is raised by every change in what `fold` keeps."""
@@ -53,16 +56,16 @@ class Core(Protocol):
     def READS(self) -> tuple[str, ...]: ...  # noqa: N802
 
     @property
-    def FOLDS(self) -> Folds: ...  # noqa: N802
+    def FOLDS(self) -> Folds[S]: ...  # noqa: N802
 
     @property
     def LAYOUT(self) -> int: ...  # noqa: N802
 
-    def start(self, shard: int, of: int) -> Any:
+    def start(self, shard: int, of: int) -> S:
         """The state before the first record. Only altruism has more than one shard."""
 
-    def fold(self, state: Any, record: Record) -> None:
+    def fold(self, state: S, record: Record) -> None:
         """Learns one record."""
 
-    def decide(self, state: Any, opened: OpenRound) -> list[Any]:
+    def decide(self, state: S, opened: OpenRound) -> Sequence[DecisionBody]:
         """Answers an open round with bodies of its topic; leaves what a snapshot shows of the state as it was."""

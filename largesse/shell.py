@@ -5,12 +5,13 @@ ahead, says whether the round is over. An error ends the service at that record:
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
-from largesse.core import RULES, Core, OpenRound
+from largesse.core import RULES, Core, OpenRound, S
 from largesse.log.decisions import FORECASTS, DecisionReader, Wanted, answer, messages_of, wanted_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import Lookahead, wait_for_more
@@ -18,6 +19,7 @@ from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.settings import Settings
 from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
+from schemas.rounds import DecisionBody
 from schemas.topics import LOG, SHARDED
 
 FOLDING = "folding"
@@ -38,7 +40,7 @@ class CoreStopped(Exception):
 
 
 async def run(
-    core: Core,
+    core: Core[S],
     bus: Bus,
     settings: Settings,
     *,
@@ -57,7 +59,7 @@ async def run(
     await drive(shell, bus, settings, stop)
 
 
-async def drive(shell: "Shell", bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+async def drive(shell: "Shell[S]", bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
     """Restores a shell and steps it until `stop` is set. Raises as `run` does."""
     caught_up = CAUGHT_UP.labels(shell.name)
     caught_up.set(0)
@@ -76,12 +78,12 @@ async def drive(shell: "Shell", bus: Bus, settings: Settings, stop: asyncio.Even
         await shell.close()
 
 
-class Shell:
+class Shell(Generic[S]):
     """One instance of one service. `run` drives it; tests step it."""
 
     def __init__(
         self,
-        core: Core,
+        core: Core[S],
         bus: Bus,
         settings: Settings,
         *,
@@ -257,7 +259,7 @@ class Shell:
             await wait_for_more(self._bus, positions, left_ms, self._stop, self.active)
         return False
 
-    async def _publish(self, opening: Record, bodies: list[Any]) -> None:
+    async def _publish(self, opening: Record, bodies: Sequence[DecisionBody]) -> None:
         wanted = Wanted(self.core.TOPIC, self.shard, self.of)
         silent = self.core.TOPIC in FORECASTS and not bodies
         assert len(bodies) == 1 or silent, f"{self.name}: {len(bodies)} answers to {opening.id}"

@@ -338,3 +338,7 @@ class PlanProposed:
     after: int
     steps: list[PlanStep]
     author: str = "unknown"
+
+
+DecisionBody = Releases | Plans | Shares | Asks | Grants
+"""What a core answers an opening with."""

@@ -4,6 +4,7 @@ Records are made, encoded and decoded as on a bus. Every round is decided twice,
 to give the same bytes and to leave what a snapshot shows as it was.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from largesse.core import RULES, Core, OpenRound
@@ -43,7 +44,7 @@ class Story:
             self._put(fact.body, self.time if fact.at is None else fact.at)
         return self
 
-    def round(self, at: int | None = None, *, shards: int | None = None, **upstream: list[Any]) -> list[Any]:
+    def round(self, at: int | None = None, *, shards: int | None = None, **upstream: list[Any]) -> Sequence[Any]:
         """Opens a round and returns what the core answers; what upstream said to it may be given by topic.
 
         A round that was left open is closed first, and what it granted binds.
@@ -111,7 +112,7 @@ class Story:
         _, content = answer(self.opening, wanted, body)
         return wanted, decode(content), content
 
-    def _bytes(self, bodies: list[Any]) -> list[bytes]:
+    def _bytes(self, bodies: Sequence[Any]) -> list[bytes]:
         assert self.opening is not None
         return [answer(self.opening, Wanted(self.core.TOPIC, self.shard, self._width), body)[1] for body in bodies]
 

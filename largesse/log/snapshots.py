@@ -10,9 +10,9 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -25,6 +25,10 @@ from largesse.settings import Settings
 from largesse.telemetry import SNAPSHOTS as TAKEN
 from largesse.telemetry import logger
 from schemas.topics import LOG, SNAPSHOTS
+
+S = TypeVar("S")  # A state, or whatever else is kept like one.
+
+_adapters: dict[type, TypeAdapter[Any]] = {}
 
 PART_BYTES_MAX = 600 * 1024
 """Compressed bytes in one message: as base64 they stay below RECORD_BYTES_MAX."""
@@ -67,13 +71,12 @@ class Snapshot:
     state: bytes
 
 
-def dump(state: Any) -> bytes:
+def dump(state: S) -> bytes:
     """A state's JSON. Equal states give equal bytes; caches are left out."""
-    kind: type = type(state)
-    return _adapter(kind).dump_json(state)
+    return _adapter(type(state)).dump_json(state)
 
 
-def load(kind: type, data: bytes) -> Any:
+def load(kind: type[S], data: bytes) -> S:
     """The state of type `kind` that `dump` wrote. Raises SnapshotRefused where it does not come back as it was."""
     try:
         state = _adapter(kind).validate_json(data)
@@ -96,7 +99,7 @@ class SnapshotKeeper:
         self._name = name
         self._number = self._round = self._seq = self._bytes = 0
 
-    async def restore(self, kind: type) -> tuple[Any, Snapshot] | None:
+    async def restore(self, kind: type[S]) -> tuple[S, Snapshot] | None:
         """The newest snapshot that may be restored, and its state of type `kind`. Raises PositionGap, BusError."""
         found = await newest(self._bus, self._settings.partition, self._service, self._shard, self._layout, kind)
         self._number = self._round = self._seq = self._bytes = 0
@@ -166,8 +169,8 @@ def messages_of(snapshot: Snapshot, cell: str, partition: int) -> list[Outgoing]
 
 
 async def newest(
-    bus: Bus, partition: int, service: str, shard: int, layout: int, kind: type
-) -> tuple[Any, Snapshot] | None:
+    bus: Bus, partition: int, service: str, shard: int, layout: int, kind: type[S]
+) -> tuple[S, Snapshot] | None:
     """The newest snapshot that may be restored and its state, or None. Refused ones are named in the log.
 
     Raises PositionGap where the log does not reach up to a snapshot, or does not go back to it.
@@ -249,7 +252,7 @@ def _unpack(about: dict[str, Any], pieces: list[str]) -> Snapshot:
     return snapshot
 
 
-async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type) -> Any:
+async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type[S]) -> S:
     if snapshot.layout != layout:
         raise SnapshotRefused(f"it has layout {snapshot.layout}, this core has {layout}")
     if await landmark_of(bus, partition, snapshot.order.offset) != snapshot.landmark:
@@ -257,6 +260,7 @@ async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind
     return load(kind, snapshot.state)
 
 
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(readable(kind))
+def _adapter(kind: type[S]) -> TypeAdapter[S]:
+    if kind not in _adapters:
+        _adapters[kind] = TypeAdapter(readable(kind))
+    return _adapters[kind]

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import Bus
-from largesse.core import Core
+from largesse.core import Core, S
 from largesse.descriptors import raise_limit
 from largesse.hosts import Hosts
 from largesse.process.health import AddressTaken, Pages, readiness, served
@@ -68,7 +68,7 @@ def serve(
     return DONE
 
 
-def serve_core(usage: Usage, core: Core) -> int:
+def serve_core(usage: Usage, core: Core[S]) -> int:
     """Runs a core as a process: the shards that are its own, or as a standby (shards.py)."""
     return serve(usage, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
 

@@ -10,9 +10,10 @@ owner may have the whole log to fold.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Generic
 
 from largesse.bus.port import Bus
-from largesse.core import Core
+from largesse.core import Core, S
 from largesse.process.assignment import assignment_of
 from largesse.settings import Settings
 from largesse.shell import Shell, drive
@@ -22,7 +23,7 @@ LOOK_MS = 200
 """How often an instance that waits until it has caught up asks where the log ends."""
 
 
-async def run_assigned(core: Core, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+async def run_assigned(core: Core[S], bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs a core as far as it is this instance's own, until `stop`. Raises as `shell.run` does."""
     if core.TOPIC in SHARDED:
         await _Shards(core, bus, settings).run(stop)
@@ -37,7 +38,7 @@ async def run_assigned(core: Core, bus: Bus, settings: Settings, *, stop: asynci
         await assignment.close()
 
 
-async def _until_caught_up(shells: Callable[[], list[Shell]]) -> None:
+async def _until_caught_up(shells: Callable[[], list[Shell[S]]]) -> None:
     """Returns once all that run now have caught up: at once, if they have."""
     while True:
         running = shells()
@@ -52,10 +53,10 @@ def shared(own: Iterable[int], of: int) -> list[int]:
     return [shard for shard in shards if shard < of] or [shards[0] % of if shards else 0]
 
 
-class _Running:
+class _Running(Generic[S]):
     """One shard at work. `left_after`: how many rounds others had answered when it was dealt away; None: it was not."""
 
-    def __init__(self, core: Core, bus: Bus, settings: Settings, shard: int, active: asyncio.Event) -> None:
+    def __init__(self, core: Core[S], bus: Bus, settings: Settings, shard: int, active: asyncio.Event) -> None:
         self.stop = asyncio.Event()
         self.shell = Shell(core, bus, settings, shard=shard, stop=self.stop, active=active)
         self.left_after: int | None = None
@@ -73,14 +74,14 @@ class _Running:
         self.task.result()
 
 
-class _Shards:
+class _Shards(Generic[S]):
     """The shards of a service that this instance runs."""
 
-    def __init__(self, core: Core, bus: Bus, settings: Settings) -> None:
+    def __init__(self, core: Core[S], bus: Bus, settings: Settings) -> None:
         self._core = core
         self._bus = bus
         self._settings = settings
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _Running[S]] = {}
         self._assignment = assignment_of(bus, settings, core.NAME, lambda: _until_caught_up(self._shells))
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -93,7 +94,7 @@ class _Shards:
             await self._assignment.close()
             await self._end(list(self._running))
 
-    def _shells(self) -> list[Shell]:
+    def _shells(self) -> list[Shell[S]]:
         return [each.shell for each in self._running.values()]
 
     async def _follow(self) -> None:

@@ -343,7 +343,7 @@ def _stage_of(job: Job, name: str) -> Stage:
     return next(stage for stage in job.spec.stages if stage.stage == name)
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,

@@ -40,4 +40,4 @@ def decide(state: State, opened: OpenRound) -> list[Releases]:
     return [Releases(after=0, at_ms=opened.time)]
 
 
-FOLDS: Folds = {Releases: fold}
+FOLDS: Folds[State] = {Releases: fold}

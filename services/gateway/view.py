@@ -446,7 +446,7 @@ def _only_seen(state: State, record: Record) -> None:
     """Nothing to keep but that it came."""
 
 
-_LOG: Folds = {
+_LOG: Folds[State] = {
     JobAdmitted: _admitted,
     JobRejected: _rejected,
     JobCancelled: _cancelled,
@@ -485,7 +485,7 @@ def _noting(learn: Any) -> Any:
     return learned
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     **{kind: _noting(learn) for kind, learn in _LOG.items()},
     Shares: _shares,
     Asks: _asks,

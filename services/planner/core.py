@@ -40,4 +40,4 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     return [Plans(after=0)]
 
 
-FOLDS: Folds = {Plans: fold}
+FOLDS: Folds[State] = {Plans: fold}

@@ -8,19 +8,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from largesse.core import RULES, Core, OpenRound
+from largesse.core import RULES, Core, OpenRound, S
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
 from largesse.log.codec import encode
 from schemas import DecisionHash, Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
+from services.admission.core import State as AdmissionState
 from services.admission.core.judge import judge
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, earliest_opening_ms, next_due_ms
 from services.altruism import core as altruism
+from services.altruism.core import State as AltruismState
 from services.estimator import core as estimator
+from services.estimator.core import State as EstimatorState
 from services.fairness import core as fairness
+from services.fairness.core import State as FairnessState
 from services.leftover import core as leftover
+from services.leftover.core import State as LeftoverState
 from services.planner import core as planner
+from services.planner.core import State as PlannerState
+
+_Hosted = tuple[Core[Any], Any]
+"""A core and its state."""
 
 Listener = Callable[[str, Header | None, bytes], None]
 """Told of every record's bytes: topic, header (None for a decision), content."""
@@ -42,13 +51,13 @@ class Cell:
     rounds: int = 0
     time: int = 0
     prefix: bytes = PREFIX_OF_NOTHING
-    admission: Any = field(default_factory=admission.start)
-    fairness: Any = field(default_factory=fairness.start)
-    altruism: list[Any] = field(default_factory=list)
-    leftover: Any = field(default_factory=leftover.start)
-    estimator: Any = field(default_factory=estimator.start)
-    planner: Any = field(default_factory=planner.start)
-    _folds: dict[type, list[tuple[Callable[[Any, Record], None], Any]]] = field(default_factory=dict)
+    admission: AdmissionState = field(default_factory=admission.start)
+    fairness: FairnessState = field(default_factory=fairness.start)
+    altruism: list[AltruismState] = field(default_factory=list)
+    leftover: LeftoverState = field(default_factory=leftover.start)
+    estimator: EstimatorState = field(default_factory=estimator.start)
+    planner: PlannerState = field(default_factory=planner.start)
+    _folds: dict[type, list[tuple[Callable[[Any, Record], None], object]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.altruism = [altruism.start(shard, self.shards) for shard in range(self.shards)]
@@ -58,7 +67,7 @@ class Cell:
         self._folds = {}
         for kind, learn in admission.FOLDS.items():
             self._folds[kind] = [(learn, self.admission)]
-        hosted: list[tuple[Core, Any]] = [
+        hosted: list[_Hosted] = [
             (fairness, self.fairness),
             *((altruism, state) for state in self.altruism),
             (leftover, self.leftover),
@@ -145,8 +154,8 @@ class Cell:
 
     def _ask(
         self,
-        core: Core,
-        state: Any,
+        core: Core[S],
+        state: S,
         opening: Record,
         upstream: dict[str, list[Record]],
         hashes: list[DecisionHash] | None,
@@ -179,7 +188,7 @@ class Cell:
 
     def _feed(self, winners: dict[str, list[Record]]) -> None:
         """Gives every core the winners it reads, in the order of READS; a shard only its own asks."""
-        hosted: list[tuple[Core, Any]] = [
+        hosted: list[_Hosted] = [
             (fairness, self.fairness),
             *((altruism, state) for state in self.altruism),
             (leftover, self.leftover),

@@ -369,7 +369,7 @@ def _time(state: State, record: Record[TimeReached]) -> None:
     state.stirred = True
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     InputSkipped: fold_skipped,
     InputRefused: fold_refused,
     ConfigChanged: _config,

@@ -269,7 +269,7 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     state.answering = {}
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     ConfigChanged: _config,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,

@@ -293,7 +293,7 @@ def _told(state: State, record: Record[Shares]) -> None:
     fold_said(state, body)
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     ConfigChanged: _config,
     NodeRegistered: _capacity,
     NodeReported: _capacity,

@@ -345,7 +345,7 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     _forget_board(state)
 
 
-FOLDS: Folds = {
+FOLDS: Folds[State] = {
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _reported,
