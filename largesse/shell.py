@@ -7,7 +7,7 @@ ahead, says whether the round is over. An error ends the service at that record:
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Generic
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
@@ -109,7 +109,7 @@ class Shell(Generic[S]):
         self._writer: Writer | None = None
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
         self._opening: Record | None = None
-        self._line: dict[str, Any] = {}
+        self._line: dict[str, object] = {}
         self._seq = SEQ.labels(self.name)
         self._said = logger(service=self.name)
 

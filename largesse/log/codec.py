@@ -39,7 +39,7 @@ class Undecodable(Exception):
     """Bytes that are no record of ours: what is wrong with them, for whoever has to look."""
 
 
-def record_of(body: Any, *, cell: str, seq: int, round_number: int, time: int, id_: str, cause: str) -> Record:
+def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int, id_: str, cause: str) -> Record:
     """A record around `body`, at the newest version of its type."""
     kind = type(body)
     return Record(kind.__name__, VERSION_OF[kind], cell, seq, round_number, time, id_, cause, body)
@@ -99,7 +99,7 @@ def has_large_numbers(content: bytes, record: Record) -> bool:
     """Whether a record holds a whole number that 64 bits with a sign cannot. Python has them, kernels have not."""
     if _LONG_NUMBER not in content.translate(_DIGITS_AS_ZEROS):
         return False
-    waiting: list[Any] = [asdict(record)]
+    waiting: list[object] = [asdict(record)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
@@ -111,7 +111,7 @@ def has_large_numbers(content: bytes, record: Record) -> bool:
     return False
 
 
-def header_of(document: Any) -> Header:
+def header_of(document: object) -> Header:
     """The header that a JSON value is. Raises Undecodable."""
     try:
         header: Header = _adapter(Header).validate_python(document)

@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
@@ -137,10 +136,10 @@ def _seq_of(message: bytes, refusals: dict[int, Refusal], earlier: int) -> int:
     return seq if whole else seq - 1
 
 
-def read_letter(message: bytes) -> dict[str, Any]:
+def read_letter(message: bytes) -> dict[str, object]:
     """What a dead letter that came in one message says. Raises Undecodable."""
     try:
-        document: dict[str, Any] = orjson.loads(unwrap(message)[1])
+        document: dict[str, object] = orjson.loads(unwrap(message)[1])
     except orjson.JSONDecodeError as error:
         raise Undecodable(f"dead letter: {error}") from error
     return document

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from largesse.bus.port import Bus, Outgoing
 from largesse.ids import content_hash, decision_id
@@ -65,7 +65,7 @@ def partition_of(topic: str, partition: int, shard: int) -> int:
     return partition * SHARDS_MAX + shard if topic in SHARDED else partition
 
 
-def answer(opening: Record, wanted: Wanted, body: Any) -> tuple[Record, bytes]:
+def answer(opening: Record, wanted: Wanted, body: object) -> tuple[Record, bytes]:
     """The decision record that answers an opening, and its content."""
     record = record_of(
         body,

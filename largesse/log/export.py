@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import orjson
 
@@ -126,7 +126,7 @@ def _record(path: Path, number: int, records: int, line: bytes) -> Exported:
     if not line.startswith(opening) or split < 0:
         raise ExportDamaged(path, number, f"record {records} should stand here")
     try:
-        topic: Any = orjson.loads(line[len(opening) : split])
+        topic: object = orjson.loads(line[len(opening) : split])
         header, content = unwrap(line[split + len(between) :])
     except (orjson.JSONDecodeError, Undecodable) as error:
         raise ExportDamaged(path, number, f"it holds no record: {error}") from error

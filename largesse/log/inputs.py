@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from largesse.bus.port import Bus, Message
 from schemas import JobSpec, Position
@@ -36,7 +35,7 @@ class Input:
     offset: int
     author: str
     value: bytes
-    body: Any = None
+    body: object = None
     fault: Malformed | None = None
 
 

@@ -7,7 +7,6 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any
 
 import orjson
 
@@ -132,7 +131,7 @@ def follow(order: LogOrder, accepted: Accepted) -> None:
         note(order, accepted.record, accepted.header, accepted.content)
 
 
-async def publish_input(writer: Writer, topic: str, document: Any, author: str, partition: int = 0) -> int:
+async def publish_input(writer: Writer, topic: str, document: object, author: str, partition: int = 0) -> int:
     """Appends one message to an input topic, durably, and returns its offset.
 
     `document`: bytes as they are, or anything that JSON can say. Raises BusError: the message may or may not have

@@ -228,7 +228,7 @@ def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any
         return None
     try:
         document = orjson.loads(message.value)
-        about: dict[str, Any] = document["snapshot"]
+        about: dict[str, object] = document["snapshot"]
         whole = all(type(about[name]) is int for name in ("seq", "part", "parts")) and type(about["sum"]) is str
         return (about, document["data"]) if whole and type(document["data"]) is str else None
     except (orjson.JSONDecodeError, KeyError, TypeError):
@@ -236,7 +236,7 @@ def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any
         return None
 
 
-def _unpack(about: dict[str, Any], pieces: list[str]) -> Snapshot:
+def _unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
     try:
         document = zlib.decompress(b"".join(b64decode(piece, validate=True) for piece in pieces))
     except (ValueError, zlib.error) as error:

@@ -8,7 +8,6 @@ import asyncio
 from collections import deque
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
@@ -72,7 +71,7 @@ class LogWriter:
         """Whether nothing was put since the last flush."""
         return not self._batch
 
-    def put(self, body: Any, *, time: int, source: Header | None = None, cause: str = "") -> Record:
+    def put(self, body: object, *, time: int, source: Header | None = None, cause: str = "") -> Record:
         """Adds one record to the batch, at log time `time` or the last record's, if that is later."""
         order = self.running
         seq = order.seq + 1

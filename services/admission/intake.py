@@ -6,7 +6,6 @@ What it finds is parsed only if it is short.
 """
 
 from dataclasses import replace
-from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Message
@@ -35,7 +34,7 @@ def is_skipped(state: State, topic: str, offset: int) -> bool:
     return place_of(topic, offset) in state.skips
 
 
-async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> Any | None:
+async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> object:
     """The body of the record that an input becomes at log time `time` (ms); None if it changes nothing.
 
     `taken`: by topic, the offset of the last input before it. Raises InputStopped, BusError.
@@ -53,7 +52,7 @@ async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, tim
         if isinstance(item.body, ConfigPatch) and item.body.skip is not None:
             asked = item.body.skip
             end = (await bus.bounds(asked.topic, item.partition))[1]
-            body: Any = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
+            body: object = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
         else:
             body = judge(state, item.body, item.author, time)
     except BusError:

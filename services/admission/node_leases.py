@@ -6,7 +6,6 @@ believes every node for a full lease more: it cannot know who reported meanwhile
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any
 
 from schemas import NodeRegistered, NodeReported, TaskFailed, TaskFinished, TaskStarted
 
@@ -45,7 +44,7 @@ class Leases:
         return None if heard_ms is None else heard_ms + lease_ms
 
 
-def speakers_of(body: Any) -> Iterable[tuple[str, str]]:
+def speakers_of(body: object) -> Iterable[tuple[str, str]]:
     """The nodes, and the epochs of their agents, that an input comes from."""
     if isinstance(body, NodeRegistered | NodeReported):
         return [(body.node, body.epoch)]

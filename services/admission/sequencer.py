@@ -10,7 +10,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
@@ -347,7 +346,7 @@ class Sequencer:
         lead.appended_ms = self._now_ms
         await self._act_on(lead, accepted)
 
-    def _put(self, lead: Leading, body: Any, source: Header | None = None, cause: str = "") -> None:
+    def _put(self, lead: Leading, body: object, source: Header | None = None, cause: str = "") -> None:
         """Adds one record to the batch and folds it: the next input meets its effect."""
         record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
@@ -437,7 +436,7 @@ class Sequencer:
         if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
             self._watch_all(lead)
 
-    def _renew_lease(self, lead: Leading, body: Any) -> None:
+    def _renew_lease(self, lead: Leading, body: object) -> None:
         """Any report of a node counts, also one that changes nothing, if its agent is the one that the log knows."""
         for name, epoch in speakers_of(body):
             node = self.state.nodes.get(name)

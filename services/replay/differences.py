@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class Diverged(Exception):
         self.difference = difference
 
 
-def first_difference(recorded: Any, decided: Any, path: str = "$") -> tuple[str, Any, Any] | None:
+def first_difference(recorded: object, decided: object, path: str = "$") -> tuple[str, object, object] | None:
     """The first JSON path at which two documents differ, with both sides; None where they are equal."""
     if isinstance(recorded, dict) and isinstance(decided, dict):
         for key in [*recorded, *(key for key in decided if key not in recorded)]:
@@ -45,6 +44,6 @@ def first_difference(recorded: Any, decided: Any, path: str = "$") -> tuple[str,
     return None if recorded == decided and type(recorded) is type(decided) else (path, recorded, decided)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """One side of a difference."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -51,7 +51,7 @@ class Answers:
 @dataclass(slots=True)
 class _Hosted:
     core: Any
-    state: Any
+    state: object
     shard: int = 0
 
 
@@ -74,7 +74,7 @@ class Refold:
         return self._admission.state
 
     @property
-    def hosted(self) -> list[tuple[Any, int, Any]]:
+    def hosted(self) -> list[tuple[object, int, object]]:
         """Core, shard and state of every service."""
         return [(each.core, each.shard, each.state) for each in self._all()]
 

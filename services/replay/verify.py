@@ -89,7 +89,7 @@ class Verdict:
         """Whether something was compared, and all of it was the same."""
         return self.difference is None and self.rounds_compared > 0
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """As plain data, for --json."""
         return {"same": self.is_same, **asdict(self)}
 
@@ -142,7 +142,7 @@ class _Check:
         self.rules: int | None = None
         self.opening: Record | None = None
         self.answers: Answers | None = None
-        self.forecasts: dict[str, dict[str, Any]] = {}
+        self.forecasts: dict[str, dict[str, object]] = {}
         self.last = Record("", 0, "", 0, 0, 0, "", "", None)
 
     def take(self, step: Step) -> None:
@@ -213,7 +213,7 @@ class _Check:
         if said is not None:
             self._compare(record, record.cause.partition("/")[0], _plain(body), said)
 
-    def _compare_log(self, step: Step, body: Any, cause: str) -> None:
+    def _compare_log(self, step: Step, body: object, cause: str) -> None:
         record = step.accepted.record
         if body is None or isinstance(body, InputRefused):
             raise Diverged(_at(record, "cluster.log", "nothing of the kind was due"))
@@ -229,7 +229,7 @@ class _Check:
         if encode(expected) != step.accepted.content:
             self._compare(record, "cluster.log", _plain(decode(step.accepted.content)), _plain(expected))
 
-    def _compare(self, record: Record, topic: str, recorded: Any, decided: Any) -> None:
+    def _compare(self, record: Record, topic: str, recorded: object, decided: object) -> None:
         found = first_difference(recorded, decided)
         if found is not None:
             raise Diverged(_at(record, topic, "the documents differ", *found))
@@ -299,6 +299,8 @@ def _plain(body: Any) -> Any:
     return asdict(body)
 
 
-def _at(record: Record, topic: str, what: str, path: str = "", recorded: Any = "", decided: Any = "") -> Difference:
+def _at(
+    record: Record, topic: str, what: str, path: str = "", recorded: object = "", decided: object = ""
+) -> Difference:
     told = f"{record.type} {record.id}: {what}"
     return Difference(record.seq, record.round, topic, told, path, shown(recorded), shown(decided))

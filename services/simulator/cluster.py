@@ -9,7 +9,6 @@ hold more than they have, and tasks there run slower (shared_nodes.py).
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
 
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.state import Graph, Progress
@@ -99,7 +98,7 @@ class SimCluster:
         self.metrics = metrics
         self.schedule = schedule
         self._refused = refused
-        self.reports: list[Any] = []
+        self.reports: list[object] = []
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[int] = []  # A heap: when a run ends, in ms, and below _NUMBER_BITS its number.
         self._live: dict[int, Run] = {}

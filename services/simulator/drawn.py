@@ -4,8 +4,6 @@ Small enough to run in seconds, mixed enough to meet every rule: queues, priorit
 labels, time-outs, wrong estimates, jobs that no node can take.
 """
 
-from typing import Any
-
 from largesse.ids import draw
 from schemas import JobSpec
 from schemas.edge.read import Cluster, read_cluster, read_workload_line
@@ -34,7 +32,7 @@ class Dice:
 def drawn_cluster(seed: int) -> Cluster:
     """Plain nodes in two zones, and a few with GPUs; a tree of two levels; any preset's knobs at their defaults."""
     dice = Dice(seed)
-    nodes: list[dict[str, Any]] = []
+    nodes: list[dict[str, object]] = []
     for zone in ("a", "b"):
         capacity = {
             "cpu": str(8 + 8 * dice.upto(2, "cpu", zone)),
@@ -60,7 +58,7 @@ def drawn_jobs(seed: int) -> list[tuple[int, JobSpec]]:
     return jobs
 
 
-def _line(dice: Dice, i: int, at_ms: int) -> dict[str, Any]:
+def _line(dice: Dice, i: int, at_ms: int) -> dict[str, object]:
     stages = [_stage(dice, i, k) for k in range(1 + dice.upto(4, i, "stages"))]
     if dice.one_in(ODD_ONE_IN, i, "odd"):
         stages[0]["demand"] = {"cpu": "4096"}
@@ -73,10 +71,10 @@ def _line(dice: Dice, i: int, at_ms: int) -> dict[str, Any]:
     }
 
 
-def _stage(dice: Dice, i: int, k: int) -> dict[str, Any]:
+def _stage(dice: Dice, i: int, k: int) -> dict[str, object]:
     memory_mib = 256 * (1 + dice.upto(31, i, k, "memory"))
     demand = {"cpu": 250 * (1 + dice.upto(11, i, k, "cpu")), "memory": memory_mib}
-    stage: dict[str, Any] = {
+    stage: dict[str, object] = {
         "stage": f"s{k}",
         "after": [f"s{j}" for j in range(k) if dice.one_in(2, i, k, "after", j)],
         "demand": {},

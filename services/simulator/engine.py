@@ -78,7 +78,7 @@ class Cell:
             for kind, learn in core.FOLDS.items():
                 self._folds.setdefault(kind, []).append((learn, state))
 
-    def take(self, body: Any, author: str, source: Header = _OWN) -> Record | None:
+    def take(self, body: object, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
         verdict = judge(self.admission, body, author, self.time)
         return None if verdict is None else self.put(verdict, source)

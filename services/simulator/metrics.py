@@ -61,7 +61,7 @@ class _Job:
     touched: bool = True
     steady: tuple[int, int] | None = None
 
-    def __init__(self, submit_ms: int, equal_from: int, row: dict[str, Any]) -> None:
+    def __init__(self, submit_ms: int, equal_from: int, row: dict[str, object]) -> None:
         self.submit_ms = submit_ms
         self.equal_from = equal_from
         self.row = row
@@ -119,7 +119,7 @@ class Metrics:
         self._move(t)
         assert job not in self._jobs, f"{job}: submitted twice"
         self._count(tasks, t)
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "job": job, "queue": queue, "class": job_class, "submit_ms": t, "start_ms": None, "end_ms": None,
             "tasks": tasks, "outcome": None,
         }  # fmt: skip
@@ -317,7 +317,7 @@ class Metrics:
             return None
         return total * total * _X // (jobs * squares) if squares else _X
 
-    def _jain(self) -> dict[str, Any]:
+    def _jain(self) -> dict[str, object]:
         tally = replace(self._tally)
         if not self._present:  # A window that still goes on for somebody cannot be judged.
             tally.add(self._index(), 1)

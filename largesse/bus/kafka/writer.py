@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
@@ -138,8 +137,8 @@ class KafkaWriter:
             waiting = {place: items for place, items in waiting.items() if items}
         self._sent.clear()
 
-    async def _send_all(self, producer: AIOKafkaProducer, packed: list[tuple[_Place, Any, list[_Item]]]) -> None:
-        async def send(place: _Place, batch: Any, items: list[_Item]) -> None:
+    async def _send_all(self, producer: AIOKafkaProducer, packed: list[tuple[_Place, object, list[_Item]]]) -> None:
+        async def send(place: _Place, batch: object, items: list[_Item]) -> None:
             topic, partition = place
             done = await (await producer.send_batch(batch, topic, partition=partition))
             if done.offset < 0:
@@ -163,7 +162,7 @@ class KafkaWriter:
                 raise outcome
 
 
-def _pack(producer: AIOKafkaProducer, items: deque[_Item]) -> tuple[Any, list[_Item]]:
+def _pack(producer: AIOKafkaProducer, items: deque[_Item]) -> tuple[object, list[_Item]]:
     """A batch of as many of these messages as fit, and which they are. Takes them away from `items`."""
     batch = producer.create_batch()
     packed = []

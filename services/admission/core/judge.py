@@ -5,6 +5,7 @@ record.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,7 +50,7 @@ USERS_TOLD_MAX = 10
 """Users that a rejection names as those who may submit."""
 
 
-def judge(state: State, body: Any, author: str, time: int) -> Any | None:
+def judge(state: State, body: object, author: str, time: int) -> object:
     """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing.
 
     Reservations are facts for the planner to answer.
@@ -70,7 +71,7 @@ def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
 
 
 # ---------------------------------------------------------------- jobs
-def _job(state: State, spec: JobSpec, author: str, time: int) -> Any:
+def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | JobRejected | InputRepeated:
     known = state.jobs.get(spec.job)
     ended = state.ended.get(spec.job)
     if ended is not None and is_free(state, ended, time):
@@ -237,7 +238,7 @@ def _text_labels(labels: dict[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _cancel(state: State, body: JobCancelled, author: str) -> Any:
+def _cancel(state: State, body: JobCancelled, author: str) -> JobCancelled | InputRefused | None:
     job = state.jobs.get(body.job)
     if job is not None:
         return None if job.over else body
@@ -246,7 +247,7 @@ def _cancel(state: State, body: JobCancelled, author: str) -> Any:
 
 
 # ---------------------------------------------------------------- nodes
-def _register(state: State, body: NodeRegistered, author: str) -> Any:
+def _register(state: State, body: NodeRegistered, author: str) -> NodeRegistered | NodeReported | InputRefused | None:
     node = state.nodes.get(body.node)
     if node is not None and node.epoch == body.epoch and not node.lost:
         report = NodeReported(
@@ -271,7 +272,7 @@ def _register(state: State, body: NodeRegistered, author: str) -> Any:
     return replace(body, attempts=known, lost=lost)
 
 
-def _know(state: State, body: AttemptsKnown, author: str) -> Any:
+def _know(state: State, body: AttemptsKnown, author: str) -> AttemptsKnown | InputRefused | None:
     """Attempts named before a registration. Of a node that holds nothing there is nothing to be known."""
     node = state.nodes.get(body.node)
     if node is None or node.lost or node.epoch == body.epoch:
@@ -292,7 +293,7 @@ def _know(state: State, body: AttemptsKnown, author: str) -> Any:
     return replace(body, attempts=known)
 
 
-def _report(state: State, body: NodeReported, author: str) -> Any:
+def _report(state: State, body: NodeReported, author: str) -> NodeReported | InputRefused | None:
     node = state.nodes.get(body.node)
     if node is None or node.lost or node.epoch != body.epoch:
         return _refused(
@@ -302,7 +303,7 @@ def _report(state: State, body: NodeReported, author: str) -> Any:
     return None if same and node.devices == devices_of(body.capacity, body.devices) else body
 
 
-def _drain(state: State, body: NodeDrained, author: str) -> Any:
+def _drain(state: State, body: NodeDrained, author: str) -> NodeDrained | InputRefused | None:
     node = state.nodes.get(body.node)
     if node is None:
         return _refused("nodes", f'node "{body.node}" is not known here', "drain.node", author)
@@ -310,7 +311,7 @@ def _drain(state: State, body: NodeDrained, author: str) -> Any:
     return None if same and body.within_ms is None and not node.drain_ends else body
 
 
-def _remove(state: State, body: NodeRemoved, author: str) -> Any:
+def _remove(state: State, body: NodeRemoved, author: str) -> NodeRemoved | InputRefused | None:
     node = state.nodes.get(body.node)
     if node is None:
         return _refused("nodes", f'node "{body.node}" is not known here', "remove.node", author)
@@ -333,7 +334,7 @@ def lose(state: State, name: str, *, left: bool = False) -> NodeLost | None:
 
 
 # ---------------------------------------------------------------- config
-def _abandon(state: State, number: int, author: str) -> Any:
+def _abandon(state: State, number: int, author: str) -> RoundAbandoned | InputRefused:
     """An operator gives up the open round, which some service cannot answer; what it was asked goes to the next."""
     if state.open is not None and state.open.round == number:
         return RoundAbandoned("operator", author)
@@ -341,7 +342,7 @@ def _abandon(state: State, number: int, author: str) -> Any:
     return _refused("config", f"round {number} is not open; {there}", "abandon_round", author)
 
 
-def _config(state: State, patch: ConfigPatch, author: str) -> Any:
+def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | RoundAbandoned | InputRefused | None:
     assert patch.skip is None, "where inputs lie is the sequencer's to know (skips.py)"
     if patch.abandon_round is not None:
         return _abandon(state, patch.abandon_round, author)
@@ -363,7 +364,7 @@ def _config(state: State, patch: ConfigPatch, author: str) -> Any:
     return ConfigChanged(policy, queues, author)
 
 
-_JUDGE: dict[type, Any] = {
+_JUDGE: dict[type, Callable[[State, Any, str], object]] = {
     JobCancelled: _cancel,
     NodeRegistered: _register,
     NodeReported: _report,

@@ -3,8 +3,6 @@
 All of it is a pure function of the fold and of log time, so that a successor misses and doubles nothing.
 """
 
-from typing import Any
-
 from largesse.core import RULES
 from schemas import (
     Asks,
@@ -26,8 +24,11 @@ from schemas import (
 from schemas.rounds import Strike
 from services.admission.core.state import JobState, NodeState, State
 
+Due = JobEnded | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
+"""What the sequencer appends of its own accord."""
 
-def due(state: State, time: int, prefix: bytes) -> Any | None:
+
+def due(state: State, time: int, prefix: bytes) -> Due | None:
     """The next body that the sequencer appends of its own accord at log time `time`, or None. Ask again after folding
     it.
     """

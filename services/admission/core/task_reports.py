@@ -140,7 +140,7 @@ def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Ver
 
 def _part(item: Any, first: int, end: int) -> Any:
     """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
-    theirs: dict[str, Any] = {}
+    theirs: dict[str, object] = {}
     for field in PER_TASK:
         listed = getattr(item, field, None)
         if listed and len(listed) == item.count:
