@@ -129,7 +129,7 @@ def _values(node: Schema) -> list[str] | None:
     return [str(value) for value in node["enum"]] if "enum" in node else None
 
 
-def _schema_of(additional: Any) -> Schema:
+def _schema_of(additional: object) -> Schema:
     return additional if isinstance(additional, dict) else {}
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    B = TypeVar("B", default=Any)
+    B = TypeVar("B", default=Any)  # The body; of a plain `Record` it may be any.
 else:
     from typing import TypeVar
 
@@ -21,9 +21,8 @@ else:
 
 @dataclass
 class Record(Generic[B]):
-    """One fact or decision with a body of type B; a plain `Record` may have any.
-
-    `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced records.
+    """One fact or decision. `time` is log time in Unix milliseconds (simulation: from 0); `seq` is 0 for unsequenced
+    records.
     """
 
     type: str

@@ -66,7 +66,7 @@ LabelValue = Annotated[str, Field(max_length=LABEL_VALUE_MAX, pattern=TEXT_PATTE
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=LABELS_MAX)]
 
 Amounts = Annotated[
-    dict[str, Any],  # Each value is read by `vector_of`, which knows its resource.
+    dict[str, object],  # Each value is read by `vector_of`, which knows its resource.
     Field(max_length=RESOURCES_MAX),
     WithJsonSchema(
         {
@@ -125,7 +125,7 @@ def at_key(key: str) -> str:
     return key if plain else f"[{_quoted(key)}]"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value for an error message, on one line and short."""
     match value:
         case None:
@@ -146,7 +146,7 @@ def _quoted(text: str) -> str:
     return '"' + "".join(c if c.isprintable() and c != '"' else "?" for c in cut) + '"'
 
 
-def validated(model: type[M], document: Any) -> M:
+def validated(model: type[M], document: object) -> M:
     """The document as a model. Raises Malformed for the first fault.
 
     Unknown fields come before all others, and all in one: what is missing is then most often only misspelt.
@@ -163,7 +163,7 @@ def validated(model: type[M], document: Any) -> M:
     raise Malformed(_field_of(fault, document), reason + _unknown_too(unknown[1:], model, document))
 
 
-def vector_of(amounts: Mapping[str, Any], *, round_up: bool) -> Vector:
+def vector_of(amounts: Mapping[str, object], *, round_up: bool) -> Vector:
     """Whole base units, keys sorted, zero amounts dropped. Raises Malformed with the resource as its field."""
     vector: Vector = {}
     for resource in sorted(amounts):
@@ -179,7 +179,7 @@ def vector_of(amounts: Mapping[str, Any], *, round_up: bool) -> Vector:
     return vector
 
 
-def asked_for(amounts: Mapping[str, Any], field: str, what: str) -> Vector:
+def asked_for(amounts: Mapping[str, object], field: str, what: str) -> Vector:
     """A demand: rounded up, and never nothing. Raises Malformed under `field`."""
     try:
         vector = vector_of(amounts, round_up=True)
@@ -241,7 +241,7 @@ def _field_of(fault: Any, document: Any) -> str:
 
 def _in_order(faults: list[Any], document: Any) -> list[Any]:
     """Faults in the order in which their fields stand in the document."""
-    places: dict[Any, dict[str, int]] = {}  # Of an object's keys, by the steps to it.
+    places: dict[object, dict[str, int]] = {}  # Of an object's keys, by the steps to it.
 
     def place(fault: Any) -> list[int]:
         at, found = document, []
@@ -286,7 +286,7 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
     return str(fault["msg"])
 
 
-def _meant(kind: str, value: Any) -> str | None:
+def _meant(kind: str, value: object) -> str | None:
     """A value of another type as it was most likely meant, where nothing else can have been."""
     if kind == "string_type" and value is not None and not isinstance(value, list | dict):
         text = shown(value)
@@ -326,13 +326,13 @@ def _fields_at(model: type[Input], steps: tuple[int | str, ...]) -> list[str]:
     return [f.alias or name for m in models for name, f in m.model_fields.items()]
 
 
-def _models_in(annotation: Any) -> list[type[Input]]:
+def _models_in(annotation: object) -> list[type[Input]]:
     if isinstance(annotation, type) and issubclass(annotation, Input):
         return [annotation]
     return [inner for part in get_args(annotation) for inner in _models_in(part)]
 
 
-def _is(expected: str) -> Callable[[Any, Any], str]:
+def _is(expected: str) -> Callable[[object, object], str]:
     return lambda context, value: f"has to be {expected}, is {shown(value)}"
 
 

@@ -54,7 +54,7 @@ class Cluster:
     values: dict[str, int | str] = field(default_factory=dict)
 
 
-def read_cluster(document: Any) -> Cluster:
+def read_cluster(document: object) -> Cluster:
     """A cluster file, its entries expanded to nodes in the file's order. Raises Malformed."""
     file = validated(ClusterFile, document)
     if sum(entry.count or 1 for entry in file.nodes) > NODES_MAX:

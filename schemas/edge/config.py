@@ -43,9 +43,9 @@ def _range_of(knob: str) -> tuple[int, int]:
     return _RANGES.get(knob) or next(by_unit, (0, QUANTITY_MAX))
 
 
-def _knob_schemas() -> dict[str, Any]:
+def _knob_schemas() -> dict[str, object]:
     """What each knob may be, as JSON Schema."""
-    knobs: dict[str, Any] = {}
+    knobs: dict[str, object] = {}
     for name, hint in get_type_hints(Policy).items():
         if get_origin(hint) is Literal:
             knobs[name] = {"enum": list(get_args(hint))}
@@ -57,7 +57,7 @@ def _knob_schemas() -> dict[str, Any]:
     return {"type": "object", "properties": knobs, "additionalProperties": False}
 
 
-Knobs = Annotated[dict[str, Any], WithJsonSchema(_knob_schemas())]
+Knobs = Annotated[dict[str, object], WithJsonSchema(_knob_schemas())]
 """Knob -> value. Read by `knobs_of`, which suggests the nearest name."""
 
 
@@ -109,7 +109,7 @@ class ConfigPatch:
     skip: SkipRequest | None = None
 
 
-def read_config(document: Any, author: str) -> ConfigPatch:
+def read_config(document: object, author: str) -> ConfigPatch:
     """A message of the config topic. Raises Malformed."""
     message = validated(ConfigInput, document)
     changes = message.set is not None or message.queues is not None or message.initial
@@ -163,7 +163,7 @@ def knob_of_text(setting: str) -> tuple[str, int | str]:
     return name, knobs_of({name: value}, "")[name]
 
 
-def _knob_fault(name: str, hint: Any, value: Any) -> str | None:
+def _knob_fault(name: str, hint: object, value: object) -> str | None:
     """What is wrong with a knob's value, if anything."""
     if get_origin(hint) is Literal:
         options = get_args(hint)

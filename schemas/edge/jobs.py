@@ -118,14 +118,14 @@ class JobCancellation(Input):
     cancel: Name
 
 
-def read_job(document: Any, author: str) -> JobSpec | JobCancelled:
+def read_job(document: object, author: str) -> JobSpec | JobCancelled:
     """A message of the jobs topic. Raises Malformed."""
     if isinstance(document, dict) and "cancel" in document:
         return JobCancelled(validated(JobCancellation, document).cancel, author_of(author))
     return _spec(validated(JobSubmission, document))
 
 
-def read_workload_line(document: Any) -> tuple[int, JobSpec]:
+def read_workload_line(document: object) -> tuple[int, JobSpec]:
     """When the job is submitted, in milliseconds, and the job. Raises Malformed."""
     line = validated(WorkloadLine, document)
     for i, stage in enumerate(line.stages):
@@ -145,7 +145,7 @@ def job_warnings(document: Mapping[str, Any]) -> list[str]:
     return warnings[:WARNINGS_MAX]
 
 
-def amount_warnings(field: str, amounts: Mapping[str, Any], *, cores_max: int = CORES_MEANT_MAX) -> list[str]:
+def amount_warnings(field: str, amounts: Mapping[str, object], *, cores_max: int = CORES_MEANT_MAX) -> list[str]:
     """Quantities that most likely were meant in another unit: more whole cores or GPUs than `cores_max` written as a
     bare number, and less than 1 MiB.
     """
@@ -156,7 +156,7 @@ def amount_warnings(field: str, amounts: Mapping[str, Any], *, cores_max: int = 
     ]
 
 
-def _unit_trap(resource: str, amount: Any, cores_max: int) -> str | None:
+def _unit_trap(resource: str, amount: object, cores_max: int) -> str | None:
     if resource in ("cpu", "gpu"):
         if type(amount) is not int or amount <= cores_max:
             return None

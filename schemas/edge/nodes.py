@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
@@ -194,7 +194,7 @@ class NodeLeft:
 NodeMessage = NodeRegistered | NodeReported | AttemptsKnown | NodeDrained | NodeLeft | NodeRemoved
 
 
-def read_node(document: Any, author: str) -> NodeMessage:
+def read_node(document: object, author: str) -> NodeMessage:
     """A message of the nodes topic. Raises Malformed."""
     message = validated(NodeInput, document)
     check_one_form(message)
@@ -249,7 +249,7 @@ def check_address(address: str, field: str) -> None:
         raise Malformed(field, f"has to be HOST:PORT, like node-1:9464, is {shown(address)}")
 
 
-def offered(amounts: Mapping[str, Any], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:
+def offered(amounts: Mapping[str, object], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:
     """A node's capacity, rounded down, and its devices by index. Raises Malformed under `parent`."""
     try:
         capacity = vector_of(amounts, round_up=False)
@@ -278,7 +278,7 @@ def offered(amounts: Mapping[str, Any], listed: DevicesInput, parent: str) -> tu
     return capacity, devices
 
 
-def peak_of(amounts: Mapping[str, Any], parent: str) -> Vector:
+def peak_of(amounts: Mapping[str, object], parent: str) -> Vector:
     """The largest use that an agent saw. Raises Malformed under `parent`."""
     try:
         return vector_of(amounts, round_up=True)

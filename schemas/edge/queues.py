@@ -98,9 +98,9 @@ def tree_of(root: QueueInput, parent: str) -> Queue:
     return tree
 
 
-def tree_document(queue: Queue) -> dict[str, Any]:
+def tree_document(queue: Queue) -> dict[str, object]:
     """The tree as `tree_of` takes it back. Limits that a queue has not got are left out."""
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "name": queue.name,
         "weight": weight_number(queue.weight),
         "children": [tree_document(child) for child in queue.children],
@@ -198,7 +198,7 @@ def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]
     )
 
 
-def _amounts(amounts: Mapping[str, Any], field: str) -> Vector:
+def _amounts(amounts: Mapping[str, object], field: str) -> Vector:
     """Both limits are parts of the cell's capacity, and round as it does. Raises Malformed under `field`."""
     try:
         return vector_of(amounts, round_up=False)

@@ -5,7 +5,6 @@ operator's change or a file may say; the cell's own reasons (no such queue, too 
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
@@ -66,7 +65,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
 }
 """What people and agents write, by name: its model and version. Published beside the bodies."""
 
-_READERS: dict[str, Callable[[Any, str], InputBody]] = {
+_READERS: dict[str, Callable[[object, str], InputBody]] = {
     "jobs": read_job,
     "nodes": read_node,
     "tasks": read_task,
@@ -75,7 +74,7 @@ _READERS: dict[str, Callable[[Any, str], InputBody]] = {
 }
 
 
-def read_input(topic: str, document: Any, author: str) -> InputBody:
+def read_input(topic: str, document: object, author: str) -> InputBody:
     """What a message of an input topic says, in base units and with every default filled in.
 
     A job spec's `job` is "" where the submitter named none. Raises Malformed with the field's path and the fix.
@@ -83,7 +82,7 @@ def read_input(topic: str, document: Any, author: str) -> InputBody:
     return _READERS[topic](document, author)
 
 
-def warnings_of(document: dict[str, Any]) -> list[str]:
+def warnings_of(document: dict[str, object]) -> list[str]:
     """What a job spec, workload line, config or cluster file says that is allowed and yet most likely not meant.
 
     For documents that were read without fault.

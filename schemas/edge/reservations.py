@@ -4,7 +4,7 @@ An atom asks for units of `b`: from `g` (least in parallel) to `h` (most), each 
 unit-seconds in all. A window `[s, e)` bounds what it holds, in seconds. Whether it can be met is the planner's to say.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
@@ -90,10 +90,10 @@ class ReservationInput(Input):
     delete: ReservationDeletion | None = None
 
 
-_CANONICAL: TypeAdapter[Any] = TypeAdapter(Any)
+_CANONICAL: TypeAdapter[object] = TypeAdapter(object)
 
 
-def read_reservation(document: Any, author: str) -> ReservationRequested | ReservationUpdated | ReservationDeleted:
+def read_reservation(document: object, author: str) -> ReservationRequested | ReservationUpdated | ReservationDeleted:
     """A message of the reservations topic. Raises Malformed."""
     message = validated(ReservationInput, document)
     check_one_form(message)
@@ -116,7 +116,7 @@ def rdl_text(rdl: Atom | Window | Several, parent: str) -> str:
     return text
 
 
-def _plain(rdl: Atom | Window | Several, path: str, depth: int, atoms_left: list[int]) -> dict[str, Any]:
+def _plain(rdl: Atom | Window | Several, path: str, depth: int, atoms_left: list[int]) -> dict[str, object]:
     if depth > RDL_DEPTH_MAX:
         raise Malformed(path, f"is nested too deep: at most {RDL_DEPTH_MAX} levels")
     match rdl:

@@ -75,16 +75,16 @@ def _check_depth(data: bytes, depth_max: int) -> None:
             raise Malformed("", f"is nested too deep: at most {depth_max} levels")
 
 
-def _check_faults(document: Any) -> None:
+def _check_faults(document: object) -> None:
     """Raises Malformed for the first fault in the document's order."""
-    waiting: list[tuple[str, Any]] = [("", document)]
+    waiting: list[tuple[str, object]] = [("", document)]
     while waiting:
         path, node = waiting.pop()
         if isinstance(node, _Fault):
             raise Malformed(path, node.reason)
         if isinstance(node, str) and _TEXT_FAULT.search(node):
             raise Malformed(path, "holds half a character: a surrogate without its other half")
-        children: list[tuple[str, Any]] = []
+        children: list[tuple[str, object]] = []
         if isinstance(node, dict):
             for key, value in node.items():
                 if _TEXT_FAULT.search(key):
@@ -95,15 +95,15 @@ def _check_faults(document: Any) -> None:
         waiting.extend(reversed(children))
 
 
-def _object_quick(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_quick(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) != len(pairs):
         raise _Suspect
     return document
 
 
-def _object_careful(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document: dict[str, Any] = {}
+def _object_careful(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    document: dict[str, object] = {}
     for key, value in pairs:
         document[key] = _Fault("is given twice: leave one of them out") if key in document else value
     return document
@@ -131,7 +131,7 @@ def _whole_careful(text: str) -> int | _Fault:
     return number
 
 
-def _constant_quick(text: str) -> Any:
+def _constant_quick(text: str) -> object:
     raise _Suspect
 
 

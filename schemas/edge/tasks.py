@@ -1,6 +1,6 @@
 """The tasks topic: what agents say of attempts, in batches of one kind."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -90,7 +90,7 @@ class TaskInput(Input):
     failed: FailedBatch | None = None
 
 
-def read_task(document: Any, author: str) -> TaskStarted | TaskFinished | TaskFailed:
+def read_task(document: object, author: str) -> TaskStarted | TaskFinished | TaskFailed:
     """A message of the tasks topic. Raises Malformed."""
     message = validated(TaskInput, document)
     check_one_form(message)

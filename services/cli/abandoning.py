@@ -47,7 +47,7 @@ class Wish:
     granted: Callable[[Record], bool] = lambda _: False
 
 
-def abandon(data: str, number: int, author: str) -> dict[str, Any]:
+def abandon(data: str, number: int, author: str) -> dict[str, object]:
     """Abandons the round; the document that the gateway would answer. Raises Wrong, Refused, Broken."""
 
     async def in_vain(order: LogOrder, bus: FileBus) -> str | None:
@@ -59,7 +59,7 @@ def abandon(data: str, number: int, author: str) -> dict[str, Any]:
     return {"round": number, "abandoned": True}
 
 
-def skip(data: str, topic: str, offset: int, reason: str, author: str) -> dict[str, Any]:
+def skip(data: str, topic: str, offset: int, reason: str, author: str) -> dict[str, object]:
     """Has an input skipped; the document that the gateway would answer. Raises Wrong, Refused, Broken."""
 
     async def in_vain(order: LogOrder, bus: FileBus) -> str | None:

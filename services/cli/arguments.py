@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and what may be said for them."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -42,7 +42,7 @@ def file_path(text: str) -> str:
     return given("FILE", text)
 
 
-def _named(path: str, field: str, **params: Any) -> Callable[[str], list[str]]:
+def _named(path: str, field: str, **params: object) -> Callable[[str], list[str]]:
     """Completes names that the gateway lists; none where it does not answer."""
 
     def complete(incomplete: str) -> list[str]:

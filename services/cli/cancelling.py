@@ -1,7 +1,6 @@
 """`largesse cancel`: one job, several, or all that a filter finds."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
@@ -53,7 +52,7 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
 
 def _cancel_each(gateway: Gateway, jobs: list[str], *, json: bool, may_have_ended: bool) -> None:
     """`may_have_ended`: one that has ended by now is told, and is no failure."""
-    done: list[dict[str, Any]] = []
+    done: list[dict[str, object]] = []
     failed = 0
     for job in jobs:
         try:
@@ -83,7 +82,7 @@ def _found(gateway: Gateway, which: Filter) -> tuple[list[str], bool]:
     return [job["job"] for page in pages for job in page], any(len(page) == PAGE for page in pages)
 
 
-def _show(found: list[dict[str, Any]], json: bool, what: str) -> None:
+def _show(found: list[dict[str, object]], json: bool, what: str) -> None:
     if json:
         out_json(found)
     else:

@@ -149,7 +149,7 @@ class Gateway:
         """The document at a path, which has these fields; parameters that are None are left out."""
         return self.document("GET", path, *fields, params={k: v for k, v in params.items() if v is not None})
 
-    def events(self, job: str) -> Iterator[Any]:
+    def events(self, job: str) -> Iterator[object]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
         before the job."""
         from services.cli.http_library import httpx

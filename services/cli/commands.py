@@ -77,7 +77,7 @@ app.add_typer(
 )
 
 
-def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = False) -> Any:
+def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = False) -> object:
     return typer.Option(*names, help=told, metavar=metavar, hidden=hidden)
 
 

@@ -16,7 +16,6 @@ import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from services.cli.ending import Wrong
 
@@ -112,7 +111,7 @@ def read_config() -> Config:
     return _checked(document, path)
 
 
-def _checked(document: dict[str, Any], path: Path) -> Config:
+def _checked(document: dict[str, object], path: Path) -> Config:
     _known(document, ("context", "contexts"), f"{path}")
     tables = document.get("contexts", {})
     if not isinstance(tables, dict):
@@ -129,7 +128,7 @@ def _checked(document: dict[str, Any], path: Path) -> Config:
     return config
 
 
-def _known(table: dict[str, Any], names: tuple[str, ...], where: str) -> None:
+def _known(table: dict[str, object], names: tuple[str, ...], where: str) -> None:
     for name in table:
         if name not in names:
             from schemas.wording import nearest
@@ -138,7 +137,7 @@ def _known(table: dict[str, Any], names: tuple[str, ...], where: str) -> None:
             raise Wrong(f"{where}: {name}: unknown field" + (f'; did you mean "{close}"?' if close else ""))
 
 
-def _text(table: dict[str, Any], name: str, where: str) -> str | None:
+def _text(table: dict[str, object], name: str, where: str) -> str | None:
     value = table.get(name)
     if value is None:
         return None

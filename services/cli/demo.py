@@ -189,7 +189,7 @@ def _show(gateway: Gateway, job: str) -> bool:
     return bool(document["state"] == ("failed" if job in FAILING else "succeeded"))
 
 
-def _printed(gateway: Gateway, job: str, task: str, **params: Any) -> list[str]:
+def _printed(gateway: Gateway, job: str, task: str, **params: object) -> list[str]:
     try:
         response = gateway.ask("GET", f"/v1/tasks/{job}/{task}/logs", params=params)
     except Refused:

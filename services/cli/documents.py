@@ -23,10 +23,10 @@ class Written:
 
     data: bytes
     content_type: str
-    document: dict[str, Any]
+    document: dict[str, object]
 
     @property
-    def request(self) -> dict[str, Any]:
+    def request(self) -> dict[str, object]:
         """For `Gateway.ask`."""
         return {"content": self.data, "headers": {"Content-Type": self.content_type}}
 
@@ -45,7 +45,7 @@ def read_file(path: str, topic: str) -> Written:
     return _checked(path, data, topic)
 
 
-def checked_document(document: dict[str, Any], topic: str, shown: str) -> Written:
+def checked_document(document: dict[str, object], topic: str, shown: str) -> Written:
     """A document that was put together here, checked like a file. `shown`: what errors name. Raises Wrong."""
     return _checked(shown, _dumped(document), topic)
 
@@ -76,12 +76,12 @@ def read_config_file(path: str) -> Written:
     return Written(_dumped(message), "application/json", message)
 
 
-def config_of(document: dict[str, Any]) -> dict[str, Any]:
+def config_of(document: dict[str, object]) -> dict[str, object]:
     """What the document of a cluster file says of queues and policy, as a message of the config topic; {}: nothing."""
     said = {"set": document.get("policy") or None, "queues": document.get("queues")}
     message = {form: content for form, content in said.items() if content is not None}
     # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-    plain: dict[str, Any] = json.loads(_dumped(message, default=float))
+    plain: dict[str, object] = json.loads(_dumped(message, default=float))
     return plain
 
 
@@ -107,7 +107,7 @@ def _checked(path: str, data: bytes, topic: str) -> Written:
     return Written(data, f"application/{kind}", document)
 
 
-def read_cluster_of(path: str) -> tuple[Cluster, dict[str, Any]]:
+def read_cluster_of(path: str) -> tuple[Cluster, dict[str, object]]:
     """A cluster file and its document, gzipped or not (`-`: standard input); its warnings go to stderr.
 
     Raises Wrong, which names file and field, and OSError.

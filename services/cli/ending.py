@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 READER_GONE = 141  # What a shell shows of a filter whose reader has gone: 128 + SIGPIPE.
 
@@ -58,7 +57,7 @@ def out(text: str) -> None:
         sys.stdout.flush()
 
 
-def out_json(document: Any) -> None:
+def out_json(document: object) -> None:
     """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it."""
     import json
 

@@ -71,7 +71,7 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
     _draw(drawing(), ("node", "state", "tasks", "free"), [node_row(node) for node in found], "kkrl", "no nodes")
 
 
-def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[Any]], kinds: str, none: str) -> None:
+def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], kinds: str, none: str) -> None:
     """Rows for whom `draw` is; a person is told `none` where there are none, a program gets the heads alone."""
     out(none if not rows and draw is listed else draw(heads, rows, kinds=kinds))
 

@@ -59,7 +59,7 @@ class Given:
     """What a cluster file says of queues and policy: `values` and `queues` as read, `message` for the config topic."""
 
     file: str
-    message: dict[str, Any]
+    message: dict[str, object]
     values: dict[str, int | str]
     queues: Queue | None
 
@@ -146,7 +146,7 @@ class Host:
             stop.set()
             await self._end()
 
-    def _begin(self, name: str, running: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, name: str, running: Coroutine[object, object, None]) -> None:
         task = asyncio.ensure_future(running)
         self._running[task] = name
         task.add_done_callback(lambda _: self._news.set())

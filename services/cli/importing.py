@@ -42,7 +42,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _command(name: str) -> Callable[..., None]:
-    def convert(file: str, **options: Any) -> None:
+    def convert(file: str, **options: object) -> None:
         left: Counter[str] = Counter()
 
         def leave(why: str) -> None:

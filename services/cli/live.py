@@ -1,7 +1,7 @@
 """Commands that submit jobs to a running cell and follow them: submit, run, watch, cancel, logs."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -173,7 +173,7 @@ def logs(
     if follow and json:
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
     path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
-    params: dict[str, Any] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
+    params: dict[str, object] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
     gateway = Gateway(url)
     if json:
         response = output_of(gateway, path, params)

@@ -2,7 +2,7 @@
 
 import sys
 from time import sleep
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from services.cli.client import ATTEMPT_HEADER, END_HEADER, STATE_HEADER, Gateway, stranger
 from services.cli.ending import Ending, Later, Unanswered, note, pipe
@@ -15,7 +15,7 @@ FOLLOW_S = 0.5
 """Between two looks at the output of a task that runs."""
 
 
-def output_of(gateway: Gateway, path: str, params: dict[str, Any]) -> "httpx.Response":
+def output_of(gateway: Gateway, path: str, params: dict[str, object]) -> "httpx.Response":
     """What a task printed, as the gateway answers it. Raises as `Gateway.ask` does."""
     response = gateway.ask("GET", path, params=params)
     if not all(response.headers.get(name, "").isdecimal() for name in (ATTEMPT_HEADER, END_HEADER)):
@@ -39,7 +39,7 @@ class Tail:
     """
 
     def __init__(
-        self, gateway: Gateway, path: str, params: dict[str, Any], to: BinaryIO | None = None, *, quiet: bool = False
+        self, gateway: Gateway, path: str, params: dict[str, object], to: BinaryIO | None = None, *, quiet: bool = False
     ) -> None:
         self._gateway, self._path, self._params, self._to = gateway, path, params, to
         self._attempt, self._offset = params.get("attempt"), 0
@@ -83,7 +83,7 @@ class Tail:
             note(f"the end of attempt {self._attempt} is not to be had: {why}")
 
 
-def follow_output(gateway: Gateway, path: str, params: dict[str, Any]) -> None:
+def follow_output(gateway: Gateway, path: str, params: dict[str, object]) -> None:
     """Prints one stream as `Tail` does until the job ends. Raises as `Gateway.ask` does."""
     tail = Tail(gateway, path, params)
     while not tail.look():

@@ -104,7 +104,7 @@ def _columns(queues: list[Document]) -> list[_Column]:
     return found
 
 
-def _fitted(head: str, names: list[str], columns: list[_Column]) -> tuple[Any, list[tuple[str, str]]]:
+def _fitted(head: str, names: list[str], columns: list[_Column]) -> tuple[object, list[tuple[str, str]]]:
     """Heads are shortened, columns moved together, then left out, until names have their room; and the short heads."""
     wanted, short, gap = max(len(head), *map(len, names)), False, 2
 

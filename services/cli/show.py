@@ -62,7 +62,7 @@ def width() -> int:
     return max(NARROWEST, shutil.get_terminal_size((WIDTH_PIPED, 24)).columns)
 
 
-def rendered(what: Any, whole: Sequence[str] = ()) -> str:
+def rendered(what: object, whole: Sequence[str] = ()) -> str:
     """A table or text as it goes to stdout: with colours on a terminal only. `whole`: texts of its WHOLE cells."""
     from rich.console import Console
 
@@ -74,7 +74,7 @@ def rendered(what: Any, whole: Sequence[str] = ()) -> str:
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
-def tabbed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "") -> str:
+def tabbed(heads: Sequence[str], rows: Sequence[Sequence[object]], *, kinds: str = "") -> str:
     """Rows for programs: a line each, tabs between columns, heads first where there are any. Nothing is folded or left
     out, and no cell holds a tab or a line's end. `kinds` changes nothing: it is there to be called as `listed` is.
     """
@@ -103,7 +103,7 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = 
         return "".join(_block(heads, row, kinds) for row in rows)
     rest = max(left(TEXT_COLUMNS), 1)
     long: list[str] = []
-    drawn: list[Sequence[Any]] = []
+    drawn: list[Sequence[object]] = []
     for row in rows:
         if _cells(row[0]) > rest:
             long.append(row[0])
@@ -113,7 +113,7 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = 
     return rendered(table(heads, drawn, kinds=KEPT + kinds[1:]), long)
 
 
-def _block(heads: Sequence[str], row: Sequence[Any], kinds: str) -> str:
+def _block(heads: Sequence[str], row: Sequence[object], kinds: str) -> str:
     """A row as its name and, below it, a line for each other value; only what may be folded is, between words."""
     lines = [plain(row[0])]
     for i in range(1, len(row)):
@@ -135,7 +135,7 @@ def _folded(text: str, indent: str) -> Iterator[str]:
     yield line
 
 
-def described(rows: Sequence[tuple[str, Any]]) -> str:
+def described(rows: Sequence[tuple[str, object]]) -> str:
     """Names and values; the first value is one that somebody will want to copy, and is never folded."""
     (name, value), *others = rows
     return rendered(table(("", ""), [(name, WHOLE), *others]), [str(value)])
@@ -162,7 +162,7 @@ def in_blocks(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "", gap: int = 2) -> "Table":
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, kinds: str = "", gap: int = 2) -> "Table":
     """Columns by their heads. `kinds`: of the columns, by place; text that does not fit is folded, heads, and what is
     NUMBER or KEPT, never.
 
@@ -182,7 +182,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "
     return drawn
 
 
-def _cell(value: Any) -> "Text":
+def _cell(value: object) -> "Text":
     from rich.text import Text
 
     if value is WHOLE:
@@ -190,14 +190,14 @@ def _cell(value: Any) -> "Text":
     return Text(plain(value), style=_COLOURS.get(str(value), ""))
 
 
-def _cells(value: Any) -> int:
+def _cells(value: object) -> int:
     """Columns of the terminal that a value takes."""
     from rich.cells import cell_len
 
     return cell_len(plain(value))
 
 
-def plain(value: Any) -> str:
+def plain(value: object) -> str:
     """A value as a text that controls nothing: names come from outside, and are text, never markup."""
     return "" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
 

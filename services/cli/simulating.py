@@ -77,7 +77,7 @@ def run_one(
     schedule: str | ShortSchedule | None = None,
     log: str | None = None,
     refused: list[JobRejected] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
     that were. Raises Wrong where a file cannot be written.
     """
@@ -168,7 +168,7 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
     return head + in_blocks(("", *drawn.columns[1:]), drawn.rows)
 
 
-def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, Any]]:
+def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, object]]:
     """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
     values = {name: values_of(asked, name) for name in presets}
     jobs, cluster = inputs_of(asked)

@@ -52,7 +52,7 @@ class Tasks(Input):
 class Side(Input):
     """A config, and the tasks that there are under it, by leaf. `set`: knobs of the policy."""
 
-    set: dict[str, Any] = {}
+    set: dict[str, object] = {}
     queues: QueueInput | None = None
     tasks: dict[str, list[Tasks]] = {}
 
@@ -83,7 +83,7 @@ def main() -> int:
     return 0
 
 
-def effect(document: Any) -> Answer:
+def effect(document: object) -> Answer:
     """The answer to a question as parsed from JSON. Raises Malformed."""
     asked = validated(Question, document)
     sides = {"before": asked.before, "after": asked.after}
@@ -150,7 +150,7 @@ class _Story:
         self.state = core.start()
         self.seq = self._round = 0
 
-    def put(self, body: Any) -> Record:
+    def put(self, body: object) -> Record:
         self.seq += 1
         record = Record(type(body).__name__, 1, "default", self.seq, self._round, 0, f"default/{self.seq}", "", body)
         if type(body) in core.FOLDS:

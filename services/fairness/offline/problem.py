@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from services.fairness.tree import DEPTH_MAX, Node
 
@@ -50,7 +50,7 @@ class Problem:
     remarks: list[str] = field(default_factory=list)  # What was passed over.
 
 
-def read(raw: Any) -> Problem:
+def read(raw: object) -> Problem:
     """A problem from parsed JSON whose decimals are Fractions. Raises BadProblem."""
     if not isinstance(raw, dict):
         _wrong("the problem", 'must be an object {"kind", "input"}', raw)
@@ -64,7 +64,7 @@ def read(raw: Any) -> Problem:
 class _Reader:
     """Reads one `input`."""
 
-    def __init__(self, kind: str, given: dict[str, Any]) -> None:
+    def __init__(self, kind: str, given: dict[str, object]) -> None:
         self.kind = kind
         self.given = given
         self.remarks: list[str] = []
@@ -93,13 +93,13 @@ class _Reader:
         problem.events, problem.nodes, problem.remarks = events, names, self.remarks
         return problem
 
-    def known(self, path: str, what: str, given: Mapping[str, Any]) -> None:
+    def known(self, path: str, what: str, given: Mapping[str, object]) -> None:
         """Say which fields are passed over: a slip of the pen should not go unseen."""
         for name in given:
             if name not in _FIELDS[what]:
                 self.remarks.append(f"{path}.{name}: ignored, the fields here are {', '.join(_FIELDS[what])}")
 
-    def vector(self, path: str, given: Any) -> dict[str, Fraction]:
+    def vector(self, path: str, given: object) -> dict[str, Fraction]:
         if not isinstance(given, dict):
             _wrong(path, 'must be an object like {"cpu": 4, "memory": 16}', given)
         found = {kind: _number(f"{path}.{kind}", amount) for kind, amount in given.items()}
@@ -107,7 +107,7 @@ class _Reader:
             self.amounts.setdefault(kind, []).append(amount)
         return found
 
-    def node(self, path: str, given: Any, order: str, mode: str, depth: int) -> Node:
+    def node(self, path: str, given: object, order: str, mode: str, depth: int) -> Node:
         """A NODE of the contract and all below it; `order` is what its children follow unless it names another."""
         if not isinstance(given, dict):
             _wrong(
@@ -132,7 +132,7 @@ class _Reader:
             self.leaf(path, given, node, mode)
         return node
 
-    def inner(self, path: str, given: dict[str, Any], node: Node, mode: str, depth: int) -> None:
+    def inner(self, path: str, given: dict[str, object], node: Node, mode: str, depth: int) -> None:
         self.known(path, "inner node", given)
         self.groups.append(node.name)
         node.order = _one_of(f"{path}.policy", given.get("policy", node.order), ORDERS)
@@ -144,7 +144,7 @@ class _Reader:
             self.vectors.append((node, "demand", {}))  # Nobody there, nothing to give.
             self.allocated[node.name] = Fraction(0)
 
-    def leaf(self, path: str, given: dict[str, Any], node: Node, mode: str) -> None:
+    def leaf(self, path: str, given: dict[str, object], node: Node, mode: str) -> None:
         self.known(path, "leaf", given)
         if "demand" not in given and "usage" not in given:
             _wrong(path, 'must have "children", a "demand" with "tasks", or a "usage"', given)
@@ -210,13 +210,13 @@ class _Reader:
         return found
 
 
-def _one_of(path: str, given: Any, choices: tuple[str, ...]) -> str:
+def _one_of(path: str, given: object, choices: tuple[str, ...]) -> str:
     if not isinstance(given, str) or given not in choices:
         _wrong(path, f"must be one of {', '.join(choices)}", given)
     return given
 
 
-def _exact(given: Any) -> Fraction | None:
+def _exact(given: object) -> Fraction | None:
     """A number as it was written; None for what is none."""
     if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
         return None
@@ -225,14 +225,14 @@ def _exact(given: Any) -> Fraction | None:
     return Fraction(repr(given)) if isinstance(given, float) else Fraction(given)
 
 
-def _number(path: str, given: Any) -> Fraction:
+def _number(path: str, given: object) -> Fraction:
     exact = _exact(given)
     if exact is None or exact < 0:
         _wrong(path, "must be a number from 0 to 10^18", given)
     return exact
 
 
-def _whole(path: str, given: Any, least: int | None = 0) -> int:
+def _whole(path: str, given: object, least: int | None = 0) -> int:
     exact = _exact(given)
     if exact is None or exact.denominator != 1 or (least is not None and exact < least):
         _wrong(
@@ -241,11 +241,11 @@ def _whole(path: str, given: Any, least: int | None = 0) -> int:
     return int(exact)
 
 
-def _wrong(path: str, should: str, given: Any) -> NoReturn:
+def _wrong(path: str, should: str, given: object) -> NoReturn:
     raise BadProblem(f"{path}: {should}, {_shown(given)}")
 
 
-def _shown(given: Any) -> str:
+def _shown(given: object) -> str:
     if given is _MISSING:
         return "is missing"
     if isinstance(given, Fraction):

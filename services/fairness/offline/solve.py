@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from services.fairness.hdrf.baselines import collapsed, flat
 from services.fairness.hdrf.dynamic import LiveTree
@@ -19,7 +18,7 @@ from services.fairness.hdrf.whole_tasks import fill_whole, hand_out
 from services.fairness.offline.problem import BadProblem, Problem, read
 from services.fairness.tree import ONE, Node, leaves, walk
 
-Answer = dict[str, Any]
+Answer = dict[str, object]
 
 
 def main() -> int:
@@ -33,7 +32,7 @@ def main() -> int:
     return 0
 
 
-def solve(raw: Any) -> Answer:
+def solve(raw: object) -> Answer:
     """The answer to a problem as parsed from JSON, decimals as Fractions. Raises BadProblem."""
     problem = read(raw)
     for remark in problem.remarks:

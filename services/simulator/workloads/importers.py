@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from services.simulator.workloads import alibaba_dag, facebook, openb, swf, tpch, wfcommons
 from services.simulator.workloads.source import Line, Option
@@ -38,6 +38,6 @@ def summary_of(name: str) -> str:
     return (IMPORTERS[name].__doc__ or "").splitlines()[0]
 
 
-def encode_line(line: dict[str, Any]) -> str:
+def encode_line(line: dict[str, object]) -> str:
     """A workload line as it is written, without the line's end: the same line always gives the same text."""
     return json.dumps(line, separators=(",", ":"))

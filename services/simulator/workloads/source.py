@@ -52,7 +52,7 @@ class Row:
     `cells`: the values are texts of a table, not JSON values.
     """
 
-    def __init__(self, values: Any, where: str, *, cells: bool = False) -> None:
+    def __init__(self, values: object, where: str, *, cells: bool = False) -> None:
         if not isinstance(values, Mapping):
             raise Damaged(where, "", "has to be an object")
         self._values = values
@@ -83,7 +83,7 @@ class Row:
             raise Damaged(self.where, name, f"has to be a text, is {self._shown(name)}")
         return value
 
-    def items(self, name: str) -> list[Any]:
+    def items(self, name: str) -> list[object]:
         """A list."""
         value = self._values.get(name)
         if not isinstance(value, list):
@@ -127,7 +127,7 @@ class Row:
         return repr(self._values[name])[:40] if name in self._values else "missing"
 
 
-def _exact(value: Any, cells: bool) -> Fraction | None:
+def _exact(value: object, cells: bool) -> Fraction | None:
     if cells:
         return Fraction(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
     return Fraction(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None

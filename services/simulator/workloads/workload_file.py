@@ -4,7 +4,6 @@ Nothing is repaired or skipped: file and line, field and reason stand in the err
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from schemas.edge.read import Cluster, Malformed, read_cluster, read_workload_line, warnings_of
 from schemas.edge.strict_json import loads
@@ -47,7 +46,7 @@ def read_cluster_file(path: str, warn: Warn | None = None) -> Cluster:
     return cluster
 
 
-def _warn(warn: Warn | None, where: str, document: dict[str, Any]) -> None:
+def _warn(warn: Warn | None, where: str, document: dict[str, object]) -> None:
     if warn is not None:
         for warning in warnings_of(document):
             warn(f"{where}: {warning}")
