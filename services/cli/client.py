@@ -152,7 +152,9 @@ class Gateway:
     def events(self, job: str) -> Iterator[object]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
         before the job."""
-        from services.cli.http_library import httpx
+        from services.cli.http_library import httpx  # Before httpx_sse, which imports all of httpx otherwise.
+
+        from httpx_sse import EventSource  # isort: skip
 
         quiet = httpx.Timeout(self._timeout_s, read=60.0)
         try:
@@ -162,12 +164,11 @@ class Gateway:
                     raise ending_of(response)
                 if not response.is_success or not response.headers.get("Content-Type", "").startswith(EVENTS):
                     raise stranger(response)
-                for line in response.iter_lines():
-                    if line.startswith("data: "):
-                        document = _event(line.removeprefix("data: "), response)
-                        yield document
-                        if document["ended_ms"] is not None:
-                            return
+                for event in EventSource(response).iter_sse():
+                    document = _event(event.data, response)
+                    yield document
+                    if document["ended_ms"] is not None:
+                        return
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         told = f"{self.url} has ended, and job {job} has not"

@@ -105,7 +105,7 @@ ROOMS = (
         "the command line",  # `up` and `demo` run every service in one process: the one host that starts shells.
         ("services/cli/*",),
         ours=("schemas", "largesse", "services"),
-        others=STDLIB | {"httpx", "rich", "typer", "yaml"},
+        others=STDLIB | {"httpx", "httpx_sse", "rich", "typer", "yaml"},
         never=_PROCESSES,
     ),
     Room(

@@ -95,12 +95,19 @@ def test_a_job_that_is_not_there_after_the_restart_is_not_waited_for(clock):
     [
         pytest.param(['data: {"ended_ms": null}', 'data: {"ended_ms": 5}'], True, id="to the end"),
         pytest.param(['data: {"ended_ms": null}', ": still here"], False, id="cut off"),
+        pytest.param(
+            ['event: job\r\ndata: {"ended_ms":\ndata: null, "detail": "a\u2028b"}\nid: 7-ab', 'data:{"ended_ms": 5}'],
+            True,
+            id="in lines as an event stream may have them",
+        ),
         pytest.param([], False, id="nothing at all"),
     ],
 )
 def test_a_stream_that_ends_before_its_job_is_no_answer(lines, ended):
     def answered(request):
-        return httpx.Response(200, text="\n\n".join(lines), headers={"Content-Type": "text/event-stream"})
+        return httpx.Response(
+            200, text="".join(f"{line}\n\n" for line in lines), headers={"Content-Type": "text/event-stream"}
+        )
 
     gateway = Gateway("http://127.0.0.1:9")
     gateway._http = httpx.Client(transport=httpx.MockTransport(answered), base_url=gateway.url)
