@@ -68,12 +68,19 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
     if json:
         out_json(found)
         return
-    _draw(drawing(), ("node", "state", "tasks", "free"), [node_row(node) for node in found], "kkrl", "no nodes")
+    rows = [node_row(node) for node in sorted(found, key=lambda node: numbered(node["node"]))]
+    _draw(drawing(), ("node", "state", "tasks", "free"), rows, "kkrl", "no nodes")
 
 
 def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], kinds: str, none: str) -> None:
     """Rows for whom `draw` is; a person is told `none` where there are none, a program gets the heads alone."""
     out(none if not rows and draw is listed else draw(heads, rows, kinds=kinds))
+
+
+def numbered(name: str) -> tuple[str, int, str]:
+    """Sorts `n-2` before `n-10`."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :] or 0), name
 
 
 def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:

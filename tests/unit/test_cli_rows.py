@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.quantities import quantity_text, rounded_text
-from services.cli.getting import node_row
+from services.cli.getting import node_row, numbered
 from services.cli.queues import tree_rows
 from services.cli.show import listed, rounded, tabbed
 from services.cli.watching import job_text, jobs_text
@@ -105,3 +105,7 @@ def test_in_a_pipe_queues_have_their_whole_path_and_all_that_is_told_of_them():
 )
 def test_an_exact_quantity_is_rounded_as_the_vocabulary_does(resource, amount):
     assert rounded(quantity_text(resource, amount)) == rounded_text(resource, amount)
+
+
+def test_nodes_are_listed_by_name_and_number():
+    assert sorted(["n-10", "n-2", "m", "n-1", "7", "n"], key=numbered) == ["7", "m", "n", "n-1", "n-2", "n-10"]
