@@ -1,8 +1,8 @@
 """What README and the tutorial tell a newcomer to type, word for word, in an environment with nothing in it.
 
-The commands are taken from the pages themselves: `sh` blocks are typed as they are; of `console` blocks the lines after
-`$ `, and their output has to be what the page shows (`...` stands for anything). After the installation all of it happens
-in a network namespace of its own, so that the port that the pages name is free.
+The commands are taken from the pages themselves: `sh` blocks are typed as they are; of `console` blocks the lines
+after `$ `, and their output has to be what the page shows (`...` stands for anything). After the installation all of
+it happens in a network namespace of its own, so that the port that the pages name is free.
 """
 
 import os
