@@ -1,35 +1,25 @@
 """The planner as a filter: one problem as JSON on stdin, its answer as JSON on stdout (README, "Planning").
 
-Exit 0 with the answer, also where it is no; 2 with one line on stderr if the problem is malformed. "us" is CPU time, so
-that what else the machine does is left out.
+Exit 0 with the answer, also where it is no; 2 with one line on stderr if the problem is malformed.
 """
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from services.planner.offline.problem import BadProblem, Problem, bad, listed, number, record, shown, text
-from services.planner.planning.agents import Agent, Answer, Fixed, Request
+from services.planner.offline.reservation import clock_of, plain, recurrence_of, reservation, windowed_of
 from services.planner.planning.book import Book
 from services.planner.planning.limits import average_above, first_above
 from services.planner.planning.profile import Profile
-from services.planner.planning.rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
+from services.planner.planning.rdl import BadRdl, Grid, Number, check
 from services.planner.planning.replan import Promise, not_kept
-from services.planner.planning.request import Plan
-from services.planner.rdl.document import read_document
-from services.planner.rdl.faults import BadDocument
-from services.planner.rdl.recurrence import expanded, least_distance_s
-from services.planner.rdl.times import Clock, clock
+from services.planner.rdl.recurrence import least_distance_s
+from services.planner.rdl.times import Clock
 
 Json = dict[str, Any]
-
-PROMISED_MAX = 1 << 62
-"""Of a resource at any moment: what counts in 64 bits."""
-
-AGENT_KINDS = {"gree": "late", "gree-l": "flat", "early": "early"}
 
 
 def main() -> int:
@@ -60,130 +50,6 @@ def _decimal(text: str) -> Fraction:
     if not text[-1].isdigit() or len(exponent) > 2:
         raise BadProblem(f"{text} is no number here")
     return Fraction(text)
-
-
-def _reservation(problem: Problem) -> Json:
-    """Answers to a request, or to a sequence of them."""
-    grid = problem.grid()
-    limits = problem.user_limits(grid)
-    known = _clock(problem)
-    name = problem.input.get("agent")
-    book = Book(grid.capacity, limits.instant_most(grid.capacity), by_user=limits.average is not None)
-    agent = Agent(name if isinstance(name, str) else "", book, limits, grid.horizon)
-    for i, each in enumerate(listed(problem.input, "existing", default=True)):
-        path = f"input.existing[{i}]"
-        if not isinstance(each, dict):
-            bad(path, 'has to be an object with "id", "user" and "profile"')
-        owner = str(each.get("user") or "")
-        agent.fix(text(each, "id", path), Fixed(owner, problem.profile(each.get("profile"), f"{path}.profile", grid)))
-    if max(book.used.most(0, max(1, grid.horizon)), default=0) > PROMISED_MAX:
-        bad("input.existing", f"promises too much: at most {PROMISED_MAX} at any moment")
-    if problem.input.get("request") is not None:
-        operations: list[Any] = [record(problem.input, "request", "input")]
-    else:
-        operations = listed(problem.input, "sequence")
-    results, moved = [], False
-    for i, each in enumerate(operations):
-        path = "input.request" if problem.input.get("request") is not None else f"input.sequence[{i}]"
-        if not isinstance(each, dict):
-            bad(path, 'has to be an object with "op", "id" and "user"')
-        begun = time.process_time_ns()
-        answer = _answer(agent, grid, known, each, path)
-        microseconds = (time.process_time_ns() - begun) // 1000
-        moved = moved or bool(answer.moved)
-        results.append(_result(each["id"], answer, grid, microseconds))
-    found: Json = {"agent_kind": AGENT_KINDS.get(str(name), "flat"), "results": results}
-    if moved:
-        found["final_leases"] = {each: _leases(held.plan, grid) for each, held in agent.held.items()}
-    return found
-
-
-def _clock(problem: Problem) -> Clock:
-    """What times in requests that are written as text count from."""
-    origin, zone = problem.input.get("origin", "1970-01-01T00:00Z"), problem.input.get("zone", "UTC")
-    now = number(problem.input, "now", default=0)
-    try:
-        return clock(str(origin), int(now), str(zone))
-    except (ValueError, OverflowError) as error:
-        bad("input", str(error))
-
-
-def _windowed(rdl: Any, known: Clock, grid: Grid) -> Windowed:
-    """A request on the grid, from RDL as JSON or as a text that somebody wrote. Raises BadRdl."""
-    return read_rdl(_as_json(rdl, known), grid)
-
-
-def _as_json(rdl: Any, known: Clock) -> Any:
-    if not isinstance(rdl, str):
-        return rdl
-    try:
-        return read_document(rdl, known)
-    except BadDocument as fault:
-        raise BadRdl("rdl", str(fault)) from None
-
-
-def _all_occurrences(rdl: Any, recurrence: str | int, known: Clock, grid: Grid) -> Windowed:
-    """One request for all occurrences in the horizon. Raises BadRdl."""
-    try:
-        every = expanded(_as_json(rdl, known), recurrence, known, int(grid.seconds(grid.horizon)))
-    except ValueError as error:
-        raise BadRdl("recurrence", str(error)) from None
-    return read_rdl(every, grid)
-
-
-def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> Answer:
-    name, user, op = text(raw, "id", path), str(raw.get("user") or ""), raw.get("op", "submit")
-    if op not in ("submit", "update", "delete"):
-        bad(f"{path}.op", f"has to be submit, update or delete, is {shown(op)}")
-    owner = agent.owner(name)
-    if op == "submit" and owner is not None:
-        return Answer("name_taken", f"{name} is reserved already: update or delete it")
-    if op != "submit" and owner is None:
-        return Answer("unknown", f"there is no reservation {name}")
-    if op != "submit" and owner != user:
-        return Answer("not_owner", f"{name} belongs to another user")
-    if op == "delete":
-        agent.drop(name)
-        return Answer()
-    try:
-        windowed = _windowed(raw.get("rdl"), known, grid)
-        recurrence = _recurrence(raw.get("recurrence"))
-        if recurrence is not None:
-            windowed = _all_occurrences(raw.get("rdl"), recurrence, known, grid)
-        check(windowed, grid)
-    except BadRdl as fault:
-        return Answer("invalid", str(fault))
-    request = Request(name, user, windowed.body, windowed.begin, windowed.end)
-    return agent.submit(request) if op == "submit" else agent.update(request)
-
-
-def _result(name: str, answer: Answer, grid: Grid, microseconds: int) -> Json:
-    found: Json = {"id": name, "accepted": not answer.code, "us": microseconds, "leases": _leases(answer.plan, grid)}
-    if answer.code:
-        found["reason"] = f"{answer.code}: {answer.reason}"
-    if answer.form is not None:
-        found["form"] = answer.form
-    if answer.moved:
-        found["moved"] = answer.moved
-    if answer.offer is not None and answer.offer.window is not None:
-        begin, end = answer.offer.window
-        found["offer"] = {"from": plain(grid.seconds(begin)), "to": plain(grid.seconds(end))}
-    elif answer.offer is not None:
-        found["offer"] = {"size_permille": answer.offer.size_permille}
-    return found
-
-
-def _leases(plan: Plan, grid: Grid) -> list[Json]:
-    return [
-        {
-            "atom": atom.path,
-            "from": plain(grid.seconds(each.begin)),
-            "to": plain(grid.seconds(each.end)),
-            "n": each.gangs * atom.gang,
-        }
-        for atom, leases in plan
-        for each in leases
-    ]
 
 
 def _policy(problem: Problem) -> Json:
@@ -265,29 +131,15 @@ def _validation(problem: Problem) -> Json:
     """Whether a request could be met by an empty cell."""
     grid = problem.grid()
     now = number(problem.input, "now", default=0)
-    known = _clock(problem)
+    known = clock_of(problem)
     try:
-        windowed = _windowed(problem.input.get("rdl"), known, grid)
+        windowed = windowed_of(problem.input.get("rdl"), known, grid)
         check(windowed, grid, now)
-        recurrence = _recurrence(problem.input.get("recurrence"))
+        recurrence = recurrence_of(problem.input.get("recurrence"))
         _check_distance(recurrence, grid.seconds(windowed.end - windowed.begin), known)
     except BadRdl as fault:
         return {"valid": False, "reason": str(fault)}
     return {"valid": True}
-
-
-def _recurrence(value: Any) -> str | int | None:
-    """A cron expression, or seconds between the starts of two occurrences; None for none, which 0 and null are."""
-    if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
-        value = int(value)
-    if isinstance(value, str):
-        return value
-    if value is None or value == 0:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        told = 'has to be a cron expression like "0 6 * * *", or a period in seconds of 0 (none) or more'
-        raise BadRdl("recurrence", f"{told}, is {shown(value)}")
-    return value
 
 
 def _check_distance(recurrence: str | int | None, length_s: Number, known: Clock) -> None:
@@ -408,13 +260,8 @@ def _replan(problem: Problem) -> Json:
     return {"removed": removed, "kept": [each.name for each in promises if each.name not in removed]}
 
 
-def plain(value: Number) -> int | float:
-    """A number as JSON writes it."""
-    return int(value) if value == int(value) else float(value)
-
-
 _SOLVERS: dict[str, Callable[[Problem], Json]] = {
-    "reservation": _reservation,
+    "reservation": reservation,
     "reservation-policy": _policy,
     "rdl-validation": _validation,
     "order-no-gap-check": _no_gap,
