@@ -22,12 +22,15 @@ NUMBER_MAX = 2**63 - 1
 FOLDER_NAME_MAX = 120  # Characters of a folder's name; a longer one ends in a hash. File systems take 255 bytes.
 
 NODE, ATTEMPT, START, END = "Largesse-Node", "Largesse-Output-Attempt", "Largesse-Output-Start", "Largesse-Output-End"
+FROM, CUT = "Largesse-Output-From", "Largesse-Output-Cut"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A task's output from byte `offset` on. `attempt` None: the last. `admitted`: the seq of the job's admission, None
-    for the latest job of that name.
+    for the latest job of that name. `since_ms`: nothing of what was printed before that time (Unix milliseconds), as
+    far as its node knows when what was printed: to a second in the first hour, to a thousandth or so of the time since
+    then.
     """
 
     job: str
@@ -37,19 +40,23 @@ class Wanted:
     attempt: int | None = None
     offset: int = 0
     admitted: int | None = None
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """What an attempt printed from byte `start` on, or a first part of it. `end`: how much it has printed so far.
 
-    `start` lies behind what was asked for where that was not kept.
+    `start` lies behind what was asked for where that was not kept. `cut`: first byte that was not kept, and the first
+    one behind it that was; None: all was. `asked`: the first byte that was asked for, where `since_ms` decided it.
     """
 
     attempt: int
     start: int
     end: int
     data: bytes
+    cut: tuple[int, int] | None = None
+    asked: int | None = None
 
 
 def rendered(piece: Piece, offset: int) -> bytes:
@@ -70,14 +77,26 @@ def wanted_of(path: str, query: Mapping[str, str]) -> Wanted | None:
     if stream not in get_args(Stream):
         raise ValueError(f"stream: has to be one of {', '.join(get_args(Stream))}")
     number, offset = _whole("index", index), _whole("offset", query.get("offset", "0"))
-    attempt, admitted = (_whole(name, query[name]) if name in query else None for name in ("attempt", "admitted"))
-    return Wanted(job, stage, number, stream, attempt, offset, admitted)  # type: ignore[arg-type]
+    numbers = [_whole(name, query[name]) if name in query else None for name in ("attempt", "admitted", "since_ms")]
+    attempt, admitted, since_ms = numbers
+    return Wanted(job, stage, number, stream, attempt, offset, admitted, since_ms)  # type: ignore[arg-type]
 
 
 def _whole(name: str, text: str) -> int:
     if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > NUMBER_MAX:
         raise ValueError(f"{name}: has to be a whole number")
     return int(text)
+
+
+def cut_text(cut: tuple[int, int]) -> str:
+    """The header that says what was not kept: `FIRST-END`."""
+    return f"{cut[0]}-{cut[1]}"
+
+
+def cut_of(text: str) -> tuple[int, int] | None:
+    """What `cut_text` wrote; None for anything else."""
+    match = re.fullmatch("([0-9]{1,19})-([0-9]{1,19})", text)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def named(node: str) -> dict[str, str]:
@@ -91,6 +110,10 @@ def page_of(node: str, piece: Piece | None) -> Page:
     if piece is None:
         return Page("404 Not Found", b"nothing is kept of it\n", headers=headers)
     headers |= {ATTEMPT: str(piece.attempt), START: str(piece.start), END: str(piece.end)}
+    if piece.cut is not None:
+        headers[CUT] = cut_text(piece.cut)
+    if piece.asked is not None:
+        headers[FROM] = str(piece.asked)
     return Page("200 OK", piece.data, OCTETS, headers)
 
 

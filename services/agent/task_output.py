@@ -7,6 +7,7 @@ name leads elsewhere, and no link is followed that a task put in the place of it
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from largesse.process.health import Page, Pages
@@ -14,9 +15,13 @@ from largesse.readers import Readers, ReadersBusy
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, named, page_of, wanted_of
 from services.agent.documents import TASK
 from services.agent.found import Place, Unsound, places
+from services.agent.streams import TIMES, space_ms
 
 LOOKS_MAX = 3
 """A segment may go while it is looked for: the middle of a long output makes room for its end."""
+TIMES_BYTES_MAX = 16 << 20
+"""Of a stream's index of times: several times what a shim writes in a year."""
+TIME = re.compile(rb"^([0-9]{1,18}) ([0-9]{1,18})$", re.MULTILINE)
 ENTRIES_MAX = 1_000
 """Files of an attempt that are looked at: its shim leaves a dozen; a task may have left any number."""
 
@@ -55,13 +60,43 @@ def read_piece(data: Path, wanted: Wanted, most: int = PIECE_BYTES_MAX) -> Piece
     except Unsound:
         return None  # It has just been cleared away, or lies behind a link.
     try:
+        asked = None if wanted.since_ms is None else _offset_since(folder, wanted.stream, wanted.since_ms)
+        offset = wanted.offset if asked is None else max(asked, wanted.offset)
         for _ in range(LOOKS_MAX):
-            piece = _piece(place.attempt, folder, _segments(folder, wanted.stream), wanted.offset, most)
+            segments = _segments(folder, wanted.stream)
+            piece = _piece(place.attempt, folder, segments, offset, most)
             if piece is not None:
-                return piece
+                return replace(piece, cut=_cut_in(segments), asked=None if asked is None else min(offset, piece.end))
     finally:
         os.close(folder)
     return Piece(place.attempt, wanted.offset, wanted.offset, b"")
+
+
+def _cut_in(segments: list[tuple[int, int, str]]) -> tuple[int, int] | None:
+    """What was not kept between segments."""
+    end = 0
+    for first, size, _ in segments:
+        if first > end:
+            return end, first
+        end = max(end, first + size)
+    return None
+
+
+def _offset_since(folder: int, stream: str, since_ms: int) -> int:
+    """The first byte that may have been printed at that time or later; 0 where that is not known, all of it where
+    everything was printed before.
+    """
+    text = _read(folder, stream + TIMES, 0, TIMES_BYTES_MAX)
+    if text is None:
+        return 0
+    times = [(int(match[1]), int(match[2])) for match in TIME.finditer(text)]
+    first_ms = times[0][0] if times else 0
+    # What follows a noted byte, up to the next one, may have been printed for as long as nothing is noted.
+    before = [i for i, (at_ms, _) in enumerate(times) if at_ms + space_ms(first_ms, at_ms) <= since_ms]
+    if not before:
+        return 0
+    following = times[before[-1] + 1 :]
+    return following[0][1] if following else NUMBER_MAX
 
 
 def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:

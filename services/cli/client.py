@@ -23,6 +23,7 @@ USER_MAX = 253
 USER_HEADER = "Largesse-User"
 STATE_HEADER = "Largesse-Task-State"
 ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
+CUT_HEADER = "Largesse-Output-Cut"
 EVENTS = "text/event-stream"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"

@@ -27,7 +27,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(short_help="Run one command as a job, and follow it.", context_settings=COMMAND_LINE)(run)
     app.command("watch")(watch_job)
     app.command(short_help="Cancel jobs, by id or all that a filter finds.")(cancel)
-    app.command()(logs)
+    app.command(short_help="Print what a task, or each task of a job, printed.")(logs)
 
 
 COMMAND_LINE = {"allow_interspersed_args": False}
@@ -157,29 +157,51 @@ def cancel(
 
 
 def logs(
-    task: Annotated[str, typer.Argument(help="which task, like count/map/0", metavar="JOB/STAGE/INDEX")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="a job, a stage, or a task: count, count/map or count/map/0", metavar="JOB[/STAGE[/INDEX]]"
+        ),
+    ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job ends")] = False,
     stderr: Annotated[bool, typer.Option("--stderr", help="what it wrote to stderr")] = False,
     attempt: Annotated[int | None, typer.Option("--attempt", help="which one  [default: the last]", min=1)] = None,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", help="the last so many lines", metavar="N", min=1)] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="what was printed since: 90s, 10m, 2h, 1d, or a time", metavar="WHEN")
+    ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Print what a task printed."""
-    from services.cli.printing import follow_output, output_of, print_output
+    """Print what a task printed, or all tasks of a job or stage, each line behind the task's name.
 
-    match = re.fullmatch(r"([^/]+)/([^/]+)/([0-9]{1,9})", task)
+    What a node did not keep of a long output is a line in brackets, and with --json a list `cuts`. Times are those of
+    the task's node, noted every second, and more seldom after the first hour.
+    """
+    from services.cli import job_logs
+    from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms
+
+    match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", task)
     if match is None:
         raise Wrong(f"JOB/STAGE/INDEX: {task!r} names no task: write it like count/map/0")
     if follow and json:
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
-    path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
     params: dict[str, object] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
+    begin: dict[str, object] = {}
+    if tail:
+        begin["tail"] = tail
+    if since is not None:
+        begin["since_ms"] = since_ms(since)
     gateway = Gateway(url)
-    if json:
-        response = output_of(gateway, path, params)
-        out_json({"task": task, **params, "output": response.content.decode(errors="replace")})
+    if match[3] is None:
+        if attempt:
+            raise Wrong("--attempt: name one task, like count/map/0")
+        job_logs.print_logs(gateway, match[1], match[2], params, begin, follow=follow, json=json)
         return
-    if follow:
-        follow_output(gateway, path, params)
+    path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
+    if json:
+        out_json({"task": task, **params, **document_of(output_of(gateway, path, params | begin))})
+    elif follow:
+        follow_output(gateway, path, params, begin)
     else:
-        print_output(output_of(gateway, path, params))
+        print_output(output_of(gateway, path, params | begin))

@@ -1,11 +1,13 @@
-"""`largesse logs --follow` and `run`: what a task prints, attempt after attempt, until its job has ended."""
+"""`largesse logs` and `run`: what a task printed, or prints, attempt after attempt, until its job has ended."""
 
+import re
 import sys
-from time import sleep
-from typing import TYPE_CHECKING, BinaryIO
+from datetime import datetime
+from time import sleep, time
+from typing import TYPE_CHECKING, Protocol
 
-from services.cli.client import ATTEMPT_HEADER, END_HEADER, STATE_HEADER, Gateway, stranger
-from services.cli.ending import Ending, Later, Unanswered, note, pipe
+from services.cli.client import ATTEMPT_HEADER, CUT_HEADER, END_HEADER, STATE_HEADER, Gateway, stranger
+from services.cli.ending import Ending, Later, Unanswered, Wrong, note, pipe
 from services.cli.patience import Patience
 
 if TYPE_CHECKING:
@@ -23,7 +25,42 @@ def output_of(gateway: Gateway, path: str, params: dict[str, object]) -> "httpx.
     return response
 
 
-def print_output(response: "httpx.Response", to: BinaryIO | None = None) -> None:
+_AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def since_ms(text: str) -> int:
+    """A moment in Unix milliseconds: so long ago, or a time in ISO 8601, by this machine's clock. Raises Wrong."""
+    if match := _AGO.fullmatch(text):
+        return max(0, int((time() - int(match[1]) * _SECONDS[match[2]]) * 1_000))
+    try:
+        return max(0, int(datetime.fromisoformat(text).astimezone().timestamp() * 1_000))
+    except (ValueError, OverflowError, OSError):
+        raise Wrong(f"--since: {text!r} is no time: write it like 90s, 10m, 2h, 1d or 2026-11-23T14:05") from None
+
+
+def document_of(response: "httpx.Response") -> dict[str, object]:
+    """An output as a document. `cuts`: what its node did not keep, by the offset in all that the task printed."""
+    first, _, end = response.headers.get(CUT_HEADER, "").partition("-")
+    cut = first.isdecimal() and end.isdecimal()
+    return {
+        "output": response.content.decode(errors="replace"),
+        "printed_bytes": int(response.headers[END_HEADER]),
+        "cuts": [{"at": int(first), "bytes": int(end) - int(first)}] if cut else [],
+    }
+
+
+class Sink(Protocol):
+    """What output is written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Takes bytes."""
+
+    def flush(self) -> object:
+        """Passes them on."""
+
+
+def print_output(response: "httpx.Response", to: Sink | None = None) -> None:
     """One answer of the gateway, byte for byte. `to`: stdout by default."""
     to = sys.stdout.buffer if to is None else to
     with pipe():
@@ -32,24 +69,33 @@ def print_output(response: "httpx.Response", to: BinaryIO | None = None) -> None
 
 
 class Tail:
-    """One output stream of a task, which is looked at again and again. `to`: where it is printed.
+    """One output stream of a task, which is looked at again and again. `to`: where it is printed. `begin`: where the
+    first attempt's begins, as parameters of the gateway.
 
     While the job lives, a task that has not started and a node that does not answer are waited for: the node comes
     back, or the task runs elsewhere. A gateway that does not answer any more is waited for too, for a while.
     """
 
     def __init__(
-        self, gateway: Gateway, path: str, params: dict[str, object], to: BinaryIO | None = None, *, quiet: bool = False
+        self,
+        gateway: Gateway,
+        path: str,
+        params: dict[str, object],
+        to: Sink | None = None,
+        *,
+        begin: dict[str, object] | None = None,
+        quiet: bool = False,
     ) -> None:
         self._gateway, self._path, self._params, self._to = gateway, path, params, to
         self._attempt, self._offset = params.get("attempt"), 0
+        self._begin = begin or {}
         self._quiet, self._told, self._patience = quiet, "", Patience()
 
     def look(self) -> bool:
         """Prints what is new; returns whether the job had ended, so that this is all. Raises as `Gateway.ask` does."""
         while True:
             try:
-                response = output_of(self._gateway, self._path, self._params | {"offset": self._offset})
+                response = output_of(self._gateway, self._path, self._params | self._begin | {"offset": self._offset})
                 now = int(response.headers[ATTEMPT_HEADER])
                 if self._attempt not in (None, now):
                     self._print_rest()
@@ -66,9 +112,11 @@ class Tail:
             self._patience.answered()
             if self._attempt not in (None, now):
                 note(f"attempt {now}:")
+                self._begin = {}
                 self._attempt, self._offset = now, 0
                 continue
             self._attempt, self._offset = now, int(response.headers[END_HEADER])
+            self._begin = {}
             print_output(response, self._to)
             return bool(response.headers.get(STATE_HEADER) == "ended")
 
@@ -83,8 +131,10 @@ class Tail:
             note(f"the end of attempt {self._attempt} is not to be had: {why}")
 
 
-def follow_output(gateway: Gateway, path: str, params: dict[str, object]) -> None:
+def follow_output(
+    gateway: Gateway, path: str, params: dict[str, object], begin: dict[str, object] | None = None
+) -> None:
     """Prints one stream as `Tail` does until the job ends. Raises as `Gateway.ask` does."""
-    tail = Tail(gateway, path, params)
+    tail = Tail(gateway, path, params, begin=begin)
     while not tail.look():
         sleep(FOLLOW_S)

@@ -17,7 +17,7 @@ from largesse.descriptors import connections_within
 from largesse.hosts import Hosts, hosts_of
 from largesse.readers import Readers, ReadersBusy
 from largesse.release import VERSION
-from largesse.task_output import ATTEMPT, END, NUMBER_MAX, Piece, Stream, Wanted
+from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Piece, Stream, Wanted, cut_text
 from largesse.telemetry import exposition
 from schemas import InputRefused, InputRepeated, JobAdmitted, JobRejected
 from schemas.edge.base import at_key, author_of
@@ -33,7 +33,7 @@ from services.gateway.follow import Follower
 from services.gateway.guard import Budget, Guard
 from services.gateway.models import Job, Jobs, JobState, Live, Ready, Submitted
 from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
-from services.gateway.output import ReadOutput, check_task, fetch_output, printed, why_nothing
+from services.gateway.output import ReadOutput, check_task, fetch_output, first_of, printed, why_nothing
 from services.gateway.problems import Problem, as_json, dumped, install, malformed
 from services.gateway.reading import message_of, read_request
 from services.gateway.streams import EventStream, Places
@@ -55,6 +55,8 @@ READ_AT_ONCE = 16 << 10
 
 OUTPUTS_MAX = 128
 """Answers with output under way at once: each holds a piece of it, and a connection to an agent."""
+
+TAIL_LINES_MAX = 1_000_000
 
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
@@ -307,6 +309,7 @@ _LOGS: Responses = {
         Largesse_Task_State="`live`, or `ended` once the job has",
         Largesse_Output_Attempt="the number of the attempt",
         Largesse_Output_End="the offset at which to go on",
+        Largesse_Output_Cut="which bytes were not kept, as FIRST-END; empty where all were",
     ),
     **problems(404, 422),
 }
@@ -349,16 +352,22 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         stream: Stream = "stdout",
         attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
         offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
+        tail: Annotated[int | None, Query(ge=1, le=TAIL_LINES_MAX, description="only the last so many lines")] = None,
+        since_ms: Annotated[
+            int | None, Query(ge=0, le=NUMBER_MAX, description="only what was printed since (Unix milliseconds)")
+        ] = None,
     ) -> Response:
-        """What a task has printed, from a byte on. Without `attempt` the last one."""
+        """What a task has printed, from a byte on. Without `attempt` the last one. A line in brackets stands for what
+        was not kept, and the header Largesse-Output-Cut says from which byte to which, `FIRST-END`."""
         view = api.follower.state
-        wanted = Wanted(job, stage, index, stream, attempt, offset)
+        wanted = Wanted(job, stage, index, stream, attempt, offset, since_ms=since_ms)
         check_task(view, wanted)
         live = job in view.jobs
         with api.outputs.place() as place:
-            first = await api.read_output(wanted)
+            wanted, first = await first_of(api.read_output, wanted, tail)
             if first is None:
                 api.job(job)
                 raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
             headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
+            headers[CUT] = "" if first.cut is None else cut_text(first.cut)
             return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
-from largesse.task_output import ATTEMPT, END, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted
+from largesse.task_output import ATTEMPT, CUT, END, FROM, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted, cut_of
 
 CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10
@@ -56,6 +56,7 @@ def _path_of(wanted: Wanted) -> str:
     # Dots too are encoded: a name that is `..` leads nowhere else.
     names = "/".join(quote(part, safe="").replace(".", "%2E") for part in (wanted.job, wanted.stage, str(wanted.index)))
     query = {"stream": wanted.stream, "offset": wanted.offset, "attempt": wanted.attempt, "admitted": wanted.admitted}
+    query["since_ms"] = wanted.since_ms
     return f"{PREFIX}{names}?{urlencode({name: value for name, value in query.items() if value is not None})}"
 
 
@@ -82,4 +83,6 @@ def _piece_of(node: str, status: int, headers: httpx.Headers, body: bytes) -> Pi
     told = [headers.get(name, "") for name in (ATTEMPT, START, END)]
     if status != 200 or not all(text.isdecimal() for text in told):
         raise Unanswered(f"it answers {status}: {body[:200].decode(errors='replace').strip()}")
-    return Piece(int(told[0]), int(told[1]), int(told[2]), body)
+    asked = headers.get(FROM, "")
+    cut = cut_of(headers.get(CUT, ""))
+    return Piece(int(told[0]), int(told[1]), int(told[2]), body, cut, int(asked) if asked.isdecimal() else None)

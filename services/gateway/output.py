@@ -7,7 +7,7 @@ only for one fixed path, and an answer counts only under the node's own name.
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
-from largesse.task_output import Piece, Wanted, rendered
+from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, rendered
 from schemas.wording import counted
 from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of
@@ -69,16 +69,56 @@ async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:
     return f"there is no attempt {wanted.attempt} of {task}: it has had {counted(last.attempt, 'attempt')}"
 
 
+async def first_of(read: ReadOutput, wanted: Wanted, tail: int | None) -> tuple[Wanted, Piece | None]:
+    """The first piece, of the last `tail` lines where that is given, and what was wanted by it. Raises Problem."""
+    first = await read(wanted)
+    if first is None or tail is None:
+        return wanted, first
+    begin = first.start if first.asked is None else first.asked
+    wanted = await tail_of(read, replace(wanted, offset=begin), tail)
+    return wanted, await read(wanted)
+
+
+async def tail_of(read: ReadOutput, wanted: Wanted, lines: int, *, step: int = PIECE_BYTES_MAX) -> Wanted:
+    """The same from where its last `lines` lines begin. What was not kept counts as nothing.
+
+    `step`: how many bytes are asked for at once. Raises Problem.
+    """
+    last = await read(replace(wanted, offset=NUMBER_MAX, since_ms=None))
+    if last is None:
+        return wanted
+    wanted = replace(wanted, attempt=last.attempt)
+    at, ends = last.end, 0
+    while at > wanted.offset:
+        if last.cut is not None and at == last.cut[1]:
+            at = last.cut[0]
+        low = max(wanted.offset, at - step)
+        if last.cut is not None and last.cut[0] < at:
+            low = max(low, last.cut[1])
+        piece = await read(replace(wanted, offset=low, since_ms=None))
+        if piece is None or piece.start != low or piece.start + len(piece.data) < at:
+            break  # It makes room for what is printed now, or is cleared away.
+        data = piece.data[: at - low]
+        end = len(data)
+        while (end := data.rfind(b"\n", 0, end)) >= 0:
+            # The end of the last line begins no line.
+            ends += low + end + 1 < last.end
+            if ends == lines:
+                return replace(wanted, offset=low + end + 1, since_ms=None)
+        at = low
+    return replace(wanted, offset=at, since_ms=None)
+
+
 async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncGenerator[bytes, None]:
     """The whole output as far as it went when `first` was read, piece by piece. Raises Problem."""
-    piece, at = first, wanted.offset
+    piece, at = first, wanted.offset if first.asked is None else first.asked
     while at < first.end and piece.data:
         text = rendered(piece, at)
         beyond = piece.start + len(piece.data) - first.end
         yield text[: len(text) - beyond] if beyond > 0 else text
         at = piece.start + len(piece.data)
         if at < first.end:
-            following = await read(replace(wanted, attempt=first.attempt, offset=at))
+            following = await read(replace(wanted, attempt=first.attempt, offset=at, since_ms=None))
             if following is None:
                 return  # Cleared away meanwhile.
             piece = following

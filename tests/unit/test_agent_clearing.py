@@ -108,6 +108,17 @@ def test_the_oldest_go_first_when_a_limit_is_passed(tmp_path, limit, left):
     assert (done["removed"], done["runs"]) == (5 - left, left)
 
 
+def test_nothing_of_ended_jobs_is_kept_where_the_disk_has_not_the_room_that_has_to_stay_free(tmp_path, monkeypatch):
+    names = some(tmp_path, 3)
+    clear(tmp_path, names, {**ALL, "free_bytes": 0}, NOW_MS)
+    assert kept(tmp_path) == names
+
+    monkeypatch.setattr(clearing, "SMALL_DISK_PARTS", 1)
+
+    assert clear(tmp_path, [], {**ALL, "free_bytes": 1 << 62}, NOW_MS)["removed"] == 3
+    assert kept(tmp_path) == []
+
+
 def test_shelves_fill_one_after_the_other_and_empty_ones_go(tmp_path, monkeypatch):
     monkeypatch.setattr(clearing, "SHELF_RUNS", 2)
     names = some(tmp_path, 5)

@@ -9,7 +9,7 @@ import pytest
 from largesse.settings import Settings, SettingWrong
 from schemas import Device
 from services.agent.capacity import measured
-from services.agent.settings import read_node_settings
+from services.agent.settings import NodeSettings, read_node_settings
 
 
 def test_a_machine_offers_what_it_has(tmp_path):
@@ -84,6 +84,11 @@ def test_labels_alone_leave_the_capacity_as_measured():
         ("LARGESSE_NODE_OFFER", '{"capacity": {"cpu": "x"}}', "capacity.cpu"),
         ("LARGESSE_NODE_OFFER", '{"capasity": {}}', 'did you mean "capacity"'),
         ("LARGESSE_NODE_MEMORY_LIMIT", "soft", "has to be one of auto, resident, address_space, none"),
+        ("LARGESSE_NODE_CPU_LIMIT", "soft", "has to be one of hard, share, none"),
+        ("LARGESSE_NODE_CGROUP", "on", "has to be auto, off, or the absolute path of a control group"),
+        ("LARGESSE_NODE_OUTPUT_MIB", "0", "has to be a whole number from 1 to 1000000000"),
+        ("LARGESSE_NODE_TASK_PIDS", "-1", "has to be a whole number from 0 to 1000000000"),
+        ("LARGESSE_NODE_KEPT_FREE_MIB", "1.5", "has to be a whole number from 0 to 1000000000"),
         ("LARGESSE_NODE_AT_END", "stay", "has to be one of keep, leave"),
         ("LARGESSE_ADVERTISE", "n:9464", "nothing is served: set LARGESSE_METRICS_PORT"),
     ],
@@ -124,3 +129,26 @@ def test_an_agent_says_where_it_can_be_reached(monkeypatch, host, port, advertis
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(SettingWrong, match="LARGESSE_ADVERTISE=n: has to be HOST:PORT"):
         read_node_settings(Settings(metrics_port=9464), {"LARGESSE_ADVERTISE": "n"})
+
+
+def test_limits_of_tasks_come_from_the_environment():
+    node = read_node_settings(
+        Settings(),
+        {
+            "LARGESSE_NODE_CGROUP": "/sys/fs/cgroup/mine",
+            "LARGESSE_NODE_CPU_LIMIT": "share",
+            "LARGESSE_NODE_TASK_PIDS": "0",
+            "LARGESSE_NODE_OUTPUT_MIB": "1",
+            "LARGESSE_NODE_KEPT_FREE_MIB": "2",
+        },
+    )
+
+    assert (node.cgroup, node.cpu_limit, node.task_pids) == ("/sys/fs/cgroup/mine", "share", 0)
+    assert (node.output_bytes, node.kept.free_bytes) == (1 << 20, 2 << 20)
+
+
+def test_what_is_not_set_is_as_the_settings_have_it_themselves():
+    node, plain = read_node_settings(Settings(), {}), NodeSettings("n", Path())
+
+    names = ("cgroup", "cpu_limit", "memory_limit", "task_pids", "output_bytes", "kept", "room")
+    assert [getattr(node, name) for name in names] == [getattr(plain, name) for name in names]
