@@ -1,7 +1,7 @@
 """Whatever is asked for: an accepted plan meets its request, nothing is promised twice, and a no is true."""
 
-from hypothesis import HealthCheck, assume, settings
 from hypothesis import given as for_all
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from services.planner.planning.filling import fill_early, fill_late
@@ -55,15 +55,28 @@ def test_accepted_plans_meet_their_requests_and_never_exceed_the_capacity(asked,
         assert result["accepted"] or result["reason"]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
-@for_all(st.lists(requests(), min_size=3, max_size=6), requests(), AGENTS)
-def test_an_offer_is_accepted_when_it_is_taken(asked, last, agent):
-    answer = ask(*asked, last, agent=agent, capacity=CAPACITY, horizon=STEPS * STEP)
-    result = answer["results"][-1]
-    offer = result.get("offer", {})
-    assume("from" in offer)
-    taken = window(offer["from"], offer["to"], last["of"])
-    assert accepted(ask(*asked, taken, agent=agent, capacity=CAPACITY, horizon=STEPS * STEP))[-1]
+def test_an_offer_is_accepted_when_it_is_taken():
+    offers = 0
+
+    @settings(max_examples=40)
+    @for_all(st.lists(requests(), min_size=1, max_size=3), st.integers(0, 15), st.integers(10, 25), AGENTS)
+    def taken_offers_are_accepted(asked, begin, length, agent):
+        nonlocal offers
+        full = [{"from": begin * STEP, "to": (begin + length) * STEP, "usage": CAPACITY}]
+        given = {
+            "agent": agent,
+            "capacity": CAPACITY,
+            "horizon": STEPS * STEP,
+            "existing": [{"id": "full", "user": "bob", "profile": full}],
+        }
+        for i, result in enumerate(ask(*asked, **given)["results"]):
+            if "from" in result.get("offer", {}):
+                offers += 1
+                taken = window(result["offer"]["from"], result["offer"]["to"], asked[i]["of"])
+                assert accepted(ask(*asked[:i], taken, **given))[-1]
+
+    taken_offers_are_accepted()
+    assert offers
 
 
 @settings(max_examples=60)
@@ -71,7 +84,6 @@ def test_an_offer_is_accepted_when_it_is_taken(asked, last, agent):
 def test_a_reservation_that_is_deleted_leaves_no_trace(asked, passing, agent):
     comes = {"op": "submit", "id": "passing", "user": "bob", "rdl": passing}
     goes = {"op": "delete", "id": "passing", "user": "bob"}
-    assume(accepted(ask(comes, agent=agent, capacity=CAPACITY, horizon=STEPS * STEP))[0])
     with_it = ask(comes, goes, *asked, agent=agent, capacity=CAPACITY, horizon=STEPS * STEP)["results"][2:]
     without = ask(*asked, agent=agent, capacity=CAPACITY, horizon=STEPS * STEP)["results"]
     assert [result["leases"] for result in with_it] == [result["leases"] for result in without]
@@ -84,7 +96,6 @@ def test_an_update_to_the_old_terms_and_a_rejected_one_leave_no_trace(asked, fir
         return {"op": op, "id": "mine", "user": "bob", "rdl": rdl}
 
     updated = ask(operation("submit", first), operation("update", other), agent=agent, capacity=CAPACITY)
-    assume(accepted(updated)[0])
     terms = other if accepted(updated)[1] else first
     again = ask(operation("submit", terms), *asked, agent=agent, capacity=CAPACITY)
     both = ask(operation("submit", first), operation("update", other), *asked, agent=agent, capacity=CAPACITY)

@@ -23,6 +23,9 @@ MOVED_ALONE_MAX = 12
 MOVED_IN_PAIRS_MAX = 6
 """Of those, how many are tried two at a time."""
 
+REACH = 4
+"""Windows to offer are sought as far away as the window is long, then so many times farther, up to the horizon."""
+
 SIZE_STEPS = 6
 """Halvings in the search for a size that would be accepted."""
 
@@ -205,14 +208,20 @@ class Agent:
 
     def _offer(self, request: Request) -> Offer | None:
         """The nearest window that would be accepted: with a later end, or an earlier start. Else a smaller size."""
-        windows = []
-        if later := self._fits(request.user, inside(request.body, request.begin, self.horizon), "early"):
-            windows.append((later[1] - request.end, request.begin, later[1]))
-        if earlier := self._fits(request.user, inside(request.body, 0, request.end), "late"):
-            windows.append((request.begin - earlier[0], earlier[0], request.end))
-        for _, begin, end in sorted(windows):
-            if self._would_fit(request.user, inside(request.body, begin, end)):
-                return Offer(window=(begin, end))
+        length = max(1, request.end - request.begin)
+        more, whole = length, False
+        while not whole:
+            first, last = max(0, request.begin - more), min(self.horizon, request.end + more)
+            windows = []
+            if later := self._fits(request.user, inside(request.body, request.begin, last), "early"):
+                windows.append((later[1] - request.end, request.begin, later[1]))
+            if earlier := self._fits(request.user, inside(request.body, first, request.end), "late"):
+                windows.append((request.begin - earlier[0], earlier[0], request.end))
+            for _, begin, end in sorted(windows):
+                if self._would_fit(request.user, inside(request.body, begin, end)):
+                    return Offer(window=(begin, end))
+            whole = first == 0 and last == self.horizon
+            more *= REACH
         return self._smaller(request)
 
     def _fits(self, user: str, node: Node, form: Form) -> tuple[int, int] | None:
