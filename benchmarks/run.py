@@ -13,6 +13,7 @@ from services.fairness import core as fairness
 BENCHMARKS = (
     "scheduling",
     "variety",
+    "gathering",
     "file_bus",
     "fairness",
     "fairness_rounds",

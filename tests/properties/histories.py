@@ -8,9 +8,20 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from schemas import JobSpec, Queue, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
+from schemas import (
+    JobSpec,
+    NodeDrained,
+    NodeRemoved,
+    Queue,
+    TaskEnd,
+    TaskFailed,
+    TaskFailure,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+)
 from schemas.nodes import KnownAttempt
-from tests.cells import config, holds_of, node, queue, report, stage, tree
+from tests.cells import AUTHOR, config, holds_of, node, queue, report, stage, tree
 
 NODES = {
     "plain": node("plain", 4_000, 8_192, labels={"zone": "a"}),
@@ -50,7 +61,7 @@ CALM = (
 )
 WILD = (
     *CALM,
-    *["lose", "register", "register", "report", "drain", "drain"],
+    *["lose", "register", "register", "report", "drain", "drain", "drain", "remove"],
     *["cancel", "knobs", "knobs", "tree", "wait", "wait", "abandon"],
 )
 
@@ -116,6 +127,7 @@ class Play:
         self.submitted = 0
         self.epochs = 0
         self.reported = []
+        self.deadlines = {}  # By node that drains, when its agent revokes what is left.
         queues = TREES.get(tree_name)
         self.call("take", config(queues, retry_backoff_ms=1_000, **knobs))
         for each in NODES.values():
@@ -179,14 +191,41 @@ class Play:
     def _node(self, which):
         return list(NODES.values())[which % len(NODES)]
 
-    def _lose(self, which, _):
-        self.call("lose", self._node(which).node)
+    def _is_known(self, name):
+        return name in self.cell.admission.nodes
 
-    def _drain(self, which, stop):
-        self.call("drain" if stop % 2 else "resume", self._node(which).node)
+    def _lose(self, which, _):
+        name = self._node(which).node
+        if self._is_known(name):
+            self.call("lose", name)
+
+    def _drain(self, which, how):
+        """Stops or resumes placements, with a deadline for what runs there or without one."""
+        name, draining = self._node(which).node, how % 3 > 0
+        within_ms = (0, 1, 1_000, 60_000)[how // 6 % 4] if draining and how % 2 else None
+        self.call("take", NodeDrained(name, draining, AUTHOR, within_ms=within_ms))
+        self.deadlines.pop(name, None)
+        if within_ms is not None and self._is_known(name):
+            self.deadlines[name] = self.cell.time + within_ms
+            self._revoke()
+
+    def _revoke(self):
+        """Agents end what a drain's deadline leaves."""
+        for name in [name for name, at_ms in self.deadlines.items() if at_ms <= self.cell.time]:
+            del self.deadlines[name]
+            if held := [each for each in self._holds(0, 1_000) if each[3].node == name]:
+                self._tell(TaskFailed([TaskFailure(*self._range(*each), "revoked") for each in held]))
+
+    def _remove(self, which, lost):
+        """An operator removes a node, lost just now or as it is: one that is alive is refused."""
+        if lost % 2:
+            self._lose(which, 0)
+        self.call("take", NodeRemoved(self._node(which).node, AUTHOR))
 
     def _report(self, which, how):
         plain = self._node(which)
+        if not self._is_known(plain.node):
+            return
         epoch = self.cell.admission.nodes[plain.node].epoch
         capacity = {kind: amount // (1 + how % 2) for kind, amount in plain.capacity.items()}
         devices = plain.devices[: len(plain.devices) // (1 + how % 2)]
@@ -232,6 +271,7 @@ class Play:
     # ------------------------------------------------------------ time and rounds
     def _wait(self, span_ms):
         self.call("at", self.cell.time + span_ms)
+        self._revoke()
 
     def _round(self):
         self._close_open()
