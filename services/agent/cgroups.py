@@ -38,6 +38,8 @@ WEIGHT_OF_CORE, WEIGHT_MIN, WEIGHT_MAX = 100, 1, 10_000
 MOVES_MAX = 10
 """Looks at PARENT for processes that were forked while others were moved out of it."""
 MAKES_MAX = 10
+FORSAKEN_S = 3_600
+"""An empty group of an attempt on any node is removed when it is so old."""
 REMOVE_WAIT_S, REMOVE_PAUSE_S = 2.0, 0.01
 
 
@@ -395,10 +397,14 @@ def _removed(group: Path) -> bool:
 
 
 def _remove_empty(parent: Path) -> None:
-    """Removes what is left of nodes that nobody runs any more. A group in which something is left resists."""
-    for group in parent.glob("largesse-*"):
+    """Removes what is left of nodes that nobody runs any more. A group in which something runs resists."""
+    for node in parent.glob("largesse-*"):
+        for task in node.glob("task-*"):
+            with suppress(OSError):
+                if time.time() - task.stat().st_mtime > FORSAKEN_S:  # A younger one may be about to be joined.
+                    task.rmdir()
         with suppress(OSError):
-            group.rmdir()
+            node.rmdir()
 
 
 def _kill(group: Path) -> None:
