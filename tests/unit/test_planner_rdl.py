@@ -16,7 +16,7 @@ TEXT = """
 # Two stages, one after the other.
 window(10:00, 12:00, order(
     atom(b="1 cpu, 2Gi", g=4, h=20, l=5m, w=200m),
-    any(atom("500m cpu", 1, 2, 60, 1h), atom(b="cpu=2, gpu=1", g=1, h=1, l=1m, w=90s))))
+    any(atom('500m cpu', 1, 2, 60, 1h), atom(b="cpu=2, gpu=1", g=1, h=1, l=1m, w=90s))))
 """
 YAML = """
 op: window

@@ -208,6 +208,13 @@ def test_what_finds_no_room_is_offered_the_nearest_window_that_has_it():
     assert early["offer"] == {"from": 780, "to": 1_500}
 
 
+def test_a_rejection_names_the_atom_that_found_no_room():
+    other = window(0, 600, gang(5, 600))
+    result = ask(other, window(0, 600, group("all", gang(1, 60), gang(6, 60))), agent="gree")["results"][1]
+
+    assert result["reason"] == "no_room: atom 1 finds no room in its window beside what is promised"
+
+
 def test_what_finds_no_room_in_any_window_is_offered_a_size():
     other = window(0, 6_000, gang(5, 6_000))
     result = ask(other, window(0, 600, gang(10, 600)))["results"][1]

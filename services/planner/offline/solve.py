@@ -1,4 +1,4 @@
-"""The planner as a filter: one problem as JSON on stdin, its answer as JSON on stdout (README, "Planning").
+"""The planner as a filter: one problem as JSON on stdin, its answer as JSON on stdout (docs/reservations.md).
 
 Exit 0 with the answer, also where it is no; 2 with one line on stderr if the problem is malformed.
 """

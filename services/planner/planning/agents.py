@@ -12,7 +12,7 @@ from services.planner.planning.book import Book
 from services.planner.planning.greedy import plan
 from services.planner.planning.limits import UserLimits, average_above
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Node, Plan, atoms, bounds, extent, fastest, inside, scaled
+from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
 
 FORMS: dict[str, tuple[Form, ...]] = {"gree": ("late",), "gree-l": ("flat",), "early": ("early",)}
 DEFAULT_FORMS: tuple[Form, ...] = ("flat", "early", "late")
@@ -91,6 +91,7 @@ class Agent:
         self.horizon = horizon
         self.held: dict[str, Held] = {}
         self.fixed: dict[str, Fixed] = {}
+        self.stuck: Atom | None = None  # That last found no room; None if a plan was above the user's average.
 
     def owner(self, name: str) -> str | None:
         """The user that a promise is made to; None if there is no such promise."""
@@ -101,12 +102,13 @@ class Agent:
         """Accepts a new request, or rejects it."""
         node = inside(request.body, request.begin, request.end)
         answer = self._find(request.user, node)
+        stuck = self.stuck
         if answer is None and self.moves:
             answer = self._find_by_moving(request.user, node)
         if answer is not None:
             self.held[request.name] = Held(request.user, node, answer.plan)
             return answer
-        return Answer("no_room", self._reason(request, node), offer=self._offer(request))
+        return Answer("no_room", self._reason(request.user, stuck), offer=self._offer(request))
 
     def update(self, request: Request) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
@@ -145,9 +147,12 @@ class Agent:
         """Takes the plan that it finds in the book."""
         for form in self.forms:
             found = plan(self.book, user, node, form)
-            if found is not None and self._within_average(user, found):
+            if isinstance(found, Atom):
+                self.stuck = found
+            elif self._within_average(user, found):
                 return Answer(form=form, plan=found)
-            if found is not None:
+            else:
+                self.stuck = None
                 self.book.give_back(user, found)
         return None
 
@@ -197,14 +202,13 @@ class Agent:
             for other in pairs[i + 1 :]:
                 yield name, other
 
-    def _reason(self, request: Request, node: Node) -> str:
-        """Why there is no room, as far as the first form can tell."""
-        begin, end = bounds(node)
-        steps = fastest(node)
-        if end - begin < steps:
-            return f"its window has {max(0, end - begin)} steps, and it takes at least {steps}"
-        limited = "" if self.limits == UserLimits() else f" and the limits of user {request.user} allow"
-        return f"the {self.forms[0]} form finds no room for it in its window beside what is promised{limited}"
+    def _reason(self, user: str, stuck: Atom | None) -> str:
+        """Why there is no room. `stuck`: the atom that found none."""
+        if stuck is None:
+            return f"in every plan user {user} holds more on average than its limit allows"
+        moved = "; moving what is accepted makes none" if self.moves else ""
+        limited = f" or the limit of user {user}" if self.limits.instant is not None else ""
+        return f"atom {stuck.path} finds no room in its window beside what is promised{limited}{moved}"
 
     def _offer(self, request: Request) -> Offer | None:
         """The nearest window that would be accepted: with a later end, or an earlier start. Else a smaller size."""
@@ -227,7 +231,7 @@ class Agent:
     def _fits(self, user: str, node: Node, form: Form) -> tuple[int, int] | None:
         """The steps that a form would use."""
         found = plan(self.book, user, node, form)
-        if found is None:
+        if isinstance(found, Atom):
             return None
         within = self._within_average(user, found)
         self.book.give_back(user, found)

@@ -14,7 +14,18 @@ from collections.abc import Sequence
 from services.planner.planning.book import Book
 from services.planner.planning.gapless import chain
 from services.planner.planning.placing import Form, place
-from services.planner.planning.request import Atom, Group, Node, Plan, bounds, extent, fastest, gapless, least_work
+from services.planner.planning.request import (
+    Atom,
+    Group,
+    Node,
+    Plan,
+    atoms,
+    bounds,
+    extent,
+    fastest,
+    gapless,
+    least_work,
+)
 
 RETRIES_MAX = 32
 """Second tries of an `all` or an `order` for one request."""
@@ -23,21 +34,25 @@ ANCHORS_MAX = 64
 """Starts that are tried for an `order_no_gap` of groups."""
 
 
-def plan(book: Book, user: str, request: Node, form: Form) -> Plan | None:
-    """Takes leases for a request in the book. None if this form finds no room; the book is then as it was."""
+def plan(book: Book, user: str, request: Node, form: Form) -> Plan | Atom:
+    """Takes leases for a request in the book. If this form finds no room, the book is as it was, and the answer is the
+    atom that last found none.
+    """
     begin, end = bounds(request)
-    return _Search(book, user).find(request, begin, end, form)
+    search = _Search(book, user, next(atoms(request)))
+    found = search.find(request, begin, end, form)
+    return search.stuck if found is None else found
 
 
 class _Search:
     """One request. What `find` returns is taken in the book; where it returns None, the book is as it was."""
 
-    def __init__(self, book: Book, user: str) -> None:
+    def __init__(self, book: Book, user: str, stuck: Atom) -> None:
         self.book = book
         self.user = user
+        self.stuck = stuck  # The atom that last found no room.
         self.retries = RETRIES_MAX
         self.soonest = False  # `any` takes the branch that leaves most time to the other links of an `order`.
-        self.stuck: Atom | None = None  # The atom that last found no room.
 
     def find(self, node: Node, begin: int, end: int, form: Form) -> Plan | None:
         """A plan inside steps `[begin, end)`."""

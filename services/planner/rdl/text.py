@@ -16,7 +16,7 @@ argument: call | named | value
 named: WORD "=" value
 value: STRING | WORD WORD?
 
-STRING: "\"" /[^"\n]*/ "\""
+STRING: /"[^"\n]*"|'[^'\n]*'/
 WORD: /[A-Za-z0-9_+][A-Za-z0-9_.:+\/-]*/
 COMMENT: /#[^\n]*/
 %ignore /[ \t\r\n]+/
@@ -54,7 +54,7 @@ class _Calls(Transformer[Token, Call]):
     def value(self, children: list[Token | None]) -> Value:
         words = [each for each in children if each is not None]
         text = " ".join(words)
-        return Value(text.strip('"') if words[0].type == "STRING" else text, _spot(words[0]))
+        return Value(text[1:-1] if words[0].type == "STRING" else text, _spot(words[0]))
 
 
 _PARSER = Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
