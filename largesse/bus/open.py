@@ -27,16 +27,16 @@ def open_bus(url: str, *, client_id: str = "largesse") -> Bus:
             return FileBus(directory)
     if kind == "kafka" and place.startswith("//"):
         return _kafka(place.removeprefix("//").removesuffix("/"), client_id)
-    raise BusUrlWrong(f"{url!r} is no bus: write kafka://HOST:PORT, file:DIRECTORY or memory:")
+    raise BusUrlWrong(f"{url!r} is not a bus: write kafka://HOST:PORT, file:DIRECTORY or memory:")
 
 
 def _kafka(brokers: str, client_id: str) -> Bus:
     for broker in brokers.split(","):
         if not _BROKERS.fullmatch(broker):
-            raise BusUrlWrong(f"{broker!r} is no broker: write kafka://HOST:PORT[,HOST:PORT]")
+            raise BusUrlWrong(f"{broker!r} is not a broker: write kafka://HOST:PORT[,HOST:PORT]")
     try:
         # Only who uses Kafka needs its client installed.
         from largesse.bus.kafka.bus import KafkaBus
     except ModuleNotFoundError as error:
-        raise BusUrlWrong(f"kafka:// needs {error.name}: pip install 'largesse[live]'") from error
+        raise BusUrlWrong(f"kafka:// needs {error.name}: pip install largesse") from error
     return KafkaBus(brokers, client_id=client_id)

@@ -217,7 +217,7 @@ def _tasks(stage: StageSubmission) -> int:
     if not said:
         raise Malformed("", 'needs "command" (what a task runs), or "duration_ms" or "durations_ms" (what it lasts)')
     if len(said) > 1:
-        raise Malformed(said[1], f'"{said[0]}" is given too: leave one of them out')
+        raise Malformed(said[1], f'"{said[0]}" is given too: use only one of them')
     if stage.durations_ms is None:
         if stage.tasks is None:
             raise Malformed("tasks", 'is missing: write how many tasks the stage has, or "durations_ms"')

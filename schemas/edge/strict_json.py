@@ -47,7 +47,7 @@ def loads(data: bytes, *, size_max: int = INPUT_BYTES_MAX, depth_max: int = DEPT
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise Malformed("", f"is no valid UTF-8 at byte {error.start}") from None
+        raise Malformed("", f"is not valid UTF-8 at byte {error.start}") from None
     careful = _LONG_RUN in data.translate(_DIGITS) or _HALF.search(data) is not None
     try:
         if not careful:
@@ -105,7 +105,7 @@ def _object_quick(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _object_careful(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document: dict[str, object] = {}
     for key, value in pairs:
-        document[key] = _Fault("is given twice: leave one of them out") if key in document else value
+        document[key] = _Fault("is given twice: remove one of them") if key in document else value
     return document
 
 

@@ -85,7 +85,7 @@ def _ask(data: str, wish: Wish, author: str) -> None:
             raise Wrong(f"--data: {folder.parent}: there is no journal in this folder")
         asyncio.run(_grant(folder, wish, author))
     except DirectoryHeld as error:
-        raise Wrong(f"--data: {error}. A cell that runs is asked through its gateway: leave --data out") from None
+        raise Wrong(f"--data: {error}. A running cell is asked through its gateway: omit --data") from None
     except (JournalDamaged, PositionGap, Undecodable) as error:
         raise Wrong(f"--data: {error}") from None
     except SettingWrong as error:

@@ -18,15 +18,17 @@ def _admin() -> None:
     """Ways past what stops a cell."""
 
 
-Folder = Annotated[str | None, typer.Option("--data", help="of a `largesse up` that does not run", metavar="DIR")]
+Folder = Annotated[
+    str | None, typer.Option("--data", help="data folder of a `largesse up` that is not running", metavar="DIR")
+]
 
 
 def _one_place(data: str | None, url: str | None) -> None:
     if data is not None and url is not None:
-        raise Wrong("--data: is for a cell that does not run, --url for one that does: leave one of them out")
+        raise Wrong("--data: is for a cell that is not running, --url for one that is: use only one of them")
 
 
-@admin_app.command("skip-input", short_help="Have an input refused unread.")
+@admin_app.command("skip-input", short_help="Refuse an input unread.")
 def skip_input(
     topic: Annotated[str, typer.Argument(help=f"an input topic: {', '.join(INPUTS)}", metavar="TOPIC")],
     offset: Annotated[int, typer.Argument(help="its offset there", metavar="OFFSET", min=0, max=QUANTITY_MAX)],
@@ -35,7 +37,7 @@ def skip_input(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Have an input refused unread, over which the sequencer stops; its bytes go to `deadletter`."""
+    """Refuse an input unread that stops the sequencer; its bytes go to `deadletter`."""
     from schemas.edge.config import SKIP_REASON_MAX
 
     _one_place(data, url)

@@ -15,7 +15,7 @@ COMPLETION_S = 2.0
 def given(argument: str, text: str) -> str:
     """What was said for an argument. Raises Wrong for nothing, which is what a shell makes of an unset variable."""
     if not text:
-        raise Wrong(f"{argument}: is empty: is a variable of the shell not set?")
+        raise Wrong(f"{argument}: is empty: a shell variable may not be set")
     return text
 
 
@@ -24,7 +24,7 @@ def job_id(text: str) -> str:
     given("ID", text)
     if "/" in text:
         job = text.partition("/")[0]
-        raise Wrong(f"ID: {text!r} is no job's id: leave the stage and the task out" + (f": {job}" if job else ""))
+        raise Wrong(f"ID: {text!r} is not a job's id: leave out the stage and the task" + (f": {job}" if job else ""))
     return text
 
 

@@ -28,14 +28,14 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
     Raises Refused where one could not be, or the filter finds none; Wrong where nothing is asked for.
     """
     if which and jobs:
-        raise Wrong("ID: jobs are named or found by --state, --queue and --user: leave one of them out")
+        raise Wrong("ID: give either ids or --state, --queue and --user: use only one of them")
     if not which and not jobs:
-        raise Wrong("ID: name jobs, or say which: --state, --queue, --user")
+        raise Wrong("ID: give ids, or select jobs by --state, --queue, --user")
     found, more = _found(gateway, which) if which else (jobs, False)
     if not found:
         if json:
             out_json([])
-        raise Refused("no job that has not ended is like that")
+        raise Refused("no job that has not ended matches")
     if dry_run:
         _show([{"job": job} for job in found], json, "would be cancelled")
     elif not which and len(found) == 1:
@@ -47,7 +47,7 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
     else:
         _cancel_each(gateway, found, json=json, may_have_ended=bool(which))
     if more:
-        note(f"there may be more: at most {PAGE:,} in each state are taken at once")
+        note(f"there may be more: at most {PAGE:,} in each state are listed at a time")
 
 
 def _cancel_each(gateway: Gateway, jobs: list[str], *, json: bool, may_have_ended: bool) -> None:

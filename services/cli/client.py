@@ -82,7 +82,7 @@ def checked_url(url: str, source: str) -> str:
     except ValueError:  # Of a port, or an IPv6 address.
         good = False
     if not good or not url.isprintable() or " " in url:
-        raise Wrong(f"{source}: {url} is no address of a gateway: write {URL_DEFAULT}")
+        raise Wrong(f"{source}: {url} is not the address of a gateway: write {URL_DEFAULT}")
     return url
 
 
@@ -111,7 +111,7 @@ class Gateway:
                 base_url=self.url, timeout=timeout_s, headers={USER_HEADER: user()}, trust_env=proxied
             )
         except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
-            raise Wrong(f"{self.url} cannot be asked: is it right, and HTTP_PROXY or HTTPS_PROXY?") from None
+            raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
 
     def ask(self, method: str, path: str, **request: Any) -> "httpx.Response":
         """One request, made again while the gateway is busy. Raises Refused, Wrong, Broken, the last also for a
@@ -239,7 +239,7 @@ def step(name: str) -> str:
 
 def stranger(response: "httpx.Response") -> Broken:
     """How a command ends that got an answer which no gateway gives."""
-    return Broken(f"{response.url} answered {response.status_code}, and not as a gateway does: is --url right?")
+    return Broken(f"{response.url} answered {response.status_code}, which is not a gateway's answer: check --url")
 
 
 def _pause_s(response: "httpx.Response") -> float | None:

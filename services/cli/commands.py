@@ -55,7 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Largesse schedules a shared cluster. All it decides follows from one ordered log.",
+    help="A scheduler for shared clusters: run a cell, submit and follow jobs, simulate workloads.",
 )
 
 
@@ -71,7 +71,7 @@ app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
-app.add_typer(_late(AdminGroup, "What an operator needs when all else fails."), name="admin")
+app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
     _late(ImportGroup, "Make a workload file from a public trace; it goes to standard output."), name="import"
 )
@@ -111,10 +111,10 @@ def _options(
 
 Workload = Annotated[str, _option("--workload", told="jobs, one a line; - is standard input", metavar="FILE")]
 ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
-Preset = Annotated[str | None, _option("--preset", told="the policy; else the cluster file's", metavar="NAME")]
+Preset = Annotated[str | None, _option("--preset", told="the policy  [default: the cluster file's]", metavar="NAME")]
 Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
-Settings = Annotated[list[str] | None, _option("--set", told="a knob of the policy; repeatable", metavar="KEY=VALUE")]
-Seed = Annotated[int | None, _option("--seed", told="names every draw  [default: 0]")]
+Settings = Annotated[list[str] | None, _option("--set", told="set a policy knob; repeatable", metavar="KEY=VALUE")]
+Seed = Annotated[int | None, _option("--seed", told="seed of every random draw  [default: 0]")]
 Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 
@@ -128,7 +128,7 @@ def simulate(
     seed: Seed = None,
     schedule: Schedule = None,
     log: Log = None,
-    force: Annotated[bool, _option("--force", told="write over a log that is there")] = False,
+    force: Annotated[bool, _option("--force", told="overwrite an existing log")] = False,
     json: Json = False,
 ) -> None:
     """Run a workload on a cluster in virtual time; exit code 1 where no job could be admitted."""
@@ -154,7 +154,9 @@ def compare(
     cluster: ClusterPath,
     settings: Settings = None,
     seed: Seed = None,
-    report: Annotated[str | None, _option("--report", told="write a page with plots here", metavar="DIR")] = None,
+    report: Annotated[
+        str | None, _option("--report", told="write an HTML report with charts into this folder", metavar="DIR")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run one workload under several policies, side by side; exit code 1 where none could admit a job."""
@@ -173,7 +175,7 @@ def compare(
 
 @app.command(short_help="Run a cell on this machine until Ctrl-C.")
 def up(
-    data: Annotated[str, _option("--data", told="where everything is kept", metavar="DIR")] = "largesse-data",
+    data: Annotated[str, _option("--data", told="folder for the cell's data", metavar="DIR")] = "largesse-data",
     nodes: Annotated[
         int | None, _option("--nodes", told="divide this machine into N nodes  [default: 1]", metavar="N")
     ] = None,
@@ -181,8 +183,8 @@ def up(
         str | None, _option("--cluster", told="nodes, queues and policy from a YAML or JSON file", metavar="FILE")
     ] = None,
     http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
-    stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks with the cell")] = False,
-    verbose: Annotated[bool, _option("--verbose", told="a line about every round")] = False,
+    stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks when the cell stops")] = False,
+    verbose: Annotated[bool, _option("--verbose", told="log every round")] = False,
 ) -> None:
     """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway."""
     from services.cli import upping
@@ -211,9 +213,9 @@ def examples(
     out(f"examples in {write_examples(folder)}")
 
 
-@app.command(short_help="See it work: a cell, the example jobs, its log verified.")
+@app.command(short_help="Run the example jobs on a cell of its own; verify its log.")
 def demo() -> None:
-    """See it work: a cell on this machine, the example jobs through it, its log verified."""
+    """Run the example jobs on a cell of its own on this machine, and verify its log."""
     from services.cli import demo as demonstration
 
     demonstration.demo()
@@ -225,17 +227,19 @@ LogPath = Annotated[
 ]
 
 
-@app.command(short_help="Read a recorded log again; --verify decides it again, too.")
+@app.command(short_help="Read a recorded log; --verify decides it again.")
 def replay(
     log: LogPath,
-    verify: Annotated[bool, _option("--verify", told="decide it again and compare; exit code 1 if it differs")] = False,
+    verify: Annotated[
+        bool, _option("--verify", told="decide every round again and compare; exit code 1 if they differ")
+    ] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
     what_if: Annotated[bool, _option("--what-if", told="not in this version", hidden=True)] = False,
     preset: Annotated[str | None, _option("--preset", told="not in this version", hidden=True)] = None,
     settings: Annotated[list[str] | None, _option("--set", told="not in this version", hidden=True)] = None,
     json: Json = False,
 ) -> None:
-    """Read a recorded log again: what it leads to, and whether it is decided as it stands."""
+    """Read a recorded log and show the state that it leads to; --verify decides every round again and compares."""
     from services.cli import replaying
 
     if what_if or preset is not None or settings:
@@ -248,7 +252,7 @@ def replay(
 def export(
     log: LogPath,
     target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
-    force: Annotated[bool, _option("--force", told="write over a file that is there")] = False,
+    force: Annotated[bool, _option("--force", told="overwrite an existing file")] = False,
     json: Json = False,
 ) -> None:
     """Write a log as one portable file."""

@@ -9,9 +9,7 @@ from services.cli.arguments import Json
 from services.cli.contexts import Context, config_path, name_fault, named, read_config, write_config
 from services.cli.ending import Wrong, note, out, out_json
 
-context_app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Keep the addresses of cells in a config file."
-)
+context_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keep addresses of cells in a config file.")
 
 
 def _name(text: str) -> str:
@@ -48,15 +46,15 @@ def list_contexts(json: Json = False) -> None:
     rows = [(each["context"], "*" if each["current"] else "", each["url"], each["user"]) for each in found]
     out(drawing()(("context", "current", "url", "user"), rows, kinds="kkkk"))
     if not rows:
-        note(f"no contexts in {config_path()}: `largesse context set NAME --url URL` makes one")
+        note(f"no contexts in {config_path()}: `largesse context set NAME --url URL` creates one")
 
 
-@context_app.command("show", short_help="Which gateway is asked, as which user, and why.")
+@context_app.command("show", short_help="Show which gateway is asked, as which user, and why.")
 def show_context(
     url: Annotated[str | None, typer.Option("--url", help="as in other commands", metavar="URL")] = None,
     json: Json = False,
 ) -> None:
-    """Which gateway a command would ask now, as which user, and what says so."""
+    """Show which gateway commands ask, as which user, and why."""
     from services.cli.client import settled
 
     found = settled(url)
@@ -69,13 +67,13 @@ def show_context(
     out(drawing()(("", "is", "because of"), rows, kinds="kkl"))
 
 
-@context_app.command("set", short_help="Make a context, or change what is said of one.")
+@context_app.command("set", short_help="Create or change a context.")
 def set_context(
     name: Name,
     url: Annotated[str | None, typer.Option("--url", help="its gateway", metavar="URL")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="as whom to ask it", metavar="NAME")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="the user to ask as", metavar="NAME")] = None,
 ) -> None:
-    """Make a context, or change what is said of one; the first one made is the current one."""
+    """Create or change a context; the first one becomes the current one."""
     from services.cli.client import checked_url, checked_user
 
     config = read_config()
@@ -104,7 +102,7 @@ def use_context(name: Name) -> None:
 
 @context_app.command("remove")
 def remove_context(name: Name) -> None:
-    """Remove a context; the cell is left alone."""
+    """Remove a context; the cell itself is not affected."""
     config = read_config()
     del config.contexts[named(config, name, "NAME").name]
     was_current = config.current == name

@@ -84,7 +84,7 @@ def named(config: Config, name: str, source: str) -> Context:
     elif config.contexts:
         told = f"there are: {', '.join(sorted(config.contexts))}"
     else:
-        told = "there are none: `largesse context set NAME --url URL` makes one"
+        told = "there are none: `largesse context set NAME --url URL` creates one"
     raise Wrong(f"{source}: no context {name!r} in {config_path()}: {told}")
 
 
@@ -105,9 +105,9 @@ def read_config() -> Config:
     try:
         document = tomllib.loads(data.decode())
     except UnicodeDecodeError as error:
-        raise Wrong(f"{path}: is no valid UTF-8 at byte {error.start}") from None
+        raise Wrong(f"{path}: is not valid UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
-        raise Wrong(f"{path}: is no TOML: {error}") from None
+        raise Wrong(f"{path}: is not valid TOML: {error}") from None
     return _checked(document, path)
 
 

@@ -65,7 +65,7 @@ def demo() -> None:
         if wrong:
             raise Refused(f"not as expected: {', '.join(wrong)}")
         if not verdict.is_same:
-            raise Refused("the log was not decided again as it stands")
+            raise Refused("the log was not decided again in the same way")
     except Exception:
         note(f"the cell's data is kept in {data}: its log in {BUS}, what it said in {SAID}")
         raise

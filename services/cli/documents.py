@@ -69,10 +69,10 @@ def read_config_file(path: str) -> Written:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
     message = config_of(document)
     if not message:
-        raise Wrong(f"{_shown(path)}: a cluster file that says nothing of queues or policy: there is nothing to apply")
+        raise Wrong(f"{_shown(path)}: a cluster file without queues and policy: there is nothing to apply")
     for warning in warnings_of(message):
         note(f"{_shown(path)}: {warning}")
-    note(f"{_shown(path)}: nodes: are left as they are; `largesse up --cluster` starts a file's nodes")
+    note(f"{_shown(path)}: nodes: ignored; `largesse up --cluster` starts the nodes of a file")
     return Written(_dumped(message), "application/json", message)
 
 

@@ -35,7 +35,7 @@ def get_jobs(
     out(jobs_text(found, drawing()))
 
 
-@get_app.command("job", short_help="One job: its stages, and why and where tasks wait and run.")
+@get_app.command("job", short_help="One job: its stages, where tasks run, why others wait.")
 def get_job(job: Job, url: Url = None, json: Json = False) -> None:
     """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
     document = Gateway(url).get(job_path(job), "job", "stages")
@@ -59,10 +59,10 @@ def get_queues(url: Url = None, json: Json = False) -> None:
         out(tree_text(tree) if on_terminal() else tree_rows(tree))
 
 
-@get_app.command("nodes", short_help="Nodes with what is free of what they have.")
+@get_app.command("nodes", short_help="Nodes with their state and free capacity.")
 def get_nodes(url: Url = None, json: Json = False) -> None:
-    """Nodes with what is free of what they have, what of it is kept for a large task or a gang, and why a node takes no
-    new tasks.
+    """Nodes with their state and free capacity, room that is held for a large task or a gang, and why a node takes
+    no new tasks.
     """
     found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
     if json:

@@ -163,8 +163,8 @@ def logs(
             help="a job, a stage, or a task: count, count/map or count/map/0", metavar="JOB[/STAGE[/INDEX]]"
         ),
     ],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the job ends")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="what it wrote to stderr")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="continue until the job ends")] = False,
+    stderr: Annotated[bool, typer.Option("--stderr", help="its standard error instead of its standard output")] = False,
     attempt: Annotated[int | None, typer.Option("--attempt", help="which one  [default: the last]", min=1)] = None,
     tail: Annotated[int | None, typer.Option("--tail", "-n", help="the last so many lines", metavar="N", min=1)] = None,
     since: Annotated[
@@ -173,17 +173,17 @@ def logs(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Print what a task printed, or all tasks of a job or stage, each line behind the task's name.
+    """Print the output of a task, or of all tasks of a job or stage, each line after the task's name.
 
-    What a node did not keep of a long output is a line in brackets, and with --json a list `cuts`. Times are those of
-    the task's node, noted every second, and more seldom after the first hour.
+    Where a node did not keep all of a long output, a line in brackets says so, with --json a list `cuts`. Times are
+    those of the task's node, recorded every second, and less often after the first hour.
     """
     from services.cli import job_logs
     from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms
 
     match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", task)
     if match is None:
-        raise Wrong(f"JOB/STAGE/INDEX: {task!r} names no task: write it like count/map/0")
+        raise Wrong(f"JOB/STAGE/INDEX: {task!r} is not a task: write it like count/map/0")
     if follow and json:
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
     params: dict[str, object] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})

@@ -55,7 +55,7 @@ def _end(error: Exception) -> None:
         code = error.code
     else:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows where)")
+        note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows the traceback)")
         code = 3
     _trace()
     sys.exit(code)

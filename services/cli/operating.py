@@ -27,7 +27,7 @@ def _span_ms(option: str, text: str) -> int:
     match = _SPAN.fullmatch(text)
     span_ms = int(match[1]) * _SPAN_MS[match[2] or "s"] if match is not None else None
     if span_ms is None or span_ms > SPAN_MS_MAX:
-        raise Wrong(f"{option}: {text!r} is no time: write it like 90s, 10m, 2h or 1d, at most ten years")
+        raise Wrong(f"{option}: {text!r} is not a duration: write it like 90s, 10m, 2h or 1d, at most ten years")
     return span_ms
 
 
@@ -51,9 +51,9 @@ def drain(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Stop new placements on a node; what runs there runs on, or until the deadline, and then elsewhere.
+    """Stop new placements on a node; running tasks continue, or until the deadline and then elsewhere.
 
-    The last drain of a node counts, whole: one without --deadline takes an earlier deadline back.
+    A later drain replaces an earlier one: without --deadline it cancels the earlier deadline.
     """
     if len(reason) > REASON_MAX or not reason.isprintable():
         raise Wrong(f"--reason: has to be one line of at most {REASON_MAX} characters")
@@ -65,7 +65,7 @@ def drain(
 
 @node_app.command("resume")
 def resume(name: Node, url: Url = None, json: Json = False) -> None:
-    """Take new placements on a node again."""
+    """Resume placements on a node."""
     _drain(name, "resume", url, json)
 
 
@@ -83,7 +83,7 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
 
 @config_app.command("show")
 def show_config(url: Url = None) -> None:
-    """Print knobs and queues in force, as `config apply` takes them."""
+    """Print policy and queues, as `config apply` reads them."""
     out_json(Gateway(url).get("/v1/config", "set"))
 
 
@@ -101,7 +101,7 @@ def apply_config(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Put knobs or a queue tree in force, from YAML or JSON."""
+    """Apply policy knobs or a queue tree from a file."""
     from services.cli.documents import read_config_file
     from services.cli.queues import effect_text
 

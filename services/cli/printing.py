@@ -128,7 +128,7 @@ class Tail:
         except Unanswered:
             raise
         except Ending as why:
-            note(f"the end of attempt {self._attempt} is not to be had: {why}")
+            note(f"the end of attempt {self._attempt} is not available: {why}")
 
 
 def follow_output(

@@ -53,7 +53,9 @@ def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
     else:
         out(verdict.text())
     if not verdict.is_same:
-        raise Refused("the log was not decided again as it stands" if verdict.difference else "no round was compared")
+        raise Refused(
+            "the log was not decided again in the same way" if verdict.difference else "no round was compared"
+        )
 
 
 def _check_until(until: int | None, last: int) -> None:
@@ -66,7 +68,7 @@ def export(log: str, target: str, *, force: bool = False) -> int:
     """Writes the log as one file; returns its records. Raises Wrong, also for a file that is there without `force`."""
     source = _source(log)
     if Path(target).is_file() and not force:
-        raise Wrong(f"{target}: is there already; --force writes over it")
+        raise Wrong(f"{target}: already exists; --force overwrites it")
     with _reading():
         try:
             with progress_of("exporting", "records") as tell:

@@ -23,7 +23,7 @@ def write_examples(folder: str) -> Path:
     try:
         shutil.copytree(examples_folder(), target, ignore=shutil.ignore_patterns("__pycache__"))
     except FileExistsError:
-        raise Wrong(f"{target} is there already: name another folder") from None
+        raise Wrong(f"{target} already exists: name another folder") from None
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
     return target

@@ -65,7 +65,7 @@ def values_of(asked: Asked, preset: str | None) -> dict[str, int | str]:
         except Malformed as fault:
             raise Wrong(f"{option}: {fault}") from None
         if name in values:
-            raise Wrong(f"{option}: {name} is given twice: leave one of them out")
+            raise Wrong(f"{option}: {name} is given twice: remove one of them")
         values[name] = value
     return values
 
@@ -102,7 +102,7 @@ def run_one(
 def check_new(log: str) -> None:
     """Raises Wrong where the log's file is there already."""
     if Path(log).is_file():
-        raise Wrong(f"--log: {log} is there already; --force writes over it")
+        raise Wrong(f"--log: {log} already exists; --force overwrites it")
 
 
 def check_admitted(*results: dict[str, Any]) -> None:

@@ -71,14 +71,14 @@ def plan_of(asked: Asked) -> Plan:
         _check_agents("--nodes", count)
         capacity = measured(data, count)
         if "cpu" not in capacity or "memory" not in capacity:
-            raise Wrong(f"--nodes: nothing of this machine is left for each of {count}")
+            raise Wrong(f"--nodes: this machine is too small to be divided into {count}")
         nodes = [
             _limited(NodeSettings(f"node-{i}", Path(), capacity=capacity, keep_running=keep, task_user=user))
             for i in range(count)
         ]
         return Plan(data, nodes, asked.port, author=asked.author)
     if asked.nodes is not None:
-        raise Wrong("--nodes: the cluster file says which nodes there are: leave one of them out")
+        raise Wrong("--nodes: the cluster file says which nodes there are: use only one of them")
     cluster, given = _cluster_of(asked.cluster)
     _check_agents("--cluster", len(cluster.nodes))
     nodes = [

@@ -37,7 +37,7 @@ def _last(seen: Iterator[Document], job: str) -> Document:
     for document in seen:
         last = document
     if last is None:
-        raise Broken(f"the gateway said nothing of job {job}")
+        raise Broken(f"the gateway did not report on job {job}")
     return last
 
 

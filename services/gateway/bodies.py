@@ -32,7 +32,7 @@ def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise Malformed("", f"is no valid UTF-8 at byte {error.start}") from None
+        raise Malformed("", f"is not valid UTF-8 at byte {error.start}") from None
     try:
         worded = _Wording().of(text)
     except yaml.YAMLError as error:

@@ -146,10 +146,10 @@ def test_one_named_job_is_one_document_and_several_are_a_list():
 @pytest.mark.parametrize(
     ("words", "code", "fault"),
     [
-        ([], 2, "ID: name jobs, or say which: --state, --queue, --user"),
-        (["a", "--queue", "q"], 2, "ID: jobs are named or found by --state, --queue and --user"),
-        (["a", "b/c/0"], 2, "ID: 'b/c/0' is no job's id"),
-        (["--queue", "nobody"], 1, "no job that has not ended is like that"),
+        ([], 2, "ID: give ids, or select jobs by --state, --queue, --user"),
+        (["a", "--queue", "q"], 2, "ID: give either ids or --state, --queue and --user"),
+        (["a", "b/c/0"], 2, "ID: 'b/c/0' is not a job's id"),
+        (["--queue", "nobody"], 1, "no job that has not ended matches"),
     ],
 )
 def test_what_cancel_cannot_do_it_says(words, code, fault):
@@ -224,7 +224,7 @@ def test_the_exit_code_of_run_is_the_commands(state, failures, code, told):
     [
         (["--cpu", "lots", "true"], 'stages[0].demand.cpu: "lots" is no quantity'),
         (["--memory", "512", "true"], '512 is 512 bytes: write "512Mi"'),
-        (["--env", "A", "true"], "--env: 'A' is no pair: write KEY=VALUE"),
+        (["--env", "A", "true"], "--env: 'A' is not a pair: write KEY=VALUE"),
         (["--demand", "cpu=2", "true"], "--demand: cpu has an option of its own: --cpu 2"),
         (["--name", "-j", "true"], 'job: may hold no "/"'),
         ([], "Missing argument 'CMD...'"),
@@ -332,7 +332,7 @@ def test_the_words_of_the_library_are_never_shown(error, told):
 
 @pytest.mark.parametrize("url", ["http://a:x", "http://a:99999999", "http://[::1", "http://a b", "ftp://a", "a:8642"])
 def test_what_is_no_address_is_refused_by_name(url):
-    with pytest.raises(Wrong, match=r"--url: .* is no address of a gateway: write http://127.0.0.1:8642"):
+    with pytest.raises(Wrong, match=r"--url: .* is not the address of a gateway: write http://127.0.0.1:8642"):
         Gateway(url)
 
 
@@ -355,7 +355,7 @@ def test_a_log_that_is_there_is_not_written_over_unless_asked_to(tmp_path):
 
     said = largesse(*words, stdin=LINE % "1")
     assert (said.code, said.out) == (2, "")
-    assert said.err == f"largesse: --log: {path} is there already; --force writes over it\n"
+    assert said.err == f"largesse: --log: {path} already exists; --force overwrites it\n"
     assert path.read_text() == "kept"
     assert largesse(*words, "--force", stdin=LINE % "1").code == 0
     assert path.read_bytes() != b"kept"

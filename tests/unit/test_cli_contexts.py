@@ -104,7 +104,7 @@ def test_what_counts_is_told_with_what_says_so(file):
         ("[contexts.prod]\nulr = 'x'", 'contexts.prod: ulr: unknown field; did you mean "url"?'),
         ("[contexts.prod]\nurl = ''", 'contexts.prod: url: has to be a text of one line, like url = "..."'),
         ("[contexts.-x]\nurl = 'http://a'", "contexts.-x: a context's name may not begin with -, as options do"),
-        ("[contexts", "is no TOML: "),
+        ("[contexts", "is not valid TOML: "),
         ('context = "nowhere"', "no context 'nowhere' in"),
     ],
 )
@@ -163,7 +163,7 @@ def test_contexts_are_made_used_shown_and_removed(home):
     [
         (["set", "prod"], "--url: a context needs an address or a user"),
         (["set", "--", "-x", "--url", PROD], "NAME: '-x' may not begin with -"),
-        (["set", "prod", "--url", "prod"], "--url: prod is no address of a gateway"),
+        (["set", "prod", "--url", "prod"], "--url: prod is not the address of a gateway"),
         (["set", "prod", "--user", "a\nb"], "--user: has to be"),
         (["use", "prod"], "NAME: no context 'prod' in"),
         (["remove", "prod"], "NAME: no context 'prod' in"),

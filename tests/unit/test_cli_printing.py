@@ -71,7 +71,7 @@ def test_an_attempt_whose_node_is_gone_is_followed_by_the_next_all_the_same(capf
 
     out, err = told(capfdbinary, gateway)
     assert out == "onetwo"
-    assert err == "the end of attempt 1 is not to be had: node n1 is lost\nattempt 2:\n"
+    assert err == "the end of attempt 1 is not available: node n1 is lost\nattempt 2:\n"
 
 
 def test_a_named_attempt_is_followed_and_no_other(capfdbinary):

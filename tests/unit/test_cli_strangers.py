@@ -83,7 +83,7 @@ def test_another_server_is_told_from_a_gateway(tmp_path, words, status, kind, bo
         typer.main.get_command(app).main([*told, "--url", url], standalone_mode=False)
 
     assert str(ending.value).startswith(url)
-    assert str(ending.value).endswith(f" answered {status}, and not as a gateway does: is --url right?")
+    assert str(ending.value).endswith(f" answered {status}, which is not a gateway's answer: check --url")
     assert ending.value.code == 3
 
 
@@ -93,7 +93,7 @@ def test_a_user_reads_it_in_one_line():
 
     assert (said.code, said.out) == (3, "")
     assert said.err == (
-        f"largesse: {url}/v1/jobs?limit=1000 answered 200, and not as a gateway does: is --url right?\n"
+        f"largesse: {url}/v1/jobs?limit=1000 answered 200, which is not a gateway's answer: check --url\n"
     )
 
 
@@ -122,5 +122,5 @@ def test_an_empty_argument_is_named_and_nobody_is_asked(words, argument):
     with pytest.raises(Wrong) as ending:
         typer.main.get_command(app).main([*words, "--url", "http://127.0.0.1:9"], standalone_mode=False)
 
-    assert str(ending.value) == f"{argument}: is empty: is a variable of the shell not set?"
+    assert str(ending.value) == f"{argument}: is empty: a shell variable may not be set"
     assert ending.value.code == 2

@@ -70,7 +70,7 @@ def test_a_task_where_a_job_is_asked_for_is_told_apart(words):
 
     assert (said.code, said.out) == (2, "")
     assert said.err == (
-        "largesse: ID: 'word-count/map/0' is no job's id: leave the stage and the task out: word-count\n"
+        "largesse: ID: 'word-count/map/0' is not a job's id: leave out the stage and the task: word-count\n"
     )
 
 
@@ -110,7 +110,7 @@ def test_an_export_writes_over_nothing_unless_it_is_forced(log, tmp_path):
 
     said = largesse("export", log, target)
     assert (said.code, said.out, target.read_text()) == (2, "", "precious")
-    assert said.err == f"largesse: {target}: is there already; --force writes over it\n"
+    assert said.err == f"largesse: {target}: already exists; --force overwrites it\n"
 
     assert largesse("export", log, target, "--force").code == 0
     assert target.read_bytes() == whole

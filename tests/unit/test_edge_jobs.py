@@ -360,7 +360,7 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
         ),
         pytest.param(
             job(stage(command=["x"], duration_ms=1)),
-            'stages[0].duration_ms: "command" is given too: leave one of them out',
+            'stages[0].duration_ms: "command" is given too: use only one of them',
             id="two things to do",
         ),
         pytest.param(

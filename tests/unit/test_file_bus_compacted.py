@@ -139,7 +139,7 @@ def test_a_file_of_another_key_or_place_does_not_count(tmp_path):
 
     with capture_logs() as logs:
         assert with_bus(tmp_path, left) == []
-    assert [entry["reason"] for entry in logs] == ["it belongs in another place"]
+    assert [entry["reason"] for entry in logs] == ["it belongs to another place in the file"]
 
 
 def test_a_file_that_knows_more_than_the_journal_does_not_count(tmp_path):

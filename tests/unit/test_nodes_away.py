@@ -206,5 +206,5 @@ def test_a_deadline_is_written_with_its_unit(text, ms):
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1.5h", "1w", f"{SPAN_MS_MAX // 86_400_000 + 1}d"])
 def test_what_is_no_deadline_is_refused(text):
-    with pytest.raises(Wrong, match=r"--deadline: .* is no time: write it like 90s, 10m"):
+    with pytest.raises(Wrong, match=r"--deadline: .* is not a duration: write it like 90s, 10m"):
         _span_ms("--deadline", text)

@@ -20,7 +20,7 @@ def test_the_examples_are_written_into_a_new_folder_and_never_over_another(tmp_p
 
     assert first.out == f"examples in {tmp_path / 'mine'}\n"
     assert files_below(tmp_path / "mine") == files_below(ROOT / "examples")
-    assert (second.code, second.err) == (2, f"largesse: {tmp_path / 'mine'} is there already: name another folder\n")
+    assert (second.code, second.err) == (2, f"largesse: {tmp_path / 'mine'} already exists: name another folder\n")
 
 
 def test_the_version_says_which_code_runs():

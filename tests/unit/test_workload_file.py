@@ -55,7 +55,7 @@ def test_a_dash_is_standard_input(monkeypatch, pack):
     pytest.param(line("q2", submit_ms=-1), "workload.jsonl:3: submit_ms: has to be at least 0", id="before time 0"),
     pytest.param(line("q2", stages=[STAGE | {"demand": {"disk": 1.5}}]), r"3: stages\[0\].demand.disk: ", id="a byte"),
     pytest.param(line("q2", stages=[STAGE | {"after": ["scan"]}]), r"3: stages\[0\].after", id="a circle"),
-    pytest.param(b"\xff\n", "workload.jsonl:3: is no valid UTF-8", id="no text"),
+    pytest.param(b"\xff\n", "workload.jsonl:3: is not valid UTF-8", id="no text"),
 ])  # fmt: skip
 def test_the_first_wrong_line_is_named_with_its_field(written, bad, said):
     content = line("q1").encode() + b"  \n" + (bad if isinstance(bad, bytes) else bad.encode())

@@ -193,7 +193,7 @@ def _checked(directory: Path, path: Path) -> Found:
     topic, partition, offset, item = items[0]
     key = key_of(item)
     if len(items) != 1 or path != partition_directory(directory, topic, partition) / file_name(key):
-        raise LineWrong("it belongs in another place")
+        raise LineWrong("it belongs to another place in the file")
     return Found(path, message_of(topic, partition, offset, item), key, number, before)
 
 

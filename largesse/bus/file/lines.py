@@ -74,7 +74,7 @@ def checked(line: bytes, number: int, prev: str) -> str:
     if not line.startswith(b'{"line":%d,"prev":"%b","batch":[' % (number, prev.encode())):
         head = _HEAD.match(line)
         if head is None:
-            raise LineWrong("it does not begin as a journal line does")
+            raise LineWrong("it does not begin like a journal line")
         if int(head[1]) != number:
             raise LineWrong(f"it is line {int(head[1])} by its own number where line {number} belongs")
         raise LineWrong("the line before it is not the one it was written after")
@@ -129,7 +129,7 @@ def hangs_on(line: bytes) -> tuple[int, str]:
     """Number and `prev` of a checked line. Raises LineWrong."""
     head = _HEAD.match(line)
     if head is None:
-        raise LineWrong("it does not begin as a journal line does")
+        raise LineWrong("it does not begin like a journal line")
     return int(head[1]), head[2].decode()
 
 
