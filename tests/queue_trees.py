@@ -26,7 +26,11 @@ def added(queues):
 @st.composite
 def queue_trees(draw, name="root", depth=0):
     """A tree that the edge takes: nothing is guaranteed beyond what a queue above may give."""
-    below = draw(st.lists(names.filter(lambda name: name != "root" and not name.startswith("-")), unique=True, max_size=3)) if depth < 3 else []
+    below = (
+        draw(st.lists(names.filter(lambda name: name != "root" and not name.startswith("-")), unique=True, max_size=3))
+        if depth < 3
+        else []
+    )
     children = [draw(queue_trees(name, depth + 1)) for name in below]
     claims = added(children)
     guaranteed = {kind: amount + claims.get(kind, 0) for kind, amount in draw(vectors).items()}

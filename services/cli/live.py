@@ -71,9 +71,9 @@ def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise Wrong(f"{option}: {text!r} is no pair: write KEY=VALUE")
+            raise Wrong(f"{option}: {text!r} is not a pair: write KEY=VALUE")
         if key in found:
-            raise Wrong(f"{option}: {key} is given twice: leave one of them out")
+            raise Wrong(f"{option}: {key} is given twice: remove one of them")
         found[key] = value
     return found
 
@@ -94,9 +94,9 @@ def run(
     env: Annotated[
         list[str] | None, typer.Option("--env", help="a variable of its environment; repeatable", metavar="NAME=VALUE")
     ] = None,
-    retries: Annotated[int, typer.Option("--retries", help="how often it may fail and is tried again", min=0)] = 0,
+    retries: Annotated[int, typer.Option("--retries", help="how often to try again after a failure", min=0)] = 0,
     timeout_s: Annotated[
-        int | None, typer.Option("--timeout", help="seconds after which it has failed", metavar="S", min=1)
+        int | None, typer.Option("--timeout", help="fail it after so many seconds", metavar="S", min=1)
     ] = None,
     url: Url = None,
 ) -> None:

@@ -36,7 +36,9 @@ def since_ms(text: str) -> int:
     try:
         return max(0, int(datetime.fromisoformat(text).astimezone().timestamp() * 1_000))
     except (ValueError, OverflowError, OSError):
-        raise Wrong(f"--since: {text!r} is no time: write it like 90s, 10m, 2h, 1d or 2026-11-23T14:05") from None
+        raise Wrong(
+            f"--since: {text!r} is not a duration: write it like 90s, 10m, 2h, 1d or 2026-11-23T14:05"
+        ) from None
 
 
 def document_of(response: "httpx.Response") -> dict[str, object]:

@@ -34,7 +34,7 @@ def test_what_all_tasks_printed_stands_behind_their_names(cell):
         "task": "", "output": "one 0\ntwo\nthree", "printed_bytes": 15, "cuts": []
     }  # fmt: skip
     assert cell.ask("logs", "many/walk").code == 1
-    assert "--since: 'soon' is no time: write it like 90s" in cell.ask("logs", "many", "--since", "soon").err
+    assert "--since: 'soon' is not a duration: write it like 90s" in cell.ask("logs", "many", "--since", "soon").err
 
 
 LONG = "for i in range(500_000): print(str(i).zfill(99))"

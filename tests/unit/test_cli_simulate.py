@@ -109,7 +109,7 @@ def test_an_invalid_line_ends_with_its_place_and_field(line, told):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        pytest.param(["--preset", "best"], "--preset: preset: has to be one of fifo, drf, hdrf", id="a preset"),
+        pytest.param(["--preset", "best"], "--preset: preset: has to be one of fifo, sjf, srtf", id="a preset"),
         pytest.param(["--set", "round_gap=5"], 'did you mean "round_gap_ms"?', id="a knob"),
         pytest.param(["--set", "round_gap_ms=-5"], "round_gap_ms: has to be from 0", id="a knob's range"),
         pytest.param(["--set", "round_gap_ms"], 'write "name=value"', id="a knob without a value"),
@@ -234,7 +234,7 @@ def test_four_presets_fit_sixty_columns():
     assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
 
 
-@pytest.mark.parametrize(("columns", "blocks"), [(60, 2), (80, 2), (200, 1)])
+@pytest.mark.parametrize(("columns", "blocks"), [(60, 3), (80, 2), (200, 1)])
 def test_all_presets_are_shown_in_blocks_that_fit_and_nothing_is_torn(columns, blocks):
     presets = get_args(Preset)
     assert len(presets) >= 8
