@@ -14,8 +14,9 @@ from services.fairness.hdrf import paths
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Array, Rows, Turns
 from services.fairness.tree import ONE_BITS, SHARE_UNITS, Node
 
-LEAVES_MIN = 256
-"""Trees with fewer leaves are filled by events, in at most ten milliseconds."""
+LEAVES_MIN = 128
+"""Trees with fewer leaves are filled by events: arrays gain nothing there, and with few leaves cost several times as
+much."""
 
 NODES_MAX = 1 << 17
 """Leaves, and inner nodes, of a tree at most: sums of speeds over so many fit into 64 bits."""
