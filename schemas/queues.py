@@ -1,6 +1,7 @@
 """The config topic: queue tree, weights, policy knobs. A knob that can change an answer is a record."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
@@ -107,6 +108,14 @@ KNOBS = {
     "names_kept_max": "so many names of ended jobs stay taken (300 bytes each); the oldest are free earlier",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
+
+
+def with_knobs(policy: Policy, knobs: Mapping[str, object]) -> Policy:
+    """The policy with other values of these knobs, which the edge has checked."""
+    changed = replace(policy)
+    for name, value in knobs.items():
+        setattr(changed, name, value)
+    return changed
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
+from schemas.queues import with_knobs
 from schemas.wording import counted as counted_text
 from services.gateway.counting import PLACES, added, capacity_of, counted
 from services.gateway.problems import Problem
@@ -58,8 +59,7 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
         raise Problem(422, "malformed", "skip_input: there is no dry run of that", "skip_input")
     if patch.initial and state.configured:
         return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
-    changes: dict[str, Any] = dict(patch.values)
-    policy = replace(state.policy, **changes)
+    policy = with_knobs(state.policy, patch.values)
     tree = state.queues if patch.queues is None else with_default(patch.queues)
     if tree is not None and (
         why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
@@ -67,7 +67,7 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
         raise Problem(409, "refused:input", why, "queues", reason=why)
     knobs = {
         name: {"before": getattr(state.policy, name), "after": value}
-        for name, value in changes.items()
+        for name, value in patch.values.items()
         if getattr(state.policy, name) != value
     }
     answer: Document = {"dry_run": True, "changed": bool(knobs) or tree != state.queues, "set": knobs}

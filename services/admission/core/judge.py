@@ -5,9 +5,7 @@ record.
 """
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from schemas import (
     AttemptsKnown,
@@ -40,6 +38,7 @@ from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
+from schemas.queues import with_knobs
 from schemas.wording import nearest
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core.state import LIVE_JOBS_MAX, NodeState, State
@@ -55,15 +54,30 @@ def judge(state: State, body: object, author: str, time: int) -> object:
 
     Reservations are facts for the planner to answer.
     """
-    if type(body) is JobSpec:
-        return _job(state, body, author, time)
-    judging = _JUDGE.get(type(body))
-    if judging is not None:
-        return judging(state, body, author)
-    assert isinstance(body, (ReservationRequested, ReservationUpdated, ReservationDeleted)), (
-        f"no input is a {type(body)}"
-    )
-    return body
+    match body:  # What comes most often stands first.
+        case TaskStarted() | TaskFinished() | TaskFailed():
+            return judge_report(state, body, author)
+        case JobSpec():
+            return _job(state, body, author, time)
+        case NodeRegistered():
+            return _register(state, body, author)
+        case NodeReported():
+            return _report(state, body, author)
+        case AttemptsKnown():
+            return _know(state, body, author)
+        case ReservationRequested() | ReservationUpdated() | ReservationDeleted():
+            return body
+        case JobCancelled():
+            return _cancel(state, body, author)
+        case NodeDrained():
+            return _drain(state, body, author)
+        case NodeLeft():
+            return _leave(state, body, author)
+        case NodeRemoved():
+            return _remove(state, body, author)
+        case ConfigPatch():
+            return _config(state, body, author)
+    raise AssertionError(f"no input is a {type(body)}")
 
 
 def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
@@ -348,8 +362,7 @@ def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | Ro
         return _abandon(state, patch.abandon_round, author)
     if patch.initial and state.configured:
         return None
-    changes: dict[str, Any] = dict(patch.values)
-    policy: Policy | None = replace(state.policy, **changes) if changes else None
+    policy: Policy | None = with_knobs(state.policy, patch.values) if patch.values else None
     if policy == state.policy:
         policy = None
     queues = with_default(patch.queues) if patch.queues is not None else None
@@ -362,18 +375,3 @@ def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | Ro
     ):
         return _refused("config", why, "queues", author)
     return ConfigChanged(policy, queues, author)
-
-
-_JUDGE: dict[type, Callable[[State, Any, str], object]] = {
-    JobCancelled: _cancel,
-    NodeRegistered: _register,
-    NodeReported: _report,
-    AttemptsKnown: _know,
-    NodeDrained: _drain,
-    NodeLeft: _leave,
-    NodeRemoved: _remove,
-    TaskStarted: judge_report,
-    TaskFinished: judge_report,
-    TaskFailed: judge_report,
-    ConfigPatch: _config,
-}

@@ -5,16 +5,20 @@ log holds of its tasks, never what its counts come to.
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from schemas import InputRefused, TaskFailed, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
+from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.granted import attempt_of, is_held, marks
 from services.admission.core.keys import attempt_key
 from services.admission.core.state import Hold, State
 
 PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
 """Fields of an item that may say something of each of its tasks."""
+
+Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
+ItemT = TypeVar("ItemT", bound=Item)
 
 Verdict = Literal["good", "stale", "foreign"]
 """Of an attempt: what is said of it counts; was folded already, or overtaken; was never granted to who speaks."""
@@ -25,7 +29,7 @@ def judge_report(
 ) -> TaskStarted | TaskFinished | TaskFailed | InputRefused | None:
     """The record that a report becomes, with what in it counts and what was never granted; None where nothing does."""
     starting = isinstance(body, TaskStarted)
-    good: list[Any] = []
+    good: list[Item] = []
     refused: list[TaskRange] = []
     seen: dict[str, bool] = {}
     whole = True
@@ -43,7 +47,9 @@ def judge_report(
     if whole:
         return body if good else None
     if good:
-        return type(body)(good, refused, body.author)
+        kind: type = type(body)
+        report: TaskStarted | TaskFinished | TaskFailed = kind(good, refused, body.author)
+        return report
     return _refusal(refused[0], author) if refused else None
 
 
@@ -62,7 +68,7 @@ def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bo
 
 
 def _verdicts(
-    state: State, item: Any, node: str, epoch: str, starting: bool, seen: dict[str, bool]
+    state: State, item: Item, node: str, epoch: str, starting: bool, seen: dict[str, bool]
 ) -> list[tuple[int, int, Verdict]]:
     """What comes of each of an item's tasks, in runs from an index to one before another. `epoch`: the speaker's;
     empty: any will do. What is good is noted as `seen`.
@@ -101,7 +107,7 @@ def _verdicts(
 def _add_held(
     runs: list[tuple[int, int, Verdict]],
     state: State,
-    item: Any,
+    item: Item,
     node: str,
     epoch: str,
     starting: bool,
@@ -138,11 +144,11 @@ def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Ver
         runs.append((low, high, verdict))
 
 
-def _part(item: Any, first: int, end: int) -> Any:
+def _part(item: ItemT, first: int, end: int) -> ItemT:
     """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
-    theirs: dict[str, object] = {}
+    part = replace(item, first=first, count=end - first)
     for field in PER_TASK:
         listed = getattr(item, field, None)
         if listed and len(listed) == item.count:
-            theirs[field] = listed[first - item.first : end - item.first]
-    return replace(item, first=first, count=end - first, **theirs)
+            setattr(part, field, listed[first - item.first : end - item.first])
+    return part

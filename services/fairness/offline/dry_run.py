@@ -8,7 +8,6 @@ everything. So whatever it does, this says, too.
 import json
 import sys
 from dataclasses import replace
-from typing import Any
 
 from largesse.core import OpenRound
 from schemas import (
@@ -31,6 +30,7 @@ from schemas.edge.base import Input, Malformed, Whole, validated
 from schemas.edge.config import knobs_of
 from schemas.edge.queues import QueueInput, tree_of
 from schemas.jobs import JobEnd
+from schemas.queues import with_knobs
 from services.fairness import core
 
 NODE, EPOCH = "cell", "1"
@@ -92,8 +92,8 @@ def effect(document: object) -> Answer:
 
 def _shares(asked: Question, side: Side, field: str) -> dict[str, dict[str, int]]:
     tree = tree_of(side.queues, f"{field}.queues") if side.queues is not None else None
-    knobs: dict[str, Any] = dict(knobs_of(side.set, f"{field}.set"))
-    told = _decided(asked, side, replace(Policy(), **knobs), tree)
+    policy = with_knobs(Policy(), knobs_of(side.set, f"{field}.set"))
+    told = _decided(asked, side, policy, tree)
     found = {
         share.queue: {
             "guaranteed": share.guaranteed,
