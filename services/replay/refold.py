@@ -56,7 +56,7 @@ class _Hosted:
 
 
 class Refold:
-    """All states of one cell. `before_round` is told before a round is decided, `state_of` reads a state."""
+    """All states of one cell. `before_round` is called before a round is decided; `hosted` lists the states."""
 
     def __init__(self, shards: int, before_round: Callable[["Refold"], None] | None = None) -> None:
         self.prefix = PREFIX_OF_NOTHING
