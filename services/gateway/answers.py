@@ -1,8 +1,8 @@
-"""What the log has answered to inputs of one topic, kept for the senders that do not know their input's offset yet.
+"""Answers of the log to inputs of one topic, kept for requests that do not know the offset of their input yet.
 
-An input's answer is the log record by which the log reads past its offset; an input that changed nothing has none. A
-send that is under way can only get an offset beyond what the log had read when the send began. So an answer is kept
-while it lies beyond that point for the oldest send under way, and no longer.
+The answer to an input is the log record with which the log has read past the input's offset; an input that changed
+nothing has none. A request that is being sent can only get an offset beyond what the log had read when sending began.
+So an answer is kept as long as it lies beyond that point for the oldest request being sent.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""HTTP API of one cell: submit, look, cancel, drain, configure. It reads the view, sends inputs and waits for the log.
+"""HTTP API of one cell. It reads from the view, sends changes as inputs, and answers once they are in the log.
 
-Who asks is what the header Largesse-User says: a name for the log, no proof. Without a proxy that proves it, the
-gateway belongs on the loopback interface.
+The header Largesse-User says who makes a request. It is recorded and not verified, so without a proxy that
+authenticates users the gateway must listen on the loopback interface only.
 """
 
 import asyncio
@@ -41,20 +41,20 @@ from services.gateway.view_state import ENDED_JOBS_MAX, State
 from services.gateway.watching import WATCHERS_MAX, Watching, is_told
 
 ANSWER_WAIT_S = 10.0
-"""How long a request waits for the log's answer; after that it is told that there is none yet."""
+"""How long a request waits for the log's answer; after that it is answered with 202."""
 
 DRY_RUNS_MAX = 2
-"""Dry runs at once: each has a process of its own."""
+"""Dry runs at a time; each runs in a process of its own."""
 
 LISTS_MAX = 2
-"""Long lists that are put into words at once; more wait."""
+"""Long lists that are encoded at a time; further ones wait."""
 LISTING_S = 0.005
-"""So long a list is put into words before others get a turn."""
+"""Seconds for which a list is encoded before other requests get a turn."""
 READ_AT_ONCE = 16 << 10
-"""Bytes of a document that are read without giving others a turn: some ten milliseconds of YAML."""
+"""Documents up to this size are parsed in the event loop: about ten milliseconds for YAML."""
 
 OUTPUTS_MAX = 128
-"""Answers with output under way at once: each holds a piece of it, and a connection to an agent."""
+"""Answers with task output at a time; each holds a piece of it in memory, and a connection to an agent."""
 
 TAIL_LINES_MAX = 1_000_000
 
@@ -68,7 +68,7 @@ EVENT_ID_MAX = 100
 
 
 class Api:
-    """What the routes share. `author`: who asks where the request does not say."""
+    """What the routes share. `author`: recorded for requests that do not say who makes them."""
 
     def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str) -> None:
         self.follower = follower
@@ -78,7 +78,7 @@ class Api:
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.outputs = Places(OUTPUTS_MAX, "answers with output")
-        # Watchers may not have all connections to themselves.
+        # Watchers must leave connections to others.
         self.watchers = Places(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
         self.watching = Watching(follower)
         self.metrics = CellMetrics()
@@ -88,7 +88,7 @@ class Api:
         return await fetch_output(self.follower.state, wanted)
 
     def check_parameters(self, request: Request) -> None:
-        """A parameter that a route does not know is a slip, and no wish to be passed over. Raises Problem."""
+        """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""
         route = request.scope.get("route")
         if not isinstance(route, APIRoute) or not route.path.startswith("/v1/"):
             return
@@ -101,19 +101,19 @@ class Api:
                 raise malformed(Malformed(at_key(name), f"unknown parameter; {told}"), 400)
 
     def is_ready(self) -> None:
-        """Raises Problem until the view has caught up with the log."""
+        """Raises Problem until the view has read what the log had at the start."""
         if not self.follower.ready:
-            raise Problem(503, "not_ready", "the view has not caught up with the log yet")
+            raise Problem(503, "not_ready", "the gateway has not read the whole log yet")
 
     def job(self, name: str) -> documents.Document:
         """The job's document. Raises Problem."""
         document = documents.job_document(self.follower.state, name)
         if document is None:
-            raise Problem(404, "unknown_job", f'job "{name}" is not known here; ended jobs stay in view for a while')
+            raise Problem(404, "unknown_job", f'job "{name}" is unknown; ended jobs are remembered for a while only')
         return document
 
     async def listed(self, name: str, each: Iterable[documents.Document], **more: Any) -> Response:
-        """A long list under a name, with `more` beside it. Others get turns while it is put into words."""
+        """A document with a long list under `name`, and `more` beside it. Others get turns meanwhile."""
         parts: list[bytes] = []
         clock = asyncio.get_running_loop().time
         async with self.lists:
@@ -132,18 +132,21 @@ class Api:
         async for chunk in request.stream():
             data += chunk
             if len(data) > INPUT_BYTES_MAX:
-                raise Problem(413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are taken", "", limit=INPUT_BYTES_MAX)
+                raise Problem(
+                    413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are accepted", "", limit=INPUT_BYTES_MAX
+                )
         kind = request.headers.get("content-type", "")
         if len(data) <= READ_AT_ONCE:
             return read_request(bytes(data), kind, topic)
         try:
-            # A large one may take a second: in a thread, and one at a time, so that others get on meanwhile.
+            # Parsing a large one may take a second: in a thread, one at a time, while others are served.
             return await self.reading.read(lambda: read_request(bytes(data), kind, topic))
         except ReadersBusy:
-            raise Problem(503, "busy", "as many large documents as may wait already: try again") from None
+            raise Problem(503, "busy", "too many large documents wait to be parsed: try again") from None
 
     async def send(self, topic: str, data: bytes, asker: str) -> Answer:
-        """Publishes an input. `asker`: empty where the request does not say. Raises Problem where it is refused."""
+        """Publishes an input and waits for its answer. `asker`: "" where the request names nobody. Raises Problem where
+        it is refused."""
         found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
         refused = found.record.body if found.record is not None else None
         if isinstance(refused, InputRefused):
@@ -162,8 +165,8 @@ def make_app(
     author: str = "unknown",
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The API over one cell. `read_output`: how what tasks print is read; without it their nodes' agents are asked.
-    `hosts`: the names that it answers to; by default this machine's alone."""
+    """The API of one cell. `read_output`: reads task output; by default it is fetched from the agents. `hosts`: names
+    under which it may be requested; by default those of the loopback interface."""
     api = Api(follower, read_output, author)
     app = FastAPI(
         title="Largesse",
@@ -171,7 +174,7 @@ def make_app(
         version=VERSION,
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
-        redirect_slashes=False,  # An address that is not known is 404, not another place to ask.
+        redirect_slashes=False,  # An unknown address is 404, not a redirect.
         dependencies=[Depends(api.check_parameters)],
         responses=problems(*EVERYWHERE),
         generate_unique_id_function=operation_id,
@@ -233,9 +236,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         if that is forgotten."""
         document, _ = await api.body(request, "jobs")
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
-        del document  # It takes ten times the bytes, and is not needed while the log is waited for.
+        del document  # It takes ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
-        # The sequencer names a job that was not named after its place.
+        # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"
         return _submitted(name or place, found, warnings, documents.state_of(api.follower.state, name or place))
 
@@ -272,7 +275,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
 
 
 def _submitted(name: str, found: Answer, warnings: list[str], before: str | None) -> Response:
-    """`before`: the state of the job that has the name."""
+    """The answer to a submission. `before`: the state of the job that had the name already. Raises Problem."""
     body = found.record.body if found.record is not None else None
     told: documents.Document = {"warnings": warnings}
     match body:

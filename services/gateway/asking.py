@@ -1,4 +1,4 @@
-"""Asking the agent of a node for what a task printed: one request, one answer of known size, in time.
+"""Fetches output of a task from the agent of a node: one request, one answer of limited size and time.
 
 An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_output` does not say.
 """
@@ -16,11 +16,11 @@ ANSWER_SECONDS = 10
 
 
 class Unanswered(Exception):
-    """An agent could not be asked, or what answered is not the agent: says why."""
+    """The agent did not answer, or something else did: says why."""
 
 
 async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
-    """Asks the agent of a node at `HOST:PORT`. None: it keeps nothing of it. Raises Unanswered."""
+    """Asks the agent of a node at `HOST:PORT`. None: it has no such output. Raises Unanswered."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
             status, headers, body = await _answer(f"http://{address}{_path_of(wanted)}")
@@ -36,7 +36,7 @@ async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
 
 
 async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
-    """Status, headers and body. Raises httpx.HTTPError, httpx.InvalidURL; ValueError where its size is not told."""
+    """Status, headers and body. Raises httpx.HTTPError, httpx.InvalidURL; ValueError if there is no valid length."""
     times = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
     # Agents are asked directly and in plain text: no proxy, and no certificates to be read for each request.
     plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -61,7 +61,7 @@ def _path_of(wanted: Wanted) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """Why there is no connection, as the system says it."""
+    """Why there is no connection, in the operating system's words."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON or YAML bytes -> a document, read as strictly as a message of the bus.
+"""Parses bodies of requests, JSON or YAML, as strictly as messages of the bus.
 
 YAML is read for what JSON could say: no anchors, no aliases, no tags, no dates, no `yes` for true, no octal numbers. It
 is reworded as JSON and goes through the same reader, so that every limit and every error is the same.
@@ -26,7 +26,7 @@ def read_body(data: bytes, content_type: str) -> Any:
 
 
 def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
-    """The document of a YAML text. Raises Malformed: `field` is empty where only a line can be named."""
+    """The document of a YAML text. Raises Malformed, with an empty `field` where only the line is known."""
     if len(data) > size_max:
         raise Malformed("", f"is too large: at most {size_max} bytes, has {len(data)}")
     try:
@@ -44,7 +44,7 @@ def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
 
 
 class _Wording:
-    """Rewords the events of one document as JSON text, with no recursion and nothing that grows."""
+    """Writes the events of a YAML document as JSON text, without recursion."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -86,7 +86,7 @@ class _Wording:
         self.open.append([int(mapping), 0])
 
     def _separate(self) -> bool:
-        """Writes what stands between the last node and the next; True where the next one is a key."""
+        """Writes the separator between the last node and the next; True if the next one is a key."""
         if not self.open:
             return False
         mapping, nodes = self.open[-1]

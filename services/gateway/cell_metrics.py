@@ -1,7 +1,7 @@
-"""Metrics of a cell for Prometheus: queues, jobs, nodes, capacity, rounds. What they cost follows what has changed.
+"""Metrics of a cell for Prometheus: queues, jobs, nodes, capacity, rounds. A scrape costs what has changed.
 
-The number of series is bounded: queues are told down to QUEUE_DEPTH, QUEUES_MAX of them, and what lies deeper counts
-for the queue above it; the root is `/`. Without a tree a queue is only a name, and all jobs count for the root.
+The number of series is bounded: queues have their own down to QUEUE_DEPTH, at most QUEUES_MAX of them; deeper ones
+count for the queue above. The root is `/`. Without a tree a queue is only a name, and all jobs count for the root.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ class CellMetrics:
         self._shown: tuple[Queue | None, dict[str, bool]] = (None, {})
 
     async def exposition(self, state: State) -> bytes:
-        """The metrics of now as Prometheus reads them. Others get turns meanwhile."""
+        """The present metrics in Prometheus' text format. Other tasks get turns meanwhile."""
         told = await self.tally.look(state)
         if self._shown[0] is not state.queues:
             self._shown = state.queues, shown_queues(state.queues and with_default(state.queues))
@@ -95,7 +95,7 @@ def _of_jobs(state: State, told: Told, shown: dict[str, bool]) -> Iterator[Gauge
 
 
 def _shares(state: State, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
-    """As fairness told them last: of a queue that moved by less than a thousandth since, as it was."""
+    """As fairness published them last; it does not publish changes of less than a thousandth."""
     shares = {path: state.shares[path] for path in shown if path in state.shares}
     for name, what in (
         ("guaranteed", "what the queue can count on"),
@@ -135,7 +135,7 @@ def _gauge(name: str, help_text: str, label: str, values: dict[str, int] | dict[
 
 
 def _all(counts: dict[str, int], names: Iterable[str]) -> dict[str, int]:
-    """Zero for what there is none of: a series that comes and goes cannot be told from a target that is gone."""
+    """With zeros for missing names: a series that disappears looks like a target that is down."""
     return dict.fromkeys(names, 0) | counts
 
 

@@ -1,9 +1,9 @@
-"""Connections of the gateway: how many there may be, how long each may take, and what all may hold in memory.
+"""Limits on connections of the gateway: their number, the time that each may take, and the memory that all may use.
 
-uvicorn limits the size of a request's head and the time between two requests. Here is what it leaves open: time for the
-head and the body of a request, clients that do not take their answers, requests sent before the last one is answered,
-and the number of connections. When there are as many as there may be, the one that waits longest for the rest of a
-request gives way to a new one; where all are at work, the new one is told to come again.
+uvicorn limits the size of a request's head and the time between two requests. This adds limits on the time for head and
+body of a request, on clients that do not read their answers, on pipelined requests, and on the number of connections.
+When there is no room for a new connection, the one that has waited longest for the rest of a request is closed; if none
+waits, the new one is answered with 503.
 """
 
 import asyncio
@@ -19,23 +19,24 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 CONNECTIONS_MAX = 2_048
-"""Fewer where the limit of open files is low: see largesse/descriptors.py."""
+"""Less where the limit of open files is low: see largesse/descriptors.py."""
 HEAD_SECONDS = 10
-"""For a request's head, from the opening of the connection, or the end of the answer before it."""
+"""For a request's head, from the opening of the connection or the end of the previous answer."""
 BODY_GRACE_SECONDS = 2
-"""So long a body that has begun is not cut off to make room for another connection."""
+"""A body that has begun to arrive is not cut off earlier than this to make room for another connection."""
 BODY_SECONDS = 30
 """For a request's body, from the end of its head: a body of the largest size at 30 kB/s."""
 IDLE_SECONDS = 5
 """Between an answer and the first byte of the next request."""
 STALL_SECONDS = 20
-"""A client that takes nothing of an answer for so long is cut off."""
+"""A client that reads nothing of its answer for so long is disconnected."""
 UNSENT_BYTES_MAX = 64 << 20
-"""What all clients together have not taken of their answers yet. Above it those that stand still longest are cut."""
+"""Bytes of answers that all clients together have not read yet. Beyond it, those that have read nothing for longest are
+disconnected."""
 PIPELINED_BYTES_MAX = 16 << 10
-"""What a client may send before its last request is answered."""
+"""Bytes that a client may send before its previous request is answered."""
 TURNED_AWAY_MAX = 64
-"""Connections beyond the limit that wait to be told so; of more the oldest, which has not spoken, is closed unheard."""
+"""Connections beyond the limit that wait to be answered with 503; with more, the oldest is closed without an answer."""
 TURNED_AWAY_SECONDS = 1
 LOOK_SECONDS = 0.5
 
@@ -120,7 +121,7 @@ class Door:
     def read_no_more(self) -> None:
         """The server is to end: a request that has not come whole by now is not waited for."""
         for connection in list(self.bodies):
-            connection.end(503, "ending", "the gateway is ending")
+            connection.end(503, "ending", "the gateway is shutting down")
 
     def close(self) -> None:
         """Ends every connection, taken or not what was sent."""
@@ -150,7 +151,7 @@ class Connection(H11Protocol):
 
     # ---------------------------------------------------------------- what asyncio calls
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """It enters, or is turned away."""
+        """Accepts the connection, or turns it away."""
         if self._door.has_room():
             self._door.open[self] = None
             self._door.heads[self] = None
@@ -164,7 +165,7 @@ class Connection(H11Protocol):
             self._door.leave(oldest)
             oldest.transport.abort()
         turned_away[self] = None
-        # Closed before what the client says was read, the connection would be reset, and the answer lost.
+        # If it were closed before the request is read, the connection would be reset and the answer lost.
         self.loop.call_later(TURNED_AWAY_SECONDS, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -176,7 +177,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Part of a request, or of several."""
         if self._refused:
-            self._say(503, "busy", "there are as many connections as there may be: try again")
+            self._say(503, "busy", "too many connections: try again")
             self.transport.close()
             return
         super().data_received(data)
@@ -193,7 +194,7 @@ class Connection(H11Protocol):
         self._note()
 
     def timeout_keep_alive_handler(self) -> None:
-        """No request has come; what was answered is either taken by now, or never will be."""
+        """No further request has come."""
         if self.transport.get_write_buffer_size():
             return  # `look` ends it once it stands still.
         super().timeout_keep_alive_handler()
@@ -210,9 +211,9 @@ class Connection(H11Protocol):
             self.transport.abort()
             return 0
         if self._phase == "head" and now - self.since >= limits.head_s and not self.unsent:
-            self.end(408, "too_slow", f"the head of a request has to come within {limits.head_s:g} s")
+            self.end(408, "too_slow", f"the head of a request must arrive within {limits.head_s:g} s")
         elif self._phase == "body" and now - self.since >= limits.body_s:
-            self.end(408, "too_slow", f"the body of a request has to come within {limits.body_s:g} s")
+            self.end(408, "too_slow", f"the body of a request must arrive within {limits.body_s:g} s")
         return self.unsent
 
     def _note(self) -> None:
@@ -242,8 +243,8 @@ class Connection(H11Protocol):
         self.loop.call_later(TURNED_AWAY_SECONDS, self.transport.abort)
 
     def _say(self, status: Literal[408, 503], kind: str, detail: str) -> None:
-        """A problem document outside of any request that an app could answer."""
-        title = {408: "The request did not come", 503: "Not now"}[status]
+        """Writes a problem document where no request has reached the app."""
+        title = {408: "The request took too long", 503: "Temporarily unavailable"}[status]
         document = {"type": f"urn:largesse:{kind}", "title": title, "status": status, "detail": detail}
         body = json.dumps(document).encode()
         head = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", "content-type: application/problem+json"]

@@ -1,21 +1,21 @@
-"""What tasks and nodes count for: amounts of every kind, or under the preset `slots` places alone, one a task."""
+"""What tasks and nodes count as: their amounts of each resource or, under the preset `slots`, slots: one per task."""
 
 from schemas import Policy, Vector
 from services.gateway.view_state import State
 
 PLACES = "slots"
-"""The only kind that counts under the preset `slots`. Limits of queues name it so."""
+"""The only resource that counts under the preset `slots`, by the name that limits of queues use."""
 
 _ONE_PLACE = {PLACES: 1}
 
 
 def counted(policy: Policy, demand: Vector) -> Vector:
-    """What one task that asks for so much counts for."""
+    """What one task with this demand counts as."""
     return _ONE_PLACE if policy.preset == "slots" else demand
 
 
 def used_by(state: State) -> dict[str, Vector]:
-    """By leaf, also those that are gone, what its tasks hold."""
+    """What tasks hold, by leaf; includes leaves that are no longer in the tree."""
     if state.policy.preset == "slots":
         return {leaf: {PLACES: tasks} for leaf, tasks in state.tasks.items()}
     return state.used
@@ -35,6 +35,6 @@ def capacity_of(state: State, policy: Policy | None = None) -> Vector:
 
 
 def added(total: Vector, more: Vector) -> None:
-    """Takes one vector into another."""
+    """Adds one vector to another in place."""
     for resource, amount in more.items():
         total[resource] = total.get(resource, 0) + amount

@@ -20,18 +20,18 @@ Document = dict[str, Any]
 
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
-    "queue_max": "its queue, or one above it, was at its max when it was looked at",
-    "back_off": "failed, and is tried again in {seconds} s",
+    "queue_max": "its queue, or a queue above it, has reached its max",
+    "back_off": "failed, and is retried in {seconds} s",
     "no_room": "no node has room for it now",
-    "no_node": "no node that is up could take it",
+    "no_node": "no available node could run it",
     "gang_no_room": "there is no room for all tasks of the gang ({tasks}) at once",
     "behind_head": "waits behind an earlier job, which does not fit yet",
-    "next_round": "is looked at in the next round",
+    "next_round": "is considered in the next round",
 }
-"""Why tasks wait: the reason, and how it is told. What a queue has to do with it, `Queueing` says better."""
+"""Texts for the reasons why tasks wait. Where a queue is the cause, `Queueing` has more precise ones."""
 
 INDEXES_TASKS_MAX = 100
-"""Of a stage with more tasks it is told how many are on a node, and not which."""
+"""For a stage with more tasks, documents say how many are on a node, not which."""
 
 HOW = {
     "succeeded": "it succeeded",
@@ -39,11 +39,11 @@ HOW = {
     "cancelled": "it was cancelled",
     "rejected": "it was refused",
 }
-"""How a job has ended, in words."""
+"""Texts for how a job ended."""
 
 
 def state_of(state: State, name: str) -> str | None:
-    """What a job is now; None where it is not in view."""
+    """The state of a job; None if it is not in view."""
     live = state.jobs.get(name)
     if live is not None:
         return _state_of(live)
@@ -74,7 +74,7 @@ def job_documents(
 def each_job_document(
     state: State, *, wanted: str | None = None, queue: str | None = None, user: str | None = None, limit: int
 ) -> Iterator[Document]:
-    """The same one by one. More may be folded between two of them: each job is as it is when its turn comes."""
+    """The same one by one. The view may change in between; each job is shown as it is at its turn."""
     found, queueing, seq = 0, Queueing(state), state.seq
     for name in [*state.jobs, *reversed(state.ended)]:
         if found == limit:
@@ -249,7 +249,7 @@ def node_documents(state: State) -> list[Document]:
 
 
 def each_node_document(state: State) -> Iterator[Document]:
-    """The same one by one; more may be folded between two of them."""
+    """The same one by one; the view may change in between."""
     for name in list(state.nodes):
         if (node := state.nodes.get(name)) is not None:
             yield _node(state, name, node)
@@ -262,7 +262,7 @@ def node_document(state: State, name: str) -> Document | None:
 
 
 def state_of_node(node: NodeRow) -> str:
-    """What a node is now."""
+    """The state of a node."""
     if node.lost and node.left:
         return "left"
     if node.lost:
@@ -330,5 +330,5 @@ def config_document(state: State) -> Document:
 
 
 def standing_document(state: State) -> Document:
-    """Where the view stands in the log."""
+    """How far the view has read the log."""
     return {"cell": state.cell, "seq": state.seq, "round": state.round, "time": state.time}

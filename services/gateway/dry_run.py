@@ -1,6 +1,7 @@
-"""What a config message would do, were it applied: refusals as the log would give them, and what shares would become.
+"""What a config would change if it were applied: whether the log would refuse it, and the shares of the queues.
 
-Nothing is sent. Shares come from fairness itself, in a process of its own, for the capacity and the demand of now.
+Nothing is sent. Shares are computed by the fairness service's code in a separate process, from the present capacity and
+demand.
 """
 
 import asyncio
@@ -30,10 +31,10 @@ from services.gateway.view_state import LiveJob, State
 Document = dict[str, Any]
 
 EFFECT_WAIT_S = 10.0
-"""How long the process that works out shares may take."""
+"""Time limit of the process that computes shares."""
 
 MOVED_MIN = 100_000
-"""A share that moves by less, in 10^-9 of the cell (a hundredth of a percent), has not moved."""
+"""A share that changes by less than this, in 10^-9 of the cell (0.01 percent), counts as unchanged."""
 
 ERROR_CHARACTERS_MAX = 300
 
@@ -52,11 +53,11 @@ class Config:
 
 
 async def dry_run(state: State, patch: ConfigPatch) -> Document:
-    """What a patch would come to. Raises Problem where the log would refuse it, or nothing can be said of shares."""
+    """What a patch would change. Raises Problem if the log would refuse it, or shares cannot be computed."""
     if patch.abandon_round is not None:
-        raise Problem(422, "malformed", "abandon_round: there is no dry run of that", "abandon_round")
+        raise Problem(422, "malformed", "abandon_round: has no dry run", "abandon_round")
     if patch.skip is not None:
-        raise Problem(422, "malformed", "skip_input: there is no dry run of that", "skip_input")
+        raise Problem(422, "malformed", "skip_input: has no dry run", "skip_input")
     if patch.initial and state.configured:
         return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
     policy = with_knobs(state.policy, patch.values)
@@ -110,7 +111,7 @@ def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
 
 
 def held_of(job: LiveJob, at: int) -> int:
-    """How many tasks of a stage hold something."""
+    """How many tasks of a stage hold room on nodes."""
     return job.running[at] + job.starting[at]
 
 
@@ -120,7 +121,7 @@ def _alike(found: dict[tuple[str, str], Document], leaf: str, demand: Vector) ->
 
 
 def question_of(state: State, now: Config, then: Config) -> Document:
-    """What fairness is asked, as services/fairness/offline/dry_run.py reads it."""
+    """The input of services/fairness/offline/dry_run.py."""
     capacity: Vector = {}
     nodes = [node for node in state.nodes.values() if not node.lost and node.capacity]
     for node in nodes:
@@ -137,7 +138,7 @@ def question_of(state: State, now: Config, then: Config) -> Document:
 
 
 async def asked(question: Document) -> Document:
-    """What fairness answers, in a process of its own. Raises Problem."""
+    """The output of that program, which runs as a separate process. Raises Problem."""
     data = json.dumps(question).encode()
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*EFFECT, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT)
@@ -145,7 +146,7 @@ async def asked(question: Document) -> Document:
         async with asyncio.timeout(EFFECT_WAIT_S):
             out, err = await process.communicate(data)
     except TimeoutError:
-        raise Problem(503, "effect", f"the shares were not worked out within {EFFECT_WAIT_S:g} s") from None
+        raise Problem(503, "effect", f"the shares were not computed within {EFFECT_WAIT_S:g} s") from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -153,13 +154,13 @@ async def asked(question: Document) -> Document:
             await process.wait()
     if process.returncode:
         last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
-        raise Problem(500, "effect", f"the shares could not be worked out: {last or f'exit code {process.returncode}'}")
+        raise Problem(500, "effect", f"the shares could not be computed: {last or f'exit code {process.returncode}'}")
     answer: Document = json.loads(out)
     return answer
 
 
 def compared(now: Config, then: Config, told: Document) -> list[Document]:
-    """The queues whose settings or shares would be others, in the order of the new tree, then those that would go."""
+    """Queues whose settings or shares would change, in the order of the new tree, then those to be removed."""
     before, after = _shares_of(now, told["before"]), _shares_of(then, told["after"])
     was = dict(walk(now.tree)) if now.tree is not None else {}
     would = dict(walk(then.tree)) if then.tree is not None else {}
@@ -179,7 +180,7 @@ def compared(now: Config, then: Config, told: Document) -> list[Document]:
 
 
 def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
-    """What the cell would take, and yet somebody may not mean."""
+    """Warnings about what the cell would accept and is probably not meant."""
     capacity = capacity_of(state, policy)
     if not capacity:
         return ["no node is there yet: nobody has a share of anything"]
@@ -196,16 +197,16 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
     for path, resource in left_nothing(tree, capacity):
-        told = f"others are guaranteed all {resource} that it could have"
+        told = f"other queues are guaranteed all {resource} that it could have"
         remarks.append(f"{named(path)}: {told}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
         ask = f"{counted_text(count, 'job')} {'asks' if count == 1 else 'ask'}"
-        remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never run on")
+        remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")
     return remarks
 
 
 def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
-    """Live jobs with tasks to come that are more than a maximum, by the queue that has it."""
+    """By queue, live jobs with a task or gang to come that is larger than the queue's `max`."""
     ceilings = {path: queue.max for path, queue in walk(tree) if queue.max}
     found: Counter[str] = Counter()
     for job in state.jobs.values() if ceilings else ():
@@ -226,7 +227,7 @@ def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
 
 
 def _shares_of(config: Config, told: Document) -> dict[str, dict[str, int | None]]:
-    """The shares of every queue. Of one that it says nothing of, fairness knows less than a permille of the cell."""
+    """The shares of every queue; 0 for those that fairness leaves out, since they have less than a permille."""
     if config.tree is None:
         return {}
     levelled = with_shares(config.tree, config.policy.preset)

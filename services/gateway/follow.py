@@ -1,7 +1,7 @@
-"""The gateway's side of the bus: folds the view, tells waiting requests what became of their inputs, sends new ones.
+"""The gateway's side of the bus: it folds the log into the view, sends inputs, and finds the answers to them.
 
-An input's answer is the log record that carries its topic, partition and offset; an input that changed nothing has
-none, and the log says only that it was read.
+The answer to an input is the log record that carries its topic, partition and offset. An input that changed nothing has
+no record; the log only shows that it was read.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from services.gateway.answers import Answer, Answers
 from services.gateway.view_state import State
 
 TURN_RECORDS = 100
-"""Records that are folded before requests get a turn."""
+"""Records that are folded before requests get a turn of the event loop."""
 
 
 class Follower:

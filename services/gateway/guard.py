@@ -1,7 +1,8 @@
-"""What every request passes before it reaches a route: where it comes from (largesse/hosts.py), and what it holds.
+"""Checks before a request reaches a route: whether its origin is allowed (largesse/hosts.py), and whether there is
+memory for its body.
 
-Bodies are counted while they come in and until their request is answered, all together: a limit of one body says little
-where there are thousands of connections.
+Bytes of bodies are counted for all requests together, from their arrival until the request is answered: a limit for a
+single body would say little with thousands of connections.
 """
 
 from dataclasses import dataclass
@@ -13,19 +14,19 @@ from largesse.hosts import Hosts
 from services.gateway.problems import Problem, response
 
 BODIES_BYTES_MAX = 32 << 20
-"""Bytes of the bodies of all requests that are not answered yet. What would go beyond is told to come again."""
+"""Most bytes of bodies of all requests that are not answered yet; a request beyond it is answered with 503."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """Bytes held of bodies, by all requests together."""
+    """Bytes of bodies that all requests hold together."""
 
     most: int = BODIES_BYTES_MAX
     held: int = 0
 
 
 class Guard:
-    """An app behind checks of its requests."""
+    """ASGI middleware with these checks."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts, budget: Budget) -> None:
         self._app = app
@@ -48,7 +49,7 @@ class Guard:
             message = await receive()
             size = len(message.get("body", b""))
             if budget.held + size > budget.most:
-                raise Problem(503, "busy", f"the bodies of requests hold {budget.most} bytes together: try again", "")
+                raise Problem(503, "busy", f"requests in progress already hold {budget.most} bytes: try again", "")
             budget.held += size
             mine += size
             return message
@@ -61,6 +62,6 @@ class Guard:
 
 
 def _only(headers: Headers, name: str) -> str | None:
-    """A header's value; of one that is said twice both, so that neither passes for it."""
+    """A header's value; if it is given twice, both values joined, so that neither is mistaken for the only one."""
     values = headers.getlist(name)
     return ", ".join(values) if values else None

@@ -23,7 +23,7 @@ Asker = Annotated[
 ]
 
 EVERYWHERE = (400, 403, 408, 500, 503)
-"""What any request may come to, whatever it asks for: unreadable, from another origin, too slow, failed, not now."""
+"""Statuses of errors that any request may get: malformed, wrong origin, too slow, internal, unavailable."""
 
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
@@ -31,7 +31,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
 }
 _BODY_TYPES = ("application/json", "application/yaml")
 _VALIDATION = ("HTTPValidationError", "ValidationError")
-"""FastAPI's own error documents, in the place of which a Problem is sent."""
+"""FastAPI's own error documents; a Problem is sent instead."""
 
 
 def answer(model: type[BaseModel] | None, description: str, **headers: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What tasks print, as the gateway serves it: which agent to ask, and what to say where none can be asked.
+"""Output of tasks: which agent has it, and what to answer where none can be asked.
 
 Agents announce their addresses when they register. Whoever may write to the topic `nodes` chooses who is asked, but
 only for one fixed path, and an answer counts only under the node's own name.
@@ -15,11 +15,11 @@ from services.gateway.problems import Problem
 from services.gateway.view_state import State
 
 ReadOutput = Callable[[Wanted], Awaitable[Piece | None]]
-"""The next piece of what a task printed; None where nothing is kept. Raises Problem."""
+"""The next piece of a task's output; None if there is none. Raises Problem."""
 
 
 def check_task(state: State, wanted: Wanted) -> None:
-    """A job in view has the task that is asked for. Raises Problem."""
+    """Raises Problem if the job is in view and has no such task."""
     if (tasks := _tasks_of(state, wanted.job)) is None:
         return
     if wanted.stage not in tasks:
@@ -39,7 +39,7 @@ def _tasks_of(state: State, name: str) -> dict[str, int] | None:
 
 
 async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
-    """A piece from the agent of the node where the task ran. The job has to be in view. Raises Problem."""
+    """A piece of output from the agent of the node where the task ran. The job must be in view. Raises Problem."""
     place = place_of(state, wanted.job, wanted.stage, wanted.index, wanted.attempt)
     if place is None:
         return None
@@ -47,25 +47,25 @@ async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
     if node is None:
         raise Problem(404, "no_output", f'it ran on node "{place.node}", which did not come back and is forgotten')
     if not node.address:
-        told = f'its agent does not say where it shows output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
+        told = f'its agent does not serve output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
         raise Problem(404, "no_output", told, node=place.node)
     try:
         return await ask(node.address, place.node, replace(wanted, admitted=place.admitted))
     except Unanswered as why:
         what = "has left" if node.left else "is lost" if node.lost else "does not answer"
-        told = f'it lies on node "{place.node}", which {what} ({node.address}: {why})'
+        told = f'its output is on node "{place.node}", which {what} ({node.address}: {why})'
         live = wanted.job in state.jobs
         raise Problem(503, "node_unreachable", told, node=place.node, live=live) from None
 
 
 async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:
-    """Why nothing is kept of what was wanted: of an attempt that never was, which ones there were. Raises Problem."""
+    """Why there is no such output; for an attempt that never existed, which ones there were. Raises Problem."""
     task = f"{wanted.job}/{wanted.stage}/{wanted.index}"
     last = None if wanted.attempt is None else await read(replace(wanted, attempt=None, offset=0))
     if last is None:
-        return f"nothing is kept of {task}: it has not started, or is cleared away"
+        return f"there is no output of {task}: it has not started, or its output was removed"
     if wanted.attempt is not None and wanted.attempt < last.attempt:
-        return f"nothing is kept of attempt {wanted.attempt} of {task}; the last one is {last.attempt}"
+        return f"there is no output of attempt {wanted.attempt} of {task}; the last attempt is {last.attempt}"
     return f"there is no attempt {wanted.attempt} of {task}: it has had {counted(last.attempt, 'attempt')}"
 
 
@@ -110,7 +110,7 @@ async def tail_of(read: ReadOutput, wanted: Wanted, lines: int, *, step: int = P
 
 
 async def printed(read: ReadOutput, wanted: Wanted, first: Piece) -> AsyncGenerator[bytes, None]:
-    """The whole output as far as it went when `first` was read, piece by piece. Raises Problem."""
+    """The output, piece by piece, up to its end at the time when `first` was read. Raises Problem."""
     piece, at = first, wanted.offset if first.asked is None else first.asked
     while at < first.end and piece.data:
         text = rendered(piece, at)

@@ -1,4 +1,4 @@
-"""Where tasks ran: which node's agent has what an attempt printed."""
+"""On which nodes tasks ran, whose agents keep their output."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, StageUse, Stat
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A node, and the seq of the job's admission, which tells its tasks from those of an earlier job of its name."""
+    """A node, and the seq of the job's admission, which distinguishes it from an earlier job of the same name."""
 
     node: str
     admitted: int
@@ -23,13 +23,13 @@ def keep_places(state: State, name: str, places: list[list[str]], used: list[Sta
 
 
 def forget_places(state: State, name: str) -> None:
-    """Nobody can ask for this ended job any more."""
+    """The ended job has left the view."""
     state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
     state.used_by.pop(name, None)
 
 
 def place(places: list[str], first: int, count: int, node: str) -> None:
-    """Tasks of a stage were granted to a node. The list is as long as the highest index that ever was."""
+    """Tasks of a stage were granted to a node. The list is as long as the highest index that was ever granted."""
     end = first + count
     if len(places) < end:
         places.extend([""] * (end - len(places)))
@@ -37,14 +37,14 @@ def place(places: list[str], first: int, count: int, node: str) -> None:
 
 
 def move(nodes: dict[str, int], node: str, tasks: int) -> None:
-    """So many tasks more are on a node, or with a minus fewer; a node that has none is left out."""
+    """Adds `tasks`, which may be negative, to the count of a node; a node without tasks is left out."""
     nodes[node] = nodes.get(node, 0) + tasks
     if not nodes[node]:
         del nodes[node]
 
 
 def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
-    """Which tasks of a stage are on which node. Looks at every task up to the last that was ever granted."""
+    """Indexes of the tasks of a stage by node. Takes time in proportion to the highest index ever granted."""
     stage = job.spec.stages[at]
     found: dict[str, list[int]] = {}
     if not job.nodes[at]:

@@ -16,25 +16,26 @@ from schemas.edge.read import Malformed
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
-"""After what is refused for the moment."""
+"""Sent as Retry-After with 503."""
 
 TITLES = {
     400: "The request cannot be read",
-    403: "Not from here",
-    404: "There is no such thing",
-    405: "Not done to this",
-    408: "The request did not come",
-    409: "It does not go with what is there",
+    403: "Origin not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "The request took too long",
+    409: "Conflict with the current state",
     413: "The request is too large",
-    422: "The request cannot be taken",
+    422: "The request cannot be accepted",
     500: "Internal error",
-    503: "Not now",
+    503: "Temporarily unavailable",
 }
 """Titles of problems, by status."""
 
 
 class Problem(Exception):
-    """Ends a request. `kind`: how the type ends, like `refused:unknown_queue`. `field`: the path of what is wrong."""
+    """Ends a request with a problem document. `kind`: the end of its type, like `refused:unknown_queue`. `field`: the
+    path of what is wrong in the request. `more`: further members."""
 
     def __init__(self, status: int, kind: str, detail: str, field: str | None = None, **more: Any) -> None:
         self.status = status
@@ -51,22 +52,22 @@ class Problem(Exception):
 
 
 def malformed(fault: Malformed, status: int = 422) -> Problem:
-    """A document that the edge refuses."""
+    """The problem for an input that is not valid."""
     return Problem(status, "malformed", str(fault), fault.field, reason=fault.reason)
 
 
 def dumped(document: Any, default: Callable[[Any], Any] | None = None) -> bytes:
-    """A document's JSON. `default`: what to write for what JSON does not know."""
+    """A document as compact JSON. `default`: converts values that JSON does not know."""
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False, default=default).encode()
 
 
 def as_json(document: Any, status: int = 200, **headers: str) -> Response:
-    """The answer that a document is."""
+    """An answer with a JSON document."""
     return Response(dumped(document), status_code=status, headers=headers, media_type="application/json")
 
 
 def install(app: FastAPI) -> None:
-    """Every error of the app, its own and the framework's, becomes a problem document."""
+    """Has every error of the app and of the framework answered with a problem document."""
 
     @app.exception_handler(Problem)
     async def ours(request: Request, problem: Problem) -> Response:
@@ -93,15 +94,17 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(BusError)
     async def bus(request: Request, error: BusError) -> Response:
-        return response(Problem(503, "bus", f"the bus did not take it, or may not have: {error}"))
+        return response(Problem(503, "bus", f"the bus did not accept the message, or may not have: {error}"))
 
     @app.exception_handler(ClientDisconnect)
     async def gone(request: Request, error: ClientDisconnect) -> Response:
-        return response(Problem(408, "too_slow", "the request ended before its body did"))  # Nobody reads it.
+        return response(
+            Problem(408, "too_slow", "the connection was closed before the body was complete")
+        )  # Nobody reads it.
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
-        return response(Problem(500, "internal", f"{type(error).__name__}; the gateway's log has more"))
+        return response(Problem(500, "internal", f"{type(error).__name__}; see the gateway's log"))
 
 
 def allowed(request: Request) -> str:
@@ -112,7 +115,7 @@ def allowed(request: Request) -> str:
 
 
 def response(problem: Problem, headers: Any = None) -> Response:
-    """The problem document. What is a matter of time says when to try again."""
+    """An answer with the problem document; with 503 it says when to try again."""
     body = dumped(problem.document)
     again = {"Retry-After": str(RETRY_SECONDS)} if problem.status == 503 else {}
     return Response(body, status_code=problem.status, headers=again | dict(headers or {}), media_type=MEDIA_TYPE)

@@ -1,4 +1,4 @@
-"""What guarantees leave to those who have none: a queue may come away with nothing while others ask for theirs."""
+"""Finds queues that get nothing while queues with guarantees claim theirs."""
 
 from collections.abc import Iterator
 from fractions import Fraction

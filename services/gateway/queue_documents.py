@@ -1,4 +1,4 @@
-"""What the gateway says of queues: the tree with its limits, its shares and its jobs. Shares are parts of 1."""
+"""Queues as JSON documents: the tree with limits, shares and jobs. Shares are fractions of the cell, 0 to 1."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 @dataclass(slots=True)
 class _Sum:
-    """What the leaves below a queue come to."""
+    """The sum of the leaves below a queue."""
 
     used: Vector = field(default_factory=dict)
     waiting: int = 0
@@ -26,7 +26,7 @@ class _Sum:
     parked: int = 0
 
     def is_any(self) -> bool:
-        """Whether somebody is there."""
+        """Whether there are jobs, or tasks that hold something."""
         return bool(self.waiting or self.running or any(self.used.values()))
 
     def take(self, other: "_Sum") -> None:
@@ -66,7 +66,7 @@ def queue_document(state: State) -> Document:
 
 
 def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
-    """What is in force, or the names that jobs use where no queues are."""
+    """The tree in force; without one, a queue for each name that jobs use."""
     if tree is not None and tree.children:
         return with_default(tree)
     names = {} if tree is not None else {QUEUE_DEFAULT: True}
@@ -75,7 +75,7 @@ def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
 
 
 def settings_document(queue: Queue) -> Document:
-    """What the config says of one queue, limits as texts that read back."""
+    """Settings of one queue, with quantities as strings."""
     limits = {
         "guaranteed": quantity_texts(queue.guaranteed),
         "max": quantity_texts(queue.max),
@@ -86,7 +86,7 @@ def settings_document(queue: Queue) -> Document:
 
 
 def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
-    """Paths of the queues that fairness gives a share. Those inside a list have none: it is shared out job by job."""
+    """Paths of the queues that fairness gives shares; those inside a list have none: it is served as a whole."""
     tops = {group.path: True for group in groups(tree, preset).values()}
     return {path: True for top in tops for path in upwards(top)}
 
@@ -124,7 +124,7 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
 
 
 def _held(cell: _Cell, path: str, total: _Sum) -> Document:
-    """What a queue has now, beside what fairness says it should have."""
+    """What a queue holds now, and the shares that fairness gave it last."""
     # Of a queue that never had a permille of the cell, fairness has said nothing. The root has no share of its own.
     levelled = path != "" and path in cell.levelled
     share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if levelled else None
@@ -145,7 +145,7 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
 
 
 def _dominant(used: Vector, capacity: Vector) -> tuple[int, str | None]:
-    """The largest part of the cell held of any resource, in 10^-9, and of which: the first by name of equals."""
+    """The dominant share in 10^-9 of the cell, and its resource: the first by name if there are several."""
     share, resource = 0, None
     for kind, amount in used.items():
         if capacity.get(kind, 0) > 0 and (part := amount * SHARE_UNITS // capacity[kind]) > share:

@@ -15,11 +15,11 @@ from services.gateway.counting import added, counted, used_by
 from services.gateway.view_state import LiveJob, NodeRow, State, class_of
 
 NODES_TOLD_MAX = 3
-"""Nodes that drain which a reason names."""
+"""Draining nodes that a reason names at most."""
 
 
 class Queueing:
-    """Answers about one state of the view, which must not change meanwhile."""
+    """Answers about one state of the view, which must not change while this is in use."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -29,18 +29,18 @@ class Queueing:
         self._drained: dict[str, str | None] = {}
 
     def before_gate(self, job: LiveJob) -> str:
-        """Which queue has no place for a job that may not run yet, and how many go before it, in words."""
+        """Which queue's `running_jobs_max` holds a job back, and how many jobs are ahead of it, in words."""
         gate = self._state.gate
         full = full_queue(gate, job.spec.queue)
         if full is None or job.spec.job not in gate.leaf:
-            return "is cancelled; its end follows"
+            return "is being cancelled"
         most = gate.limits[full]
         ahead = bisect_left(self._line(full), (-job.spec.priority, job.order))
-        place = f"{ahead} {'is' if ahead == 1 else 'are'} before it" if ahead else "it is next"
-        return f"{named(full)} lets {counted_text(most, 'job')} run at once; {place}"
+        place = f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it" if ahead else "it is next"
+        return f"{named(full)} allows {counted_text(most, 'job')} at a time; {place}"
 
     def at_max(self, queue: str, stage: Stage) -> str | None:
-        """Which maximum leaves no room for one task of a stage (a gang: for all), in words; None: none of them."""
+        """Which queue's `max` leaves no room for one task of a stage (of a gang: for all), in words; None: none."""
         if not self._state.ceilings:
             return None
         tasks, demand = stage.tasks if stage.gang else 1, counted(self._state.policy, stage.demand)
@@ -78,15 +78,15 @@ class Queueing:
             return None
         drain = _why_closed([self._draining[name] for name in able])
         if not stage.gang:
-            return f"{names} could take it, but {drain}"
+            return f"{names} could run it, but {drain}"
         others = [node for node in self._state.nodes.values() if not node.lost and not _is_closed(node)]
         room = sum(_tasks_on(policy, node, stage) for node in others)
         if not room < stage.tasks <= room + sum(rooms.values()):
             return None
-        return f"all tasks of the gang ({stage.tasks}) have room only with {names}, which {drain}"
+        return f"all tasks of the gang ({stage.tasks}) fit only with {names}, which {drain}"
 
     def _line(self, full: str) -> list[tuple[int, int]]:
-        """Who stands before one gate, by rank: in whichever leaf below it, the first to go comes first."""
+        """The jobs that one queue's `running_jobs_max` holds back, from all leaves below it, first to go first."""
         line = self._lines.get(full)
         if line is None:
             parked = self._state.gate.parked
@@ -95,7 +95,7 @@ class Queueing:
         return line
 
     def _holds(self, queue: str) -> Vector:
-        """What a queue with a maximum holds, all leaves below it together."""
+        """What all leaves below a queue with a `max` hold together."""
         if self._held is None:
             self._held = {path: {} for path in self._state.ceilings}
             for leaf, used in used_by(self._state).items():
@@ -106,12 +106,12 @@ class Queueing:
 
 
 def _is_closed(node: NodeRow) -> bool:
-    """Whether a node that is there takes no new tasks."""
+    """Whether a node is alive and takes no new tasks."""
     return bool(node.draining or node.unschedulable) and not node.lost
 
 
 def _why_closed(nodes: list[NodeRow]) -> str:
-    """Why these nodes take no new tasks, as the end of a sentence about them."""
+    """Why these nodes take no new tasks, as the predicate of a sentence."""
     reasons = [node.unschedulable for node in nodes if not node.draining]
     if not reasons:
         return "drain" if len(nodes) > 1 else "drains"
@@ -119,7 +119,7 @@ def _why_closed(nodes: list[NodeRow]) -> str:
 
 
 def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:
-    """How many tasks of a stage would have room there, were the node empty."""
+    """How many tasks of a stage would fit on the node if it were empty."""
     if any(node.labels.get(key) != value for key, value in stage.labels.items()):
         return 0
     demand = {kind: amount for kind, amount in stage.demand.items() if amount}
@@ -131,5 +131,5 @@ def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:
 
 
 def named(queue: str) -> str:
-    """A queue, in a sentence."""
+    """A queue as sentences name it."""
     return f"queue {queue}" if queue else "the cell"

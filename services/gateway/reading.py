@@ -1,4 +1,4 @@
-"""A request's body on its way to the bus: bytes -> a document -> an input that the edge takes -> a message."""
+"""From the body of a request to a message: bytes, a document, a validated input, a message."""
 
 from typing import Any
 
@@ -28,6 +28,6 @@ def message_of(document: Any) -> bytes:
     data = dumped(document, default=float)
     if len(data) > INPUT_BYTES_MAX:
         # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
-        told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are taken"
+        told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are accepted"
         raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
     return data

@@ -1,4 +1,4 @@
-"""Serves an app on a socket that is bound already, until it is told to stop. Signals are the host's business."""
+"""Serves an app on a bound socket until it is told to stop. Signals are handled by the process that calls it."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from largesse.descriptors import ACCEPTED_AT_ONCE, connections_within
 from services.gateway.connections import CONNECTIONS_MAX, Door, Limits
 
 LAST_WORDS_S = 2
-"""So long may open requests take once the gateway is to end."""
+"""Seconds that open requests have once the gateway shuts down."""
 
 BACKLOG = 128
 """Connections that the kernel keeps until they are accepted."""
@@ -23,7 +23,7 @@ HEAD_BYTES_MAX = 16 << 10
 
 
 class PortTaken(OSError):
-    """Somebody else listens there, or it may not be listened to: names address and port."""
+    """The address is in use, or listening there is not permitted: names address and port."""
 
 
 class _Server(uvicorn.Server):
@@ -68,7 +68,7 @@ async def serve(app: FastAPI, listening: socket.socket, stop: asyncio.Event, doo
     as the limit of open files allows, CONNECTIONS_MAX at most."""
     if door is None:
         door = Door(Limits(connections=connections_within(CONNECTIONS_MAX)), asyncio.get_running_loop().time)
-    # What clients do wrong is told to them. On stderr it would be a way to fill a disk from outside.
+    # Errors of clients are answered, not logged: otherwise anybody could fill the disk with log lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app,

@@ -1,7 +1,7 @@
 """The gateway as a process: follows the log of the bus that the environment names, and serves HTTP.
 
-`LARGESSE_HTTP`: where it listens, `127.0.0.1:8642` where nothing is said. Whoever serves other machines puts something
-in front of it that knows who asks: the gateway believes the header.
+`LARGESSE_HTTP`: where it listens, `127.0.0.1:8642` by default. To serve other machines, put a proxy in front of it that
+authenticates users: the gateway does not verify the header that names them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Answers that last: a limited number of places, each given back when its answer is through or its client gone."""
+"""Long-running answers: a limited number of places, each freed when its answer is complete or its client gone."""
 
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ from services.gateway.problems import Problem
 
 
 class EventStream(Response):
-    """Tells FastAPI the media type of a route. Its own class for this has each event encoded for each client again, and
-    leaves no way to refuse a client first."""
+    """Tells FastAPI the media type of a route. FastAPI's own class for event streams would encode each event for each
+    client, and could not refuse a client before the stream begins."""
 
     media_type = "text/event-stream"
 
 
 @dataclass(slots=True)
 class Places:
-    """`most` places for answers of one kind; `what`: their name, in the plural."""
+    """At most `most` answers of one kind at a time; `what`: their name in messages, in the plural."""
 
     most: int
     what: str
@@ -28,10 +28,10 @@ class Places:
 
     @contextmanager
     def place(self) -> Iterator["Place"]:
-        """One place, while a request prepares its answer, and as long as `Place.streaming` takes. Raises Problem where
-        there is none."""
+        """Takes a place while a request prepares its answer, and until the stream of `Place.streaming` ends. Raises
+        Problem where all are taken."""
         if self.taken >= self.most:
-            raise Problem(503, "busy", f"{self.most} {self.what} are under way, and there may be no more: try again")
+            raise Problem(503, "busy", f"there are {self.most} {self.what} already, as many as are allowed: try again")
         place = Place(self)
         try:
             yield place
@@ -49,12 +49,12 @@ class Place:
         places.taken += 1
 
     def streaming(self, parts: AsyncGenerator[bytes, None], **response: Any) -> StreamingResponse:
-        """The answer that keeps the place until it is through. `response`: as StreamingResponse takes it."""
+        """A streaming answer that keeps the place until it ends. `response`: arguments of StreamingResponse."""
         self.streams = True
         return _Streaming(self, parts, **response)
 
     def leave(self) -> None:
-        """Gives the place back."""
+        """Frees the place."""
         self._places.taken -= 1
 
 

@@ -1,7 +1,7 @@
-"""Counts over all jobs and nodes of a cell, kept from one look to the next: a look costs what has changed since.
+"""Counts over all jobs and nodes of a cell, kept up to date: a look at them costs what has changed since the last one.
 
-The view notes the names of jobs and nodes that change (`Touched`). Each counts for what it was at the last look; at the
-next one that is taken out, and what it is now is put in.
+The view notes the names of jobs and nodes that change (`Touched`). A look subtracts what each of them counted as
+before, and adds what it counts as now.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from services.gateway.queueing import Queueing
 from services.gateway.view_state import LiveJob, State, Touched, class_of
 
 LOOKED_AT_ONCE = 200
-"""Jobs, nodes or sums that are looked at before others get a turn: some milliseconds."""
+"""Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""
 
 Key = tuple[str, str, str]
-"""Leaf queue, why its tasks wait ("asked": see the class; "running": they do not), class of the tasks."""
+"""Leaf queue; why its tasks wait ("asked": as their class does; "running": they do not wait); class of the tasks."""
 Keys = dict[Key, tuple[int, Stage | None]]
-"""By key so many tasks, and where there is a class a stage of it."""
+"""By key, the number of tasks and, if the key has a class, a stage of that class."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Waiting:
     since_ms: int | None = None
 
     def take(self, tasks: int, since_ms: int | None) -> None:
-        """More of them."""
+        """Adds tasks."""
         self.tasks += tasks
         if since_ms is not None and (self.since_ms is None or since_ms < self.since_ms):
             self.since_ms = since_ms
@@ -69,7 +69,7 @@ class _Sum:
     def remove(self, name: str, tasks: int) -> None:
         self.tasks -= tasks
         del self.jobs[name]
-        # What is out of date goes when it comes first, or when it is more than the half.
+        # Outdated entries are dropped when they come first, or when they are more than half.
         if len(self.oldest) > 2 * len(self.jobs) + 16:
             self.oldest = sorted((*rank, job) for job, rank in self.jobs.items())
 
@@ -87,7 +87,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.looked_at = 0
-        """Jobs and nodes that were looked at so far: what it has cost."""
+        """Jobs and nodes that were counted so far, as a measure of cost."""
         self._turn = asyncio.Lock()
         self._clear()
 
@@ -103,8 +103,7 @@ class Tally:
         self._used: Vector = {}
 
     async def look(self, state: State) -> Told:
-        """The counts of now. Others get turns meanwhile; what they change of what was looked at already, the next look
-        finds."""
+        """The present counts. Other tasks get turns; what they change after it was counted, the next look counts."""
         async with self._turn:
             touched = self._touched
             if state.touched is touched:
@@ -119,7 +118,7 @@ class Tally:
                 await self._count(state, jobs, nodes)
                 return await self._told(state)
             except BaseException:
-                state.touched = None  # Whoever asked has gone: nobody knows what is not counted yet.
+                state.touched = None  # It is not known which changes were counted, so the next look counts everything.
                 raise
 
     async def _count(self, state: State, jobs: dict[str, bool], nodes: dict[str, bool]) -> None:
@@ -133,7 +132,7 @@ class Tally:
 
     # ---------------------------------------------------------------- one job, one node
     def _count_job(self, state: State, name: str) -> bool:
-        """Counts a job as it is now. True where time alone changes that."""
+        """Counts a job as it is now. True if its counts change with time alone."""
         self.looked_at += 1
         before, keys = self._jobs.pop(name, ("", {}))
         self._job_states[before] -= 1
@@ -195,7 +194,7 @@ class Tally:
 
 
 def _keys_of(state: State, job: LiveJob) -> Keys:
-    """How the tasks of a job count. As `documents` finds out why they wait, which says it in words."""
+    """What the tasks of a job count as. Follows `documents`, which says in words why tasks wait."""
     keys: Keys = {}
     for at, stage in enumerate(job.spec.stages):
         working = job.running[at] + job.starting[at]
@@ -221,6 +220,6 @@ def _put(keys: Keys, key: Key, tasks: int, stage: Stage | None = None) -> None:
 
 
 async def _turn(number: int) -> None:
-    """Leaves the loop to others every now and then."""
+    """Gives other tasks a turn from time to time."""
     if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
         await asyncio.sleep(0)

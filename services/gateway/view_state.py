@@ -1,4 +1,4 @@
-"""What the gateway keeps of a cell: jobs, attempts that hold room, nodes, levels of queues, why task classes wait."""
+"""The gateway's view of a cell: jobs, attempts that hold room, nodes, shares of queues, why classes of tasks wait."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,16 +11,16 @@ from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
 
 ENDED_JOBS_MAX = 10_000
-"""Ended and rejected jobs that stay in view; the oldest go first."""
+"""Ended and rejected jobs that are kept; the oldest are forgotten first."""
 
 FAILURES_KEPT = 20
-"""Failed attempts that are told of one job, the last ones."""
+"""Failed attempts that are kept for each job, the last ones."""
 
 PLACES_KEPT_MAX = 200_000
-"""Tasks of ended jobs of which it is known where they ran; those of the oldest jobs go first."""
+"""Tasks of ended jobs whose nodes are remembered; those of the oldest jobs are forgotten first."""
 
 TOUCHED_MAX = 100_000
-"""Jobs, and nodes, that are noted as changed; with more, whoever asks looks at all of them."""
+"""Most jobs, and nodes, that are noted as changed; beyond it, metrics count all of them again."""
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
@@ -171,7 +171,7 @@ class ReservationRow:
 
 @dataclass(slots=True)
 class Touched:
-    """Names of the jobs and nodes that have changed, or gone, since somebody last looked."""
+    """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
     jobs: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, bool] = field(default_factory=dict)
@@ -218,7 +218,7 @@ class State:
 
 
 def touch(state: State, job: str = "", node: str = "") -> None:
-    """Notes what has changed, where somebody wants to know."""
+    """Notes what has changed, if metrics are being counted."""
     touched = state.touched
     if touched is None:
         return

@@ -1,8 +1,8 @@
-"""Watchers of jobs. A change of a job is put into words once, for all who watch it, and told to them bit by bit.
+"""Watchers of jobs: each change of a job is encoded once, as one event for all its watchers.
 
-One task does all the telling. It takes at most one part in TELLING_SHARE of the time, however many watch and however
-often jobs change: with more to tell, each watcher is told less often. Who falls behind gets the latest state and not
-what he missed; the last state of a job is always told. Nothing is kept for a single watcher.
+One task encodes the events and wakes the watchers. It uses at most 1/TELLING_SHARE of the event loop's time, however
+many watch and however often jobs change; under load each watcher gets events less often. A watcher that falls behind
+gets the latest state instead of what it missed, and always gets the last one. Nothing is buffered for a single watcher.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ WATCHERS_MAX = 1_000
 EVENT_GAP_S = 0.25
 """Least time between two events of one job."""
 BEAT_S = 15.0
-"""A quiet stream of events says that it is alive."""
+"""After so long without an event a comment is sent, so that clients see that the stream is alive."""
 
 TELLING_SHARE = 4
 TOLD_AT_ONCE = 16
-"""Watchers that are woken before others get a turn."""
+"""Watchers that are woken before other tasks get a turn."""
 WORK_S = 0.002
-"""Work that is done before the loop is left to others."""
+"""Seconds of work after which other tasks get a turn."""
 REST_S_MAX = 0.05
 
 
 def is_told(document: Any, event_id: str) -> bool:
-    """Whether the event of this id has told this state of a job."""
+    """Whether the event with this id contained this document of a job."""
     return event_id.rpartition("-")[2] == _digest(dumped(document))
 
 
@@ -41,14 +41,14 @@ def _digest(document: bytes) -> str:
 
 
 class Watcher:
-    """One who watches a job. `seen`: the number of the event that was told last."""
+    """A client that watches a job. `seen`: the number of the last event that it was sent."""
 
     def __init__(self) -> None:
         self.seen = 0
         self._woken: asyncio.Future[bool] | None = None
 
     async def sleep(self, seconds: float) -> bool:
-        """Until it is woken; False once the time is over."""
+        """Waits until it is woken; False after `seconds`."""
         loop = asyncio.get_running_loop()
         self._woken = loop.create_future()
         alarm = loop.call_later(seconds, self.wake, False)
@@ -66,8 +66,8 @@ class Watcher:
 
 @dataclass(slots=True)
 class Watched:
-    """A job that is watched. `event`: its latest, the `number`th. `digest`: of the document in it. `over`: there will
-    be no other."""
+    """A job that is watched. `event`: the latest one, with its `number`, and the `digest` of the document in it.
+    `over`: no other will follow."""
 
     job: str
     document: Any = None
@@ -79,7 +79,7 @@ class Watched:
 
 
 class Watching:
-    """All that is watched. Belongs to one event loop. `encodings`: events put into words so far."""
+    """All watched jobs. Belongs to one event loop. `encodings`: events encoded so far."""
 
     def __init__(self, follower: Follower, gap_s: float = EVENT_GAP_S) -> None:
         self.encodings = 0
@@ -89,10 +89,10 @@ class Watching:
         self._telling: asyncio.Task[None] | None = None
 
     async def events(self, job: str, last: str = "") -> AsyncGenerator[bytes, None]:
-        """The job now, and whenever it has changed, as server-sent events of type `job`; ends with the job.
+        """Server-sent events of type `job`: the job's document now, and whenever it changes, until the job ends.
 
-        An event's id is the position in the log at which it was made, and a digest of the state that it tells. `last`:
-        the id of the event that a client had last; if the job is still as that event said, it is not told again.
+        An event's id is the position in the log at which it was encoded, and a digest of the document. `last`: the id
+        of the last event that the client received; if the document is still the same, it is not sent again.
         """
         watched = self._watched.get(job)
         if watched is None:
@@ -121,12 +121,12 @@ class Watching:
                 self._forget(watched)
 
     def _forget(self, watched: Watched) -> None:
-        """Nobody watches it, or there is nothing more to see: the name may become another job's."""
+        """Nobody watches it, or it has ended: another job may get the name."""
         if self._watched.get(watched.job) is watched:
             del self._watched[watched.job]
 
     def _look(self, watched: Watched) -> bool:
-        """Whether there is news of the job. Puts it into words."""
+        """Encodes the job's document as an event if it has changed; returns whether it has."""
         state = self._follower.state
         document = documents.job_document(state, watched.job)
         if document is None:
@@ -143,7 +143,7 @@ class Watching:
         return True
 
     async def _tell(self) -> None:
-        """As long as anybody watches."""
+        """Encodes events and wakes watchers, as long as there are any."""
         follower, pace = self._follower, _Pace()
         seen = -1
         try:
@@ -177,18 +177,18 @@ async def _wake(watchers: list[Watcher], pace: "_Pace") -> None:
 
 
 class _Pace:
-    """Leaves the loop to others for a multiple of the time that was worked."""
+    """Pauses for a multiple of the time worked, so that other tasks get their part of the loop."""
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time
         self.begin()
 
     def begin(self) -> None:
-        """Work begins now."""
+        """Starts to measure work."""
         self._begun = self._clock()
 
     async def rest(self, *, woken: bool = False) -> None:
-        """If enough was worked. `woken`: watchers were, and what they do counts too."""
+        """Pauses if enough was worked. `woken`: watchers were woken, whose work counts too."""
         if woken:
             await asyncio.sleep(0)
         worked_s = self._clock() - self._begun

@@ -169,7 +169,7 @@ MOVES = answer(
     change("ml", "set", side(), side(max={"cpu": "2"}, policy="fifo")),
     change("new", "new", None, side(running_jobs_max=1)),
     change("old", "gone", side(max={"cpu": "1m"}), None),
-    notes=["queue ads: 2 jobs ask for more at once than its max, and would never run on"],
+    notes=["queue ads: 2 jobs ask for more at once than its max, and would never continue"],
     preset={"before": "largesse", "after": "drf"},
 )
 
@@ -202,7 +202,7 @@ def test_what_a_config_would_do_reads_well_in_sixty_columns(foretold):
         "new    1 job runs at once\n"
         "\n"
         "note  queue ads: 2 jobs ask for more at once than its max,\n"
-        "      and would never run on\n"
+        "      and would never continue\n"
         "\n"
         "dry run: nothing has been changed\n"
     )

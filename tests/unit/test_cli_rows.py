@@ -15,7 +15,7 @@ from tests.unit.test_cli_queues import queue as a_queue
 WIDTHS = range(40, 201, 4)
 IDS = ["a", "word-count-of-everything", "nightly/../2026-11-23 rerun".replace("/", "_"), "x" * 63, "日本語" * 9]
 STATES = ["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
-WHY = "no node that is up could take it: it asks for more than any has"
+WHY = "no available node could run it: it asks for more than any has"
 
 
 def job(name, state, why=WHY):

@@ -35,8 +35,14 @@ YAML = {"content-type": "application/yaml"}
 class Cell:
     """A client of the gateway, and the bus behind it."""
 
-    def __init__(self, http, bus, follower):
+    def __init__(self, http, bus, follower, leading, halt):
         self.http, self.bus, self.follower = http, bus, follower
+        self._leading, self._halt = leading, halt
+
+    async def stop_sequencer(self):
+        """From here on nothing is answered by the log."""
+        self._halt.set()
+        await self._leading
 
     async def post(self, document, **more):
         return await self.http.post("/v1/jobs", json=document, **more)
@@ -47,13 +53,13 @@ class Cell:
 
 @asynccontextmanager
 async def a_cell(*, answering=True, following=True, read_output=None, hosts=None, address="", without=None):
-    bus, stop = MemoryBus(), asyncio.Event()
+    bus, stop, halt = MemoryBus(), asyncio.Event(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
     running = [follower.run()] if following else []
+    leading = asyncio.ensure_future(admission.run(bus, settings, stop=halt)) if answering else None
     if answering:
         cores = (fairness, altruism, leftover, estimator, planner)
-        running += [admission.run(bus, settings, stop=stop)]
         running += [shell.run(core, bus, settings, stop=stop) for core in cores if core is not without]
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
@@ -63,10 +69,11 @@ async def a_cell(*, answering=True, following=True, read_output=None, hosts=None
         try:
             if answering:
                 assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
-            yield Cell(http, bus, follower)
+            yield Cell(http, bus, follower, leading, halt)
         finally:
             stop.set()
-            await asyncio.gather(*tasks)
+            halt.set()
+            await asyncio.gather(*tasks, *filter(None, [leading]))
 
 
 def told(story, **cell):

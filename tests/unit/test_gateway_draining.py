@@ -24,16 +24,16 @@ def waiting(cell, **asked):
     return cell.submit("j", Stage("s", **({"tasks": 1, "demand": {"cpu": 1_000}} | asked))).settle()
 
 
-NOBODY = ("no_node", "no node that is up could take it")
+NOBODY = ("no_node", "no available node could run it")
 
 
 def test_a_job_that_waits_for_draining_nodes_says_so_until_they_resume():
     cell = waiting(drained(Watched(nodes=2), "n0", "n1"), tasks=2)
-    assert why(cell) == ("no_node", "n0, n1 could take it, but drain")
-    assert cell.job("j")["why"] == "n0, n1 could take it, but drain"
+    assert why(cell) == ("no_node", "n0, n1 could run it, but drain")
+    assert cell.job("j")["why"] == "n0, n1 could run it, but drain"
 
     cell.take(NodeLeft("n0", "e1")).settle()
-    assert why(cell) == ("no_node", "n1 could take it, but drains")
+    assert why(cell) == ("no_node", "n1 could run it, but drains")
     cell.take(NodeLeft("n1", "e1")).settle()
     assert why(cell) == NOBODY
 
@@ -47,7 +47,7 @@ def test_nodes_that_drain_say_nothing_of_a_job_that_waits_for_room():
 
 def test_a_gang_that_waits_for_draining_nodes_says_so_until_they_resume():
     cell = waiting(drained(Watched(nodes=3, cpu=2), "n0", "n1"), tasks=5, gang=True)
-    told = "all tasks of the gang (5) have room only with n0, n1, which drain"
+    told = "all tasks of the gang (5) fit only with n0, n1, which drain"
     assert why(cell) == ("gang_no_room", told)
 
     drained(cell, "n0", draining=False)
@@ -76,22 +76,22 @@ def test_nodes_that_drain_say_nothing_of_a_gang_that_they_do_not_keep_waiting(as
 def test_under_slots_a_node_that_drains_could_take_as_many_as_it_has_places():
     cell = drained(Watched(nodes=2, cpu=8, preset="slots", slots_per_node=3), "n0")
 
-    assert why(waiting(cell, tasks=5, gang=True))[1] == "all tasks of the gang (5) have room only with n0, which drains"
+    assert why(waiting(cell, tasks=5, gang=True))[1] == "all tasks of the gang (5) fit only with n0, which drains"
 
 
 def test_only_some_of_many_nodes_are_named():
     names = [f"n{i}" for i in range(NODES_TOLD_MAX + 2)]
     cell = waiting(drained(Watched(nodes=len(names)), *names))
 
-    assert why(cell)[1] == "n0, n1, n2 and 2 more could take it, but drain"
+    assert why(cell)[1] == "n0, n1, n2 and 2 more could run it, but drain"
 
 
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        pytest.param({"demand": {"cpu": 3_000}}, "big could take it, but drains", id="large enough"),
-        pytest.param({"labels": {"zone": "a"}}, "n0 could take it, but drains", id="its labels"),
-        pytest.param({"demand": {"gpu": 1_000}}, "big could take it, but drains", id="a whole device"),
+        pytest.param({"demand": {"cpu": 3_000}}, "big could run it, but drains", id="large enough"),
+        pytest.param({"labels": {"zone": "a"}}, "n0 could run it, but drains", id="its labels"),
+        pytest.param({"demand": {"gpu": 1_000}}, "big could run it, but drains", id="a whole device"),
         pytest.param({"demand": {"gpu": 1_700}}, NOBODY[1], id="enough in sum, but on no devices"),
     ],
 )

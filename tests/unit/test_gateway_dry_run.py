@@ -263,12 +263,12 @@ def test_what_could_not_be_meant_is_noted():
         "queue a: guaranteed memroy: no node has that",
         "cpu: 4500m would be guaranteed, and the cell has 4",
         *[f"queue {path}{NONE_OF_CPU}" for path in ("a", "default")],
-        "queue a: 2 jobs ask for more at once than its max, and would never run on",
+        "queue a: 2 jobs ask for more at once than its max, and would never continue",
     ]
     assert tried(cell, tree(of("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
 
 
-NONE_OF_CPU = ": others are guaranteed all cpu that it could have; while they ask for that, it gets none"
+NONE_OF_CPU = ": other queues are guaranteed all cpu that it could have; while they ask for that, it gets none"
 X = of("x", guaranteed={"cpu": 2_000})
 
 
@@ -383,9 +383,9 @@ def test_a_round_is_not_given_up_to_see_what_happens():
 @pytest.mark.parametrize(
     ("code", "status", "detail"),
     [
-        pytest.param("import time; time.sleep(60)", 503, "the shares were not worked out within 0.2 s", id="too slow"),
-        pytest.param("import sys; sys.exit('no\\nway')", 500, "the shares could not be worked out: way", id="an error"),
-        pytest.param("import sys; sys.exit(9)", 500, "the shares could not be worked out: exit code 9", id="no word"),
+        pytest.param("import time; time.sleep(60)", 503, "the shares were not computed within 0.2 s", id="too slow"),
+        pytest.param("import sys; sys.exit('no\\nway')", 500, "the shares could not be computed: way", id="an error"),
+        pytest.param("import sys; sys.exit(9)", 500, "the shares could not be computed: exit code 9", id="no word"),
     ],
 )
 def test_a_process_that_fails_or_takes_too_long_is_told(monkeypatch, code, status, detail):

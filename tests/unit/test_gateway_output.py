@@ -123,8 +123,8 @@ def elsewhere(address):
 @pytest.mark.parametrize(
     ("change", "path", "status", "kind", "detail"),
     [
-        pytest.param(nothing, LOGS, 404, "no_output", "nothing is kept of j/s/0", id="it has not begun"),
-        pytest.param(nothing, "/v1/tasks/k/s/0/logs", 404, "unknown_job", 'job "k" is not known', id="no such job"),
+        pytest.param(nothing, LOGS, 404, "no_output", "there is no output of j/s/0", id="it has not begun"),
+        pytest.param(nothing, "/v1/tasks/k/s/0/logs", 404, "unknown_job", 'job "k" is unknown', id="no such job"),
         pytest.param(nothing, "/v1/tasks/j/t/0/logs", 404, "unknown_stage", "it has s", id="no such stage"),
         pytest.param(nothing, "/v1/tasks/j/s/2/logs", 404, "unknown_task", "tasks 0 to 1", id="no such task"),
         pytest.param(nothing, "/v1/tasks/j/s/-1/logs", 404, "unknown_task", "tasks 0 to 1", id="no task has that"),
@@ -144,8 +144,8 @@ def test_where_there_is_none_the_reason_is_told(tmp_path, change, path, status, 
     [
         ([1], 9, "there is no attempt 9 of j/s/0: it has had 1 attempt"),
         ([1, 2], 3, "there is no attempt 3 of j/s/0: it has had 2 attempts"),
-        ([2], 1, "nothing is kept of attempt 1 of j/s/0; the last one is 2"),
-        ([], 1, "nothing is kept of j/s/0: it has not started, or is cleared away"),
+        ([2], 1, "there is no output of attempt 1 of j/s/0; the last attempt is 2"),
+        ([], 1, "there is no output of j/s/0: it has not started, or its output was removed"),
     ],
 )
 def test_of_an_attempt_that_is_not_there_the_last_one_is_told(tmp_path, made, asked, told_why):
@@ -170,7 +170,7 @@ def test_a_node_that_left_may_still_answer_and_is_named_where_it_does_not(tmp_pa
     kept, gone = told(story, tmp_path)
     assert kept.text == "printed"
     assert gone.status_code == 503
-    assert gone.json()["detail"] == ('it lies on node "n1", which has left (127.0.0.1:1: connection refused)')
+    assert gone.json()["detail"] == ('its output is on node "n1", which has left (127.0.0.1:1: connection refused)')
     assert (gone.json()["node"], gone.json()["live"]) == ("n1", True)
 
 

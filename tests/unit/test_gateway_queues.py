@@ -263,13 +263,13 @@ def test_jobs_before_the_gate_are_counted_and_say_which_queue_is_full():
     assert queues(cell)["ads"]["jobs"] == {"waiting": 2, "running": 2, "parked": 2}
     assert queues(cell)["ads/test"]["jobs"] == {"waiting": 1, "running": 1, "parked": 1}
     assert queues(cell)[""]["jobs"]["parked"] == 2
-    assert why(cell, "c") == ("gate", "queue ads lets 2 jobs run at once; it is next")
-    assert why(cell, "d") == ("gate", "queue ads lets 2 jobs run at once; 1 is before it")
-    assert cell.job("d")["why"] == "queue ads lets 2 jobs run at once; 1 is before it"
+    assert why(cell, "c") == ("gate", "queue ads allows 2 jobs at a time; it is next")
+    assert why(cell, "d") == ("gate", "queue ads allows 2 jobs at a time; 1 is ahead of it")
+    assert cell.job("d")["why"] == "queue ads allows 2 jobs at a time; 1 is ahead of it"
 
     cell.finish("a", "s")
 
-    assert why(cell, "d") == ("gate", "queue ads lets 2 jobs run at once; it is next")
+    assert why(cell, "d") == ("gate", "queue ads allows 2 jobs at a time; it is next")
     assert queues(cell)["ads"]["jobs"]["parked"] == 1
 
 
@@ -281,8 +281,8 @@ def test_who_is_before_whom_goes_by_priority_then_admission_over_all_leaves_of_t
 
     places = {name: why(cell, name)[1].partition("; ")[2] for name in "abcd"}
 
-    assert places == {"b": "it is next", "c": "1 is before it", "a": "2 are before it", "d": "3 are before it"}
-    assert why(cell, "d")[1].startswith("the cell lets 1 job run at once")
+    assert places == {"b": "it is next", "c": "1 is ahead of it", "a": "2 are ahead of it", "d": "3 are ahead of it"}
+    assert why(cell, "d")[1].startswith("the cell allows 1 job at a time")
     listed = {each["job"]: each["why"] for each in job_documents(cell.view, limit=10)}
     assert {name: listed[name].partition("; ")[2] for name in "abcd"} == places
 
@@ -298,7 +298,7 @@ def test_a_job_that_is_cancelled_before_the_gate_waits_for_nobody():
     cell = Watched(queues=tree(of("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
     cell.submit("j", stage(), queue="a").submit("k", stage(), queue="a").take(JobCancelled("j"))
 
-    assert why(cell, "j") == ("gate", "is cancelled; its end follows")
+    assert why(cell, "j") == ("gate", "is being cancelled")
     assert why(cell, "k")[1].endswith("it is next")
     assert cell.settle().job("j")["state"] == "cancelled"
 

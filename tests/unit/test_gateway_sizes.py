@@ -78,7 +78,7 @@ def test_the_command_line_says_size_and_limit_in_words():
 
     ending = ending_of(told(story))
     assert isinstance(ending, Wrong)
-    assert f"at most {INPUT_BYTES_MAX} are taken" in str(ending)
+    assert f"at most {INPUT_BYTES_MAX} are accepted" in str(ending)
 
 
 @pytest.mark.parametrize("size", [INPUT_BYTES_MAX + 1, 4 * INPUT_BYTES_MAX])

@@ -125,7 +125,7 @@ def test_a_task_that_failed_says_when_it_is_tried_again():
     cell = Watched(retry_backoff_ms=8_000).submit("j", stage(retries=1)).start("j", "s").fail("j", "s", detail="exit 1")
 
     assert cell.why("j") == [("back_off", 1)]
-    assert cell.job("j")["why"] == "failed, and is tried again in 8 s"
+    assert cell.job("j")["why"] == "failed, and is retried in 8 s"
     assert cell.job("j")["failures"][0]["detail"] == "exit 1"
 
     cell.settle(after_ms=8_000)

@@ -115,7 +115,7 @@ def test_the_table_of_nodes_says_why_a_node_takes_no_new_tasks():
 def test_a_job_that_waits_for_unschedulable_nodes_is_told_why():
     cell = Watched(nodes=1)
     cell.take(replace(report("n0"), unschedulable=FULL))
-    assert why(waiting(cell))[1] == f"n0 could take it, but takes no new tasks now: {FULL}"
+    assert why(waiting(cell))[1] == f"n0 could run it, but takes no new tasks now: {FULL}"
 
 
 # ---------------------------------------------------------------- registrations in several messages
