@@ -38,7 +38,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.admission.core.granted import NOTHING, mark_of, put
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.skips import fold_refused, fold_skipped
-from services.admission.core.state import Ended, Hold, JobState, KnownSoFar, NodeState, Opening, State
+from services.admission.core.state import Ended, Hold, JobState, PartialRegistration, NodeState, Opening, State
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -61,7 +61,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
         state.submitters = {path: queue.submitters for path, queue in walk(state.queues) if queue.submitters}
         state.ceilings = {path: queue.max for path, queue in walk(state.queues) if queue.max}
-    state.stirred = True
+    state.needs_round = True
 
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
@@ -75,7 +75,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
         _end_ranges(state, record, body.lost, "lost")
         for known in body.attempts:
             _adopt(state, record, body, known)
-    state.stirred = True
+    state.needs_round = True
 
 
 def _known(state: State, record: Record[AttemptsKnown]) -> None:
@@ -84,7 +84,7 @@ def _known(state: State, record: Record[AttemptsKnown]) -> None:
     if body.part and before is not None:
         before.parts, before.attempts = body.part + 1, before.attempts + body.attempts
     else:
-        state.known[body.node] = KnownSoFar(body.epoch, 1, body.attempts)
+        state.known[body.node] = PartialRegistration(body.epoch, 1, body.attempts)
 
 
 def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
@@ -102,7 +102,7 @@ def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttem
 
 def _reported(state: State, record: Record[NodeReported]) -> None:
     _set_capacity(state, record.body)
-    state.stirred = True
+    state.needs_round = True
 
 
 def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
@@ -137,7 +137,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
     node = state.nodes[body.node]
     node.draining, node.drain_reason = body.draining, body.reason if body.draining else ""
     node.drain_ends = body.within_ms is not None
-    state.stirred = True
+    state.needs_round = True
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
@@ -148,7 +148,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
     _end_ranges(state, record, body.lost, "lost")
-    state.stirred = True
+    state.needs_round = True
 
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
@@ -176,7 +176,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     state.jobs[body.spec.job] = job
     state.ended.pop(body.spec.job, None)
     _count_tasks(state, body.spec.user, _tasks_of(graph))
-    state.stirred = True
+    state.needs_round = True
 
 
 def _tasks_of(graph: Graph) -> int:
@@ -205,7 +205,7 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
         _count_tasks(state, job.spec.user, -_tasks_of(job.graph))
         state.over.append(end)
         state.over_cause = record.id
-        state.stirred = True
+        state.needs_round = True
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -245,7 +245,7 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
     item: TaskEnd
     for item in record.body.items:
         _succeed(state, record, item.node, item.job, item.stage, item.first, item.count, item.attempt)
-    state.stirred = True
+    state.needs_round = True
 
 
 def _succeed(
@@ -267,7 +267,7 @@ def _failed(state: State, record: Record[TaskFailed]) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
             _fail(state, record, item.node, item.job, item.stage, index, item.attempt, item.reason, item.detail)
-    state.stirred = True
+    state.needs_round = True
 
 
 def _fail(
@@ -316,7 +316,7 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
 
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
-    state.round, state.opened_ms, state.stirred = record.round, record.time, False
+    state.round, state.opened_ms, state.needs_round = record.round, record.time, False
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:
@@ -341,23 +341,23 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
     state.open = None
     state.wake_ms = body.wake_ms
     if body.struck:
-        state.stirred = True
+        state.needs_round = True
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     state.open = None
-    state.stirred = True
+    state.needs_round = True
 
 
 def _told(state: State, record: Record[Releases | Plans]) -> None:
     body = record.body
     kind = record.type
-    state.told_seq[kind] = record.seq
+    state.forecast_seq[kind] = record.seq
     state.wake_forecast_ms.pop(kind, None)
     if body.wake_ms is not None:
         state.wake_forecast_ms[kind] = body.wake_ms
     if isinstance(body, Plans):
-        state.stirred = True
+        state.needs_round = True
 
 
 def _time(state: State, record: Record[TimeReached]) -> None:
@@ -366,7 +366,7 @@ def _time(state: State, record: Record[TimeReached]) -> None:
         state.wake_ms = None
     for kind in [k for k, at in state.wake_forecast_ms.items() if at <= reached.wake_ms]:
         del state.wake_forecast_ms[kind]
-    state.stirred = True
+    state.needs_round = True
 
 
 FOLDS: Folds[State] = {

@@ -41,7 +41,7 @@ def due(state: State, time: int, prefix: bytes) -> Due | None:
         return TimeReached(wake_ms)
     if state.removed:
         return NodeForgotten(next(iter(state.removed)))
-    if state.stirred and time >= earliest_opening_ms(state):
+    if state.needs_round and time >= earliest_opening_ms(state):
         return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards)
     gone = _gone_longest(state)
     return NodeForgotten(gone[1]) if gone is not None and gone[0] <= time else None
@@ -61,7 +61,7 @@ def next_due_ms(state: State) -> int | None:
     if state.removed:
         return 0
     next_ms = wake_of(state)
-    if state.stirred:
+    if state.needs_round:
         opening_ms = earliest_opening_ms(state)
         next_ms = opening_ms if next_ms is None else min(opening_ms, next_ms)
     if (gone := _gone_longest(state)) is not None:
@@ -94,7 +94,7 @@ def earliest_opening_ms(state: State) -> int:
 
 def accepts_forecast(state: State, body: Releases | Plans) -> bool:
     """Whether a forecast or plan was made with the last one of its kind in view; a stale one or a repeat is none."""
-    return body.after == state.told_seq.get(type(body).__name__, 0)
+    return body.after == state.forecast_seq.get(type(body).__name__, 0)
 
 
 def close(state: State, shares: Record, asks: list[Record], grants: Record, hashes: list[DecisionHash]) -> RoundClosed:

@@ -94,7 +94,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class KnownSoFar:
+class PartialRegistration:
     """What an agent has named so far for its registration under `epoch`, in `parts` messages."""
 
     epoch: str
@@ -129,7 +129,7 @@ class State:
     the longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten.
     `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
-    to be announced. `stirred`: something happened since the last opening that can change the schedule. `skips`: by
+    to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
     "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
     closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
 
@@ -142,7 +142,7 @@ class State:
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
     removed: dict[str, bool] = field(default_factory=dict)
-    known: dict[str, KnownSoFar] = field(default_factory=dict)
+    known: dict[str, PartialRegistration] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     live_tasks: int = 0
@@ -154,7 +154,7 @@ class State:
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None
-    stirred: bool = False
+    needs_round: bool = False
     wake_ms: int | None = None
     wake_forecast_ms: dict[str, int] = field(default_factory=dict)
-    told_seq: dict[str, int] = field(default_factory=dict)
+    forecast_seq: dict[str, int] = field(default_factory=dict)
