@@ -38,7 +38,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.admission.core.granted import NOTHING, mark_of, put
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.skips import fold_refused, fold_skipped
-from services.admission.core.state import Ended, Hold, JobState, PartialRegistration, NodeState, Opening, State
+from services.admission.core.state import Ended, Hold, JobState, NodeState, Opening, PartialRegistration, State
 
 
 def start(shard: int = 0, of: int = 1) -> State:
