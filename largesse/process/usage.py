@@ -60,7 +60,7 @@ class Usage:
         lines += ["", *textwrap.wrap(self.about, WIDTH), ""]
         if self.filters:
             lines += [*_listed(list(self.filters.items())), ""]
-        return "\n".join([*lines, "Set up by the environment alone:", *_listed(self._rows())]) + "\n"
+        return "\n".join([*lines, "Settings, from the environment:", *_listed(self._rows())]) + "\n"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [(name, default, told) for name, (default, told) in self.variables.items()]

@@ -9,7 +9,7 @@ from services.admission.sequencer import run
 
 USAGE = Usage(
     "admission",
-    "The sequencer: judges what comes in, keeps the cell's log, opens and closes rounds. A second instance stands by.",
+    "The sequencer: validates input, writes the cell's log, opens and closes rounds. A second instance stands by.",
 )
 
 if __name__ == "__main__":

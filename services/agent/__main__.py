@@ -12,7 +12,7 @@ from services.agent.shell import run
 from services.agent.task_output import pages_of
 
 USAGE = Usage(
-    "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports.", VARIABLES
+    "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports on them.", VARIABLES
 )
 
 

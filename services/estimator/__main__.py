@@ -9,7 +9,7 @@ from services.estimator import core
 
 USAGE = Usage(
     "estimator",
-    "What running tasks will have given back soon (topic releases). So far it foresees nothing. A second instance"
+    "What running tasks will have given back soon (topic releases). It forecasts nothing yet. A second instance"
     " stands by.",
 )
 

@@ -9,7 +9,7 @@ from services.gateway.shell import VARIABLES, run
 
 USAGE = Usage(
     "gateway",
-    "The HTTP API: follows the log, answers what is in the cell, and sends what is asked for to the topics.",
+    "The HTTP API: follows the log, answers questions about the cell, and sends requests to the topics.",
     VARIABLES,
 )
 

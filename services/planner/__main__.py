@@ -13,7 +13,7 @@ from services.planner.offline.solve import main as solve
 
 USAGE = Usage(
     "planner",
-    "When reserved work is to run (topic plans). So far it promises nothing. A second instance stands by.",
+    "When reserved work is to run (topic plans). In a cell it accepts nothing yet. A second instance stands by.",
     filters={
         "solve": 'Answers reservations offline, JSON on stdin, and writes the answer to stdout. Its "kind" is one of '
         f"{', '.join(KINDS)}. Exit code 2 where the problem is malformed.",

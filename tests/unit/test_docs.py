@@ -16,6 +16,8 @@ from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.bodies import read_yaml
 from services.gateway.shell import VARIABLES as GATEWAY
+from services.planner.rdl.document import read_document
+from services.planner.rdl.times import clock
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import ROOT
 
@@ -34,7 +36,10 @@ def all_blocks(language):
 
 
 @pytest.mark.parametrize("text", all_blocks("yaml"))
-def test_a_yaml_example_is_a_job_or_a_config(text):
+def test_a_yaml_example_is_a_job_a_config_or_a_reservation(text):
+    if text.startswith("op:"):
+        assert read_document(text, clock())["op"] == "window"
+        return
     document = read_yaml(text.encode())
 
     if "task:" in text:
