@@ -300,13 +300,17 @@ def _enable(parent: Path, controller: str) -> bool:
     control = parent / "cgroup.subtree_control"
     if controller in control.read_text().split():
         return True
+    if (parent / "cgroup.type").exists():
+        # Only a group without processes may limit those below it; the top of the machine may have both. CPU alone could
+        # be passed on, but would make it a root of threads, which takes no memory limits any more.
+        _move_out(parent)
     for _ in range(MOVES_MAX):
         try:
             _write(control, f"+{controller}")
         except OSError as error:
-            if error.errno != errno.EBUSY:
+            if error.errno not in (errno.EBUSY, errno.EOPNOTSUPP):
                 raise
-            _move_out(parent)  # Only a group without processes may limit those below it.
+            _move_out(parent)  # Processes were forked into it meanwhile.
         else:
             return True
     raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
@@ -314,10 +318,10 @@ def _enable(parent: Path, controller: str) -> bool:
 
 def _move_out(parent: Path) -> None:
     """Moves the processes of a group into the group AGENT below it. Raises OSError."""
-    inner = parent / AGENT
-    with suppress(FileExistsError):
-        inner.mkdir()
-    for pid in _processes(parent):
+    inner, moved = parent / AGENT, _processes(parent)
+    if moved:
+        inner.mkdir(exist_ok=True)
+    for pid in moved:
         with suppress(ProcessLookupError):
             _write(inner / "cgroup.procs", str(pid))
 
