@@ -6,7 +6,7 @@ import pytest
 from largesse.log.codec import Undecodable, encode, record_of, wrap
 from largesse.log.fencing import PARTS_MAX, LogOrder, advance
 from schemas import Header, SequencerClaimed
-from tests.unit.test_order import claim, content, large, read, record, seqs
+from tests.unit.test_fencing import claim, content, large, read, record, seqs
 
 
 def raw(header, told=None, **changes):
