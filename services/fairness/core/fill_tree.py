@@ -1,9 +1,9 @@
 """The tree of queues as a filling takes it: who is shared out among whom, by what weights, how much of what they ask.
 
-Units are shared out: leaves, and lists of jobs, each with the sum of what the leaves below it ask for
-(queue_policy.py). Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children stand side by side; under `drf` all
-units below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy multiplied. A
-queue with another policy stands among them as one, with its own weight.
+Units are shared out (largesse/lifecycle/queue_policy.py): leaves, and lists of jobs, each with the sum of what the
+leaves below it ask for. Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children stand side by side; under
+`drf` all units below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy
+multiplied. A queue with another policy stands among them as one, with its own weight.
 
 Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children would have
 were there one kind only (`Ledger.divide`) stands for their weights: what guarantees cover comes first, then weights
