@@ -195,6 +195,14 @@ def test_a_loss_of_capacity_breaks_the_promises_that_were_accepted_last():
     assert answer == {"removed": ["r2"], "kept": ["r0", "r1"]}
 
 
+def test_a_resource_that_is_gone_altogether_breaks_its_promises():
+    profile = [span(0, 300, x=1, y=1)]
+    given = {"capacity_before": {"x": 9, "y": 9}, "capacity_after": {"x": 9}, "step_s": 60, "now": 0}
+    reservations = [{"id": "r", "accepted_order": 0, "profile": profile}]
+
+    assert solved("replan", {**given, "reservations": reservations})["removed"] == ["r"]
+
+
 def test_promises_beyond_the_check_window_wait():
     answer = replan((0, 600, 900, 5), (1, 600, 900, 5), window_s=600)
 

@@ -215,6 +215,34 @@ def test_a_rejection_names_the_atom_that_found_no_room():
     assert result["reason"] == "no_room: atom 1 finds no room in its window beside what is promised"
 
 
+def test_a_window_that_is_too_short_is_offered_one_that_is_not():
+    result = ask(window(600, 900, gang(5, 600)))["results"][0]
+
+    assert not result["accepted"]
+    assert result["offer"] == {"from": 300, "to": 900} or result["offer"] == {"from": 600, "to": 1_200}
+
+
+def test_a_gang_larger_than_the_cell_is_offered_a_size_that_fits():
+    result = ask(window(0, 600, gang(20, 60)))["results"][0]
+
+    assert 450 <= result["offer"]["size_permille"] <= 549
+
+
+def test_nothing_is_planned_before_now():
+    rdl = window(0, 1_200, gang(5, 600))
+    late, early = ask(rdl, now=300, agent="early"), ask(rdl, now=601)["results"][0]
+
+    assert late["results"][0]["leases"] == [{"atom": "0", "from": 300, "to": 900, "n": 5}]
+    assert early["offer"] == {"from": 660, "to": 1_260}
+
+
+def test_an_offer_for_an_update_does_not_count_what_it_would_replace():
+    first = {"op": "submit", "id": "mine", "user": "ann", "rdl": window(0, 6_000, gang(8, 6_000))}
+    second = {**first, "op": "update", "rdl": window(0, 300, gang(8, 600))}
+
+    assert ask(first, second)["results"][1]["offer"] == {"from": 0, "to": 600}
+
+
 def test_what_finds_no_room_in_any_window_is_offered_a_size():
     other = window(0, 6_000, gang(5, 6_000))
     result = ask(other, window(0, 600, gang(10, 600)))["results"][1]

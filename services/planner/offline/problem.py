@@ -136,11 +136,11 @@ def record(raw: Raw, field: str, path: str) -> Raw:
 
 
 def text(raw: Raw, field: str, path: str) -> str:
-    """A name. Raises BadProblem."""
+    """A name, or a number that serves as one. Raises BadProblem."""
     value = raw.get(field)
-    if not isinstance(value, str) or not value:
+    if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         bad(f"{path}.{field}", f"has to be a text, is {shown(value)}")
-    return value
+    return str(value)
 
 
 def listed(

@@ -31,7 +31,7 @@ def reservation(problem: Problem) -> Json:
     known = clock_of(problem)
     name = problem.input.get("agent")
     book = Book(grid.capacity, limits.instant_most(grid.capacity), by_user=limits.average is not None)
-    agent = Agent(name if isinstance(name, str) else "", book, limits, grid.horizon)
+    agent = Agent(name if isinstance(name, str) else "", book, limits, grid.horizon, grid.up(known.now_s))
     for i, each in enumerate(listed(problem.input, "existing", default=True)):
         path = f"input.existing[{i}]"
         if not isinstance(each, dict):
@@ -57,7 +57,7 @@ def reservation(problem: Problem) -> Json:
         if answer.code == "no_room" and request is not None and agent.owner(request.name) is None:
             rejected[request.name] = i, request
         else:
-            rejected.pop(each["id"], None)
+            rejected.pop(str(each["id"]), None)
     found: Json = {"agent_kind": AGENT_KINDS.get(str(name), "flat"), "results": results}
     moved = any("moved" in result for result in results)
     if name == "milp":
@@ -128,10 +128,13 @@ def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> tup
         recurrence = recurrence_of(raw.get("recurrence"))
         if recurrence is not None:
             windowed = _all_occurrences(raw.get("rdl"), recurrence, known, grid)
-        check(windowed, grid)
     except BadRdl as fault:
         return Answer("invalid", str(fault)), None
-    request = Request(name, user, windowed.body, windowed.begin, windowed.end)
+    request = Request(name, user, windowed.body, max(windowed.begin, agent.first), windowed.end)
+    try:
+        check(windowed, grid, known.now_s)
+    except BadRdl as fault:
+        return Answer("invalid", str(fault), offer=agent.offer(request)), None
     return agent.submit(request) if op == "submit" else agent.update(request), request
 
 

@@ -242,7 +242,10 @@ def _cost(load: Profile, pending: Profile, capacity: list[int], begin: int, end:
 
 def _replan(problem: Problem) -> Json:
     """Which promises cannot be kept with less capacity."""
-    grid = problem.grid("capacity_after" if "capacity_after" in problem.input else "capacity")
+    before = problem.input.get("capacity_before")
+    lost = dict.fromkeys(before, 0) if isinstance(before, dict) else {}  # Of what is not named there is none left.
+    problem.input["capacity_after"] = {**lost, **record(problem.input, "capacity_after", "input")}
+    grid = problem.grid("capacity_after")
     now = number(problem.input, "now", default=0)
     length = number(problem.input, "check_window_s", default=grid.seconds(grid.horizon))
     promises = []

@@ -82,13 +82,14 @@ class Answer:
 class Agent:
     """Plans requests into a book, and knows what it has accepted."""
 
-    def __init__(self, name: str, book: Book, limits: UserLimits, horizon: int) -> None:
-        """An unknown name is the default agent. `horizon`: steps that can be planned."""
+    def __init__(self, name: str, book: Book, limits: UserLimits, horizon: int, first: int = 0) -> None:
+        """An unknown name is the default agent. Steps `[first, horizon)` can be planned."""
         self.forms = FORMS.get(name, DEFAULT_FORMS)
         self.moves = name not in FORMS
         self.book = book
         self.limits = limits
         self.horizon = horizon
+        self.first = first
         self.held: dict[str, Held] = {}
         self.fixed: dict[str, Fixed] = {}
         self.stuck: Atom | None = None  # That last found no room; None if a plan was above the user's average.
@@ -112,14 +113,30 @@ class Agent:
 
     def update(self, request: Request) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
-        held, fixed = self.held.get(request.name), self.fixed.get(request.name)
-        self.drop(request.name)
+        old = self._put_aside(request.name)
         answer = self.submit(request)
-        if answer.code and held is not None:
-            self.hold(request.name, held)
-        if answer.code and fixed is not None:
-            self.fix(request.name, fixed)
+        if answer.code:
+            self._put_back(request.name, old)
         return answer
+
+    def offer(self, request: Request) -> Offer | None:
+        """What would be accepted instead of a request that is not, in place of what it has by now."""
+        old = self._put_aside(request.name)
+        found = self._offer(request)
+        self._put_back(request.name, old)
+        return found
+
+    def _put_aside(self, name: str) -> Held | Fixed | None:
+        old = self.held.get(name) or self.fixed.get(name)
+        if old is not None:
+            self.drop(name)
+        return old
+
+    def _put_back(self, name: str, old: Held | Fixed | None) -> None:
+        if isinstance(old, Held):
+            self.hold(name, old)
+        elif old is not None:
+            self.fix(name, old)
 
     def hold(self, name: str, held: Held) -> None:
         """Promises a plan."""
@@ -215,7 +232,7 @@ class Agent:
         length = max(1, request.end - request.begin)
         more, whole = length, False
         while not whole:
-            first, last = max(0, request.begin - more), min(self.horizon, request.end + more)
+            first, last = max(self.first, request.begin - more), min(self.horizon, request.end + more)
             windows = []
             if later := self._fits(request.user, inside(request.body, request.begin, last), "early"):
                 windows.append((later[1] - request.end, request.begin, later[1]))
@@ -224,7 +241,7 @@ class Agent:
             for _, begin, end in sorted(windows):
                 if self._would_fit(request.user, inside(request.body, begin, end)):
                     return Offer(window=(begin, end))
-            whole = first == 0 and last == self.horizon
+            whole = first == self.first and last == self.horizon
             more *= REACH
         return self._smaller(request)
 
