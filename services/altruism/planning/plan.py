@@ -1,0 +1,61 @@
+"""A job's plan in its share: when it would be over, and how late each of its tasks may start (CARBYNE, section 3.2)."""
+
+from dataclasses import dataclass
+
+from services.altruism.planning.backward import latest_starts
+from services.altruism.planning.forward import pack
+from services.altruism.planning.orders import Order, Scores
+from services.altruism.planning.work import Amounts, Work, widened
+
+
+@dataclass(slots=True)
+class LateStart:
+    """`count` tasks of a stage start at the latest `at_ms` after the moment of planning."""
+
+    at_ms: int
+    count: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """`makespan_ms`: T_k, from the moment of planning on. `late`: by stage position, the latest starts of its waiting
+    tasks, the earliest first. `turned`: they come from packing the turned graph."""
+
+    makespan_ms: int
+    late: list[list[LateStart]]
+    turned: bool
+
+    def required(self, at: int, at_ms: int) -> int:
+        """How many of the waiting tasks of a stage have to have started so long after planning."""
+        count = 0
+        for late in self.late[at]:
+            if late.at_ms > at_ms:
+                break
+            count += late.count
+        return count
+
+    def next_ms(self, at_ms: int) -> int | None:
+        """The next latest start after `at_ms`; None where none comes any more."""
+        found = None
+        for stage in self.late:
+            for late in stage:
+                if late.at_ms > at_ms:
+                    if found is None or late.at_ms < found:
+                        found = late.at_ms
+                    break
+        return found
+
+
+def plan(work: Work, share: Amounts, order: Order = "tetris") -> Plan:
+    """Plans a job in its fair share, a vector, which counts as at least its largest waiting task."""
+    wide = widened(share, work)
+    packing = pack(work, wide, Scores(order, work, wide))
+    batches, turned = latest_starts(work, wide, Scores(order, work, wide, reverse=True), packing)
+    late: list[list[LateStart]] = [[] for _ in work.children]
+    for batch in batches:
+        stage = late[batch.stage]
+        if stage and stage[-1].at_ms == batch.start_ms:
+            stage[-1].count += batch.count
+        else:
+            stage.append(LateStart(batch.start_ms, batch.count))
+    return Plan(packing.makespan_ms, late, turned)
