@@ -17,18 +17,20 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     "largesse": ("core", "ids"),
-    "largesse/lifecycle": ("dag", "retries", "running_limit", "state"),
+    "largesse/lifecycle": ("dag", "remaining", "retries", "running_limit", "state"),
     "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": ("job_class",),
     "services/admission/core": ("fold", "granted", "judge", "keys", "rounds", "skips", "state", "task_reports"),
-    "services/altruism/core": ("decide", "fold", "state"),
+    "services/altruism/core": ("decide", "fold", "giving", "state"),
+    "services/altruism/planning": ("backward", "forward", "orders", "plan", "work"),
     "services/fairness": ("tree",),
     "services/fairness/accounts": ("intervals", "ledger", "seat"),
     "services/fairness/core": (
         "backoff",
         "decide",
         "demand",
+        "entitlement",
         "fill_tree",
         "fold",
         "levels",

@@ -6,12 +6,17 @@ from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
 
-Preset = Literal["fifo", "sjf", "srtf", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "largesse"]
+Preset = Literal[
+    "fifo", "sjf", "srtf", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "carbyne", "largesse"
+]
 """How a whole cell is shared out, and by which services (policies.md, "Presets")."""
 
 Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "sjf", "srtf", "priority"]
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
 at the top as the preset says."""
+
+JobOrder = Literal["tetris", "critical_path", "breadth_first"]
+"""Which stage of a job goes first inside the job's share, when the job is planned (CARBYNE, section 5.1)."""
 
 
 @dataclass(slots=True)
@@ -50,7 +55,9 @@ class Policy:
     that may come back. `slots_per_node`: under the preset `slots` so many tasks run on a node, whatever they ask for.
     `job_tasks_max`, `user_tasks_max`, `live_tasks_max`: most tasks of one job, of one user's live jobs and of all live
     jobs together; a job that would go beyond is refused. `names_kept_max`: names of so many ended jobs stay taken, the
-    oldest are free before `name_kept_ms` are over.
+    oldest are free before `name_kept_ms` are over. Under `carbyne`: of a thousand plans so many give away what the job
+    does not need now (`altruism_permille`); a job is planned anew when what it is entitled to has moved by more than
+    `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan.
     """
 
     preset: Preset = "largesse"
@@ -77,6 +84,9 @@ class Policy:
     user_tasks_max: int = 5_000_000
     live_tasks_max: int = 10_000_000
     names_kept_max: int = 500_000
+    altruism_permille: int = 1_000
+    share_tolerance_permille: int = 50
+    job_order: JobOrder = "tetris"
 
 
 KNOBS = {
@@ -106,6 +116,11 @@ KNOBS = {
     "user_tasks_max": "most tasks of one user's live jobs together; jobs without a user count as one user's",
     "live_tasks_max": "most tasks of all live jobs together",
     "names_kept_max": "so many names of ended jobs stay taken (300 bytes each); the oldest are free earlier",
+    "altruism_permille": "under `carbyne`: part of the plans in which a job gives away what it does not need now",
+    "share_tolerance_permille": "under `carbyne`: a job is planned again when its entitlement has changed by this part"
+    " of itself",
+    "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
+    " end (`critical_path`), or nearest to the start (`breadth_first`)",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
 

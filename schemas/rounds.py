@@ -188,10 +188,22 @@ class Breach:
     placeable: bool = True
 
 
+@dataclass(slots=True)
+class Entitlement:
+    """What each job of a queue is entitled to whose remaining work asks for just these kinds of resource: its dominant
+    share, in 10^-9 of the cell, in the direction of that work. 0: there is no such job any more.
+    """
+
+    queue: str
+    kinds: list[str]
+    share: int
+
+
 @dataclass
 class Shares:
     """Levels of the queues that moved; `gone` names queues that are no longer in the tree. `queues`: those, inner ones
     too, of which a value moved by a permille or more. `breaches`: guarantees that broke, or hold again.
+    `entitlements`: those that moved, where jobs are planned.
     """
 
     levels: list[Level]
@@ -200,6 +212,7 @@ class Shares:
     wake_ms: int | None = None
     queues: list[QueueShare] = field(default_factory=list)
     breaches: list[Breach] = field(default_factory=list)
+    entitlements: list[Entitlement] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -215,13 +228,37 @@ class StageAsk:
 
 
 @dataclass(slots=True)
+class LateStart:
+    """`count` tasks of a stage that waited when the job was planned start at `at_ms` (log time), or before."""
+
+    stage: str
+    at_ms: int
+    count: int
+
+
+@dataclass(slots=True)
+class JobPlan:
+    """How a job with the dominant share `share` (10^-9 of the cell) ends by `deadline_ms`: with each task started by
+    its latest start; those of a stage are in order. `turned`: they come from packing the graph with its edges turned,
+    else from moving the forward packing. `gives`: tasks that may start later are optional.
+    """
+
+    deadline_ms: int
+    share: int
+    late: list[LateStart]
+    turned: bool
+    gives: bool
+
+
+@dataclass(slots=True)
 class JobAsk:
     """All that a job asks for, in the order it wants it. Replaces what it asked before; later grants come off by
-    themselves.
+    themselves. `plan`: what the asks follow from, where that is new.
     """
 
     job: str
     asks: list[StageAsk]
+    plan: JobPlan | None = None
 
 
 @dataclass

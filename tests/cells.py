@@ -243,8 +243,11 @@ class SlowCell:
         for name, state in self.states.items():
             core = admission if name == "admission" else _core_of(name)
             for topic in core.READS:
-                for record in self.answers[topic]:
-                    core.fold(state, record)
+                said = self.answers[topic]
+                own = name.partition("altruism/")[2]  # A shard reads its own asks only.
+                for record in said:
+                    if not own or topic != "asks" or record.body.shard == int(own):
+                        core.fold(state, record)
         self.put(body, self.opening.id)
         self.opening = None
         self.granted += body.grants

@@ -10,17 +10,23 @@ from typing import Literal, NamedTuple, cast, get_args
 from schemas.queue_tree import below
 from schemas.queues import Preset, Queue, Sharing
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority", "giving"]
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
-tasks that run; the shortest critical path at its admission; the least work that remains; the highest priority."""
+tasks that run; the shortest critical path at its admission; the least work that remains; the highest priority; required
+tasks before optional ones, and among either the least work that remains."""
 
 LISTS = ("fifo", "fair", "sjf", "srtf", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 
-ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf"}
+ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf", "carbyne": "hdrf"}
 """What presets share out by that bear another name. `slots` does so by a single kind: places."""
+
+
+GIVING = ("carbyne",)
+"""Presets under which jobs are planned, and give away what they do not need now. What is left over goes across queues,
+so all jobs are one list; queues count in what jobs are entitled to."""
 
 
 class Group(NamedTuple):
@@ -40,6 +46,8 @@ def sharing_of(preset: Preset) -> Sharing:
 def order_of(preset: Preset) -> Order | None:
     """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
     is more than an order: nobody in the cell goes ahead of the head.)"""
+    if preset in GIVING:
+        return "giving"
     sharing = sharing_of(preset)
     return cast(Order, sharing) if sharing in LISTS and preset != "fifo" else None
 
@@ -48,7 +56,7 @@ def groups(tree: Queue | None, preset: Preset) -> dict[str, Group]:
     """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root."""
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
-        _collect(found, tree, "", sharing_of(preset), None)
+        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in GIVING else None)
     return found
 
 

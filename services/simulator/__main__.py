@@ -27,6 +27,7 @@ PRESETS: tuple[Preset, ...] = (
     "collapsed",
     "capacity",
     "slots",
+    "carbyne",
     "largesse",
 )
 

@@ -107,12 +107,18 @@ def check_asks(cell):
     """After a round that nothing disturbed leftover knows exactly what waits."""
     for name, job in cell.altruism.jobs.items():
         waits = {
-            (job.graph.stages[at].stage, span.first, span.count, span.attempt, span.since_ms)
+            (job.graph.stages[at].stage, index, span.attempt, span.since_ms)
             for at, spans in job.waits.items()
             for span in spans
+            for index in range(span.first, span.first + span.count)
         }
-        asks = {(ask.stage, ask.first, ask.count, ask.attempt, ask.since_ms) for ask in cell.leftover.jobs[name].asks}
-        assert asks == waits, f"{name} waits for {waits}, leftover thinks for {asks}"
+        asks = [
+            (ask.stage, index, ask.attempt, ask.since_ms)
+            for ask in cell.leftover.jobs[name].asks
+            for index in range(ask.first, ask.first + ask.count)
+        ]
+        assert len(asks) == len(set(asks)), f"{name} asks twice for the same"
+        assert set(asks) == waits, f"{name} waits for {waits}, leftover thinks for {asks}"
 
 
 class Attempts:

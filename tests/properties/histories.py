@@ -253,7 +253,7 @@ class Play:
     # ------------------------------------------------------------ operators
     def _knobs(self, which, value):
         knobs = [
-            {"preset": ("largesse", "drf", "hdrf", "fifo")[value % 4]},
+            {"preset": ("largesse", "carbyne", "hdrf", "fifo", "carbyne", "drf")[value % 6]},
             {"altruism_shards": (1, 2, 4)[value % 3]},
             {"round_gap_ms": (0, 700)[value % 2]},
             {"retry_backoff_ms": (0, 500)[value % 2], "retry_backoff_ms_max": 900},

@@ -12,7 +12,7 @@ from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 
-CONSERVING = ("sjf", "srtf", "drf", "hdrf", "largesse")  # `fifo` idles behind its head by design.
+CONSERVING = ("sjf", "srtf", "drf", "hdrf", "carbyne", "largesse")  # `fifo` idles behind its head by design.
 
 
 @dataclass

@@ -1,9 +1,10 @@
 """Altruism: what each job asks for now, split into what must start and what could.
 
 Folds   JobAdmitted, task ends, lost nodes, cancels and ends; RoundOpened (how many shards there are) and closings;
-ConfigChanged. Decides Asks for the jobs of its shard that ask for something else than they did: a job asks from its
-admission on for every task of the stages without parents, which nobody has to say. The whole share is asked for,
-breadth first: every runnable task is required.
+capacity, ConfigChanged; winning Shares and its own winning Asks. Decides Asks for the jobs of its shard that ask for
+something else than they did: a job asks from its admission on for every task of the stages without parents, which
+nobody has to say. Every runnable task is required, in the order of the graph, but under a preset that gives
+(queue_policy.py): then the job's plan says which tasks have to start now.
 """
 
 from services.altruism.core.decide import decide
@@ -15,5 +16,5 @@ __all__ = ["FOLDS", "LAYOUT", "NAME", "READS", "TOPIC", "UPSTREAM", "State", "de
 NAME = "altruism"
 TOPIC = "asks"
 UPSTREAM = ("shares",)
-READS: tuple[str, ...] = ()  # What it said follows from the facts: asks carry no plan yet.
-LAYOUT = 3
+READS = ("shares", "asks")
+LAYOUT = 4

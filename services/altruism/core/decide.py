@@ -1,35 +1,61 @@
 """How altruism answers an open round."""
 
+from collections.abc import Mapping
+
 from largesse.core import OpenRound
 from largesse.ids import shard_of
-from schemas import Asks, JobAsk, StageAsk
-from services.altruism.core.state import Job, State
+from largesse.lifecycle.queue_policy import GIVING
+from largesse.lifecycle.remaining import KINDS
+from schemas import Asks, Entitlement, JobAsk
+from services.altruism.core.giving import asks_of, has_moved, key_of, plan_of, planned_of
+from services.altruism.core.state import State
 
 
 def decide(state: State, opened: OpenRound) -> list[Asks]:
     """Asks of the jobs that changed since the last closed round; of all, where the count of shards has."""
     of = opened.record.body.shards
+    names: dict[str, bool] = dict(state.answering)
     if state.full:
-        names = [name for name in state.jobs if shard_of(name, of) == state.shard]
-    else:
-        names = list(state.answering)
-    asks, wake_ms = [], None
-    for name in names:
-        job = state.jobs.get(name)
-        if job is not None and (job.waits or not state.full):
-            asks.append(JobAsk(name, _asks_of(job)))
-    for later in state.later.values():
-        for item in later:
-            if item.at_ms > opened.time and (wake_ms is None or item.at_ms < wake_ms):
-                wake_ms = item.at_ms
-    return [Asks(state.shard, of, asks, state.full, wake_ms)]
-
-
-def _asks_of(job: Job) -> list[StageAsk]:
-    """What could start now: stage by stage in the order of the graph, tasks that come back first."""
+        names = {name: True for name in state.jobs if shard_of(name, of) == state.shard}
     asks = []
-    for at in sorted(job.waits):
-        name = job.graph.stages[at].stage
-        for span in job.waits[at]:
-            asks.append(StageAsk(name, span.first, span.count, span.attempt, span.since_ms))
+    if state.policy.preset in GIVING:
+        asks = _planned_asks(state, opened, names)
+    else:
+        for name in names:
+            job = state.jobs.get(name)
+            if job is not None and (job.waits or not state.full):
+                asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
+    return [Asks(state.shard, of, asks, state.full, _wake_ms(state, opened, asks))]
+
+
+def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> list[JobAsk]:
+    """The same where jobs are planned: also of those that are entitled to something else by now."""
+    said: list[Entitlement] = opened.upstream["shares"][0].body.entitlements
+    entitled: Mapping[str, int] = state.entitled
+    planning = dict(state.planning)
+    if said:
+        moved = {key_of(each.queue, KINDS.join(each.kinds)): each.share for each in said}
+        entitled = {**entitled, **moved}
+        for name, job in state.jobs.items():
+            if job.plan is not None and job.plan.key in moved and has_moved(state, job, entitled):
+                planning[name] = names[name] = True
+    asks = []
+    for name in names:
+        if name not in state.jobs or (state.full and not state.jobs[name].waits):
+            continue
+        job = state.jobs[name]
+        said_plan = plan_of(state, job, name, entitled, opened) if name in planning or job.plan is None else None
+        planned = planned_of(state, job, said_plan) if said_plan is not None else job.plan
+        asks.append(JobAsk(name, asks_of(state, job, planned, opened.time), said_plan))
     return asks
+
+
+def _wake_ms(state: State, opened: OpenRound, asks: list[JobAsk]) -> int | None:
+    """The next end of a back-off, or latest start."""
+    moments = [item.at_ms for later in state.later.values() for item in later]
+    moments += [at_ms for at_ms, _ in state.dues[:1]]
+    for ask in asks:
+        if ask.plan is not None and ask.plan.gives:
+            waiting = {each.stage: True for each in ask.asks if each.kind == "optional"}
+            moments += [late.at_ms for late in ask.plan.late if late.stage in waiting]
+    return min([at_ms for at_ms in moments if at_ms > opened.time], default=None)

@@ -1,27 +1,44 @@
 """What altruism learns, record by record: `FOLDS` is the table of cases."""
 
+from heapq import heappop, heappush
+
 from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.queue_policy import GIVING
+from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Span, Tries
 from schemas import (
+    Asks,
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
     JobEnded,
     NodeLost,
     NodeRegistered,
+    NodeReported,
     Record,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
+    Shares,
     TaskFailed,
     TaskFinished,
     TaskRange,
 )
 from schemas.tasks import Failure
+from services.altruism.core.giving import (
+    count_capacity,
+    is_late,
+    key_of,
+    next_due,
+    planned_of,
+    running_now,
+    start_tasks,
+    stop_tasks,
+)
 from services.altruism.core.state import Gang, Job, Later, State
 
 
@@ -30,7 +47,7 @@ def start(shard: int = 0, of: int = 1) -> State:
     return State(shard)
 
 
-def fold(state: State, record: Record) -> None:
+def fold(state: State, record: Record[RoundOpened]) -> None:
     """Learns one record."""
     FOLDS[type(record.body)](state, record)
 
@@ -38,17 +55,37 @@ def fold(state: State, record: Record) -> None:
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
-        state.backoff_ms, state.backoff_ms_max = body.policy.retry_backoff_ms, body.policy.retry_backoff_ms_max
-        state.keyframe_rounds = body.policy.keyframe_rounds
+        before, state.policy = state.policy.preset in GIVING, body.policy
+        if before != (state.policy.preset in GIVING):
+            _switch(state, record.time, on=not before)
     if body.queues is not None:
         _begin(state, limit(state.gate, body.queues), record.time)
+
+
+def _switch(state: State, time: int, *, on: bool) -> None:
+    """Jobs are planned from now on, or no longer: all of them ask anew."""
+    state.stale, state.dues = {}, []
+    for name, job in state.jobs.items():
+        later: dict[int, int] = {}
+        for item in state.later.get(name, ()):
+            later[item.stage] = later.get(item.stage, 0) + item.count
+        job.plan, job.started = None, running_now(job, later, time) if on else {}
+        if job.waits or job.started:
+            _derail(state, name, job)
+            _change(state, name)
+
+
+def _derail(state: State, name: str, job: Job) -> None:
+    """A job is to be planned anew, whatever comes of that."""
+    if state.policy.preset in GIVING and _is_ours(state, name):
+        state.stale[name] = job.derailed = True
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec = body.spec
     graph = graph_of(spec)
-    state.jobs[spec.job] = Job(graph, progress_of(graph))
+    state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue)
     if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
@@ -59,6 +96,9 @@ def _begin(state: State, names: list[str], time: int) -> None:
         job = state.jobs[name]
         _ready(job, job.graph.roots, time)
         state.written += _is_ours(state, name)
+        if state.policy.preset in GIVING:
+            _derail(state, name, job)
+            _change(state, name)
 
 
 def _ready(job: Job, stages: list[int], time: int) -> None:
@@ -89,7 +129,7 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
 
 
 def _forget(state: State, name: str) -> None:
-    for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later):
+    for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later, state.stale, state.planning):
         kept.pop(name, None)
 
 
@@ -101,15 +141,24 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
 
 
 def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
+    if state.policy.preset in GIVING:
+        stop_tasks(job, at, count)
+        if job.plan is not None and not job.plan.gives:
+            _change(state, name)  # What it asks for inside its share is more by now.
     if job.graph.stages[at].gang:
         state.gangs[name][at].running -= count
         if is_broken(job.tries, at, attempt):
             _regang(state, record, job, name, at)
             return
     ready = end_tasks(job.graph, job.progress, at, count)
+    if not job.progress.left[at] and state.policy.preset in GIVING and _is_ours(state, name):
+        state.stale[name] = True
+        _change(state, name)
     if ready:
         _ready(job, ready, record.time)
         _change(state, name)
+        if job.plan is not None:
+            _push_due(state, name, job, record.time)
 
 
 def _failed(state: State, record: Record[TaskFailed]) -> None:
@@ -123,6 +172,10 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     if job is None:
         return
     at = job.graph.position[stage]
+    if state.policy.preset in GIVING:
+        stop_tasks(job, at, 1)
+        _derail(state, name, job)
+        _change(state, name)
     gang = state.gangs[name][at] if job.graph.stages[at].gang else None
     if gang is not None:
         gang.running -= 1
@@ -160,7 +213,7 @@ def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reaso
     failures = failures_of(job.tries, job.graph, at, index)
     if reason not in COUNTED or failures == 0:
         return record.time
-    return record.time + min(state.backoff_ms_max, state.backoff_ms << min(failures - 1, 32))
+    return record.time + min(state.policy.retry_backoff_ms_max, state.policy.retry_backoff_ms << min(failures - 1, 32))
 
 
 def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
@@ -190,7 +243,13 @@ def _put_first(job: Job, item: Later, since_ms: int) -> None:
     spans.insert(0, Span(item.first, item.count, item.attempt, since_ms))
 
 
+def _reported(state: State, record: Record[NodeReported]) -> None:
+    body = record.body
+    count_capacity(state, body.node, body.capacity)
+
+
 def _lost(state: State, record: Record[NodeLost]) -> None:
+    count_capacity(state, record.body.node, None)
     _end_ranges(state, record, record.body.lost)
 
 
@@ -202,6 +261,7 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
+    count_capacity(state, body.node, body.capacity)
     _end_ranges(state, record, body.lost)
     for known in body.attempts:
         job = state.jobs.get(known.job)
@@ -221,16 +281,56 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     as many jobs were written or came since the last as there are, so that keyframes too cost what has changed.
     """
     body = record.body
-    aged = record.round - state.full_round >= state.keyframe_rounds and state.written >= len(state.jobs)
-    state.full = state.full or aged or state.of not in (0, body.shards)  # Before the first, all ask as admitted.
+    aged = record.round - state.full_round >= state.policy.keyframe_rounds and state.written >= len(state.jobs)
+    if state.of not in (0, body.shards):  # Before the first, all ask as admitted.
+        state.full = True
+        _deal_again(state, body.shards)
+    state.full = state.full or aged
     state.of = body.shards
     for name in list(state.later):
         _mature(state, name, record.time)
+    _come_due(state, record.time)
+    state.planning.update(state.stale)
+    state.stale = {}
     state.answering.update(state.changed)
     state.changed = {}
     state.written += len(state.answering)
     if state.full:
         state.full_round, state.written = record.round, 0
+
+
+def _deal_again(state: State, of: int) -> None:
+    """Another count of shards: jobs that were not this one's have no plan here."""
+    state.dues = []
+    if state.policy.preset in GIVING:
+        for name, job in state.jobs.items():
+            if shard_of(name, of) == state.shard:
+                if job.waits or job.started:
+                    state.stale[name] = job.derailed = True
+            else:
+                job.plan = None
+                state.stale.pop(name, None)
+
+
+def _come_due(state: State, time: int) -> None:
+    """Tasks whose latest start has come have to start now; where some should have before, the job is planned anew."""
+    while state.dues and state.dues[0][0] <= time:
+        at_ms, name = heappop(state.dues)
+        job = state.jobs.get(name)
+        if job is None or job.plan is None or job.plan.due_ms != at_ms:
+            continue  # Another plan is in force, or another moment was noted since.
+        _change(state, name)
+        if is_late(job, at_ms):
+            state.stale[name] = True
+        _push_due(state, name, job, time)
+
+
+def _push_due(state: State, name: str, job: Job, time: int) -> None:
+    assert job.plan is not None, f"{name} has no plan"
+    due = next_due(job, time)
+    if due is not None and due != job.plan.due_ms:
+        heappush(state.dues, (due, name))
+    job.plan.due_ms = due
 
 
 def _mature(state: State, name: str, time: int) -> None:
@@ -258,15 +358,40 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         take(spans, grant.first, grant.count)
         if not spans:
             del job.waits[at]
+        if state.policy.preset in GIVING:
+            start_tasks(job, at, grant.count, record.time)
         if job.graph.stages[at].gang:
             state.gangs.setdefault(grant.job, {}).setdefault(at, Gang()).running += grant.count
-    state.answering, state.full = {}, False
+    state.answering, state.planning, state.full = {}, {}, False
+
+
+def _shares(state: State, record: Record[Shares]) -> None:
+    body = record.body
+    for each in body.entitlements:
+        key = key_of(each.queue, KINDS.join(each.kinds))
+        if each.share:
+            state.entitled[key] = each.share
+        else:
+            state.entitled.pop(key, None)
+
+
+def _asks(state: State, record: Record[Asks]) -> None:
+    """What it said itself: plans that are in force from now on."""
+    body = record.body
+    for ask in body.jobs:
+        job = state.jobs.get(ask.job)
+        if job is None or ask.plan is None:
+            continue
+        job.plan, job.derailed = planned_of(state, job, ask.plan), ask.job in state.stale
+        _push_due(state, ask.job, job, record.time)
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     """Nothing of the round binds: what it was asked waits for the next."""
     state.changed = {**state.answering, **state.changed}
     state.answering = {}
+    state.stale = {**state.planning, **state.stale}
+    state.planning = {}
 
 
 FOLDS: Folds[State] = {
@@ -278,6 +403,9 @@ FOLDS: Folds[State] = {
     TaskFailed: _failed,
     NodeLost: _lost,
     NodeRegistered: _registered,
+    NodeReported: _reported,
+    Shares: _shares,
+    Asks: _asks,
     RoundOpened: _opened,
     RoundClosed: _closed,
     RoundAbandoned: _abandoned,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.state import Gate, Graph, Progress, Span, Tries
+from schemas import Policy, Vector
 from schemas.tasks import Failure
 
 
@@ -28,21 +29,55 @@ class Gang:
     broken_by: Failure | None = None
 
 
+@dataclass(slots=True)
+class Started:
+    """Tasks of a stage that were granted at the same moment and have not ended, as far as that is told apart."""
+
+    start_ms: int
+    count: int
+
+
+@dataclass(slots=True)
+class Planned:
+    """A job's plan in force: when the job is over, what it was entitled to (billionths of the cell), whether it gives,
+    and which jobs are entitled to the same (`key`). By stage position, `late`: latest starts as (log time, tasks), the
+    earliest first; `waiting`: tasks that waited then. `due_ms`: the next latest start that was noted.
+    """
+
+    deadline_ms: int
+    share: int
+    gives: bool
+    key: str = ""
+    due_ms: int | None = None
+    late: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    waiting: dict[int, int] = field(default_factory=dict)
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
-    """A live job. `waits`: by stage position, what could start now."""
+    """A live job. By stage position, `waits`: what could start now; `started`: where jobs are planned, what runs, those
+    that started first before the others. `derailed`: tasks have failed or were lost since the last plan.
+    """
 
     graph: Graph
     progress: Progress
+    queue: str = ""
     tries: Tries | None = None
     waits: dict[int, list[Span]] = field(default_factory=dict)
+    started: dict[int, list[Started]] = field(default_factory=dict)
+    plan: Planned | None = None
+    derailed: bool = False
 
-    def __init__(self, graph: Graph, progress: Progress) -> None:
+    def __init__(self, graph: Graph, progress: Progress, queue: str = "") -> None:
         self.graph = graph
         self.progress = progress
+        self.queue = queue
         self.tries = None
         self.waits = {}
+        self.started = {}
+        self.plan = None
+        self.derailed = False
 
 
 @dataclass(slots=True)
@@ -51,7 +86,11 @@ class State:
     anew; `answering`: those of the open round. `gangs`: by live job, those of its stages that were started, by
     position; `later`: by live job, what waits out a back-off. `of`: shards at the last opening; `full`: everything is
     to be written in the open round. `full_round`: the last round that wrote everything; `written`: jobs written, or let
-    run, since then."""
+    run, since then.
+
+    Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
+    `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
+    """
 
     shard: int = 0
     of: int = 0
@@ -62,8 +101,12 @@ class State:
     answering: dict[str, bool] = field(default_factory=dict)
     gangs: dict[str, dict[int, Gang]] = field(default_factory=dict)
     later: dict[str, list[Later]] = field(default_factory=dict)
-    backoff_ms: int = 1_000
-    backoff_ms_max: int = 60_000
-    keyframe_rounds: int = 1_000
+    policy: Policy = field(default_factory=Policy)
+    nodes: dict[str, Vector] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    entitled: dict[str, int] = field(default_factory=dict)
+    stale: dict[str, bool] = field(default_factory=dict)
+    planning: dict[str, bool] = field(default_factory=dict)
+    dues: list[tuple[int, str]] = field(default_factory=list)
     full_round: int = 0
     written: int = 0

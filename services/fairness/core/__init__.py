@@ -2,7 +2,8 @@
 
 Folds   facts of nodes and jobs, task ends, ConfigChanged; openings and closings; its own winning Shares.
 Decides Shares: the levels of the queues that moved, what queues have where that moved by a permille, guarantees that
-broke or hold again. Presets: `drf` (leaves side by side), `hdrf` and `largesse` (the tree).
+broke or hold again; where jobs are planned, what they are entitled to. Presets: `drf` (leaves side by side), `hdrf`,
+`carbyne` and `largesse` (the tree).
 """
 
 from services.fairness.core.decide import decide
@@ -15,4 +16,4 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 8
+LAYOUT = 9

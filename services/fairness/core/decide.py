@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from largesse.core import OpenRound
 from schemas import Level, Shares
 from services.fairness.accounts.ledger import Ledger
+from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import kinds_levels, lent_in, levels_in
 from services.fairness.core.queue_report import breaches, ledger_of, queue_shares, share_out
 from services.fairness.core.state import State
@@ -19,13 +20,16 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
     ledger = ledger_of(state)
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
+    entitled = entitlements(state, full=full)
     if not full and not state.refills:
-        return [_kept(state, ledger, opened)]
+        shares = _kept(state, ledger, opened)
+        shares.entitlements = entitled
+        return [shares]
     filled, dues = levels_in(state, ledger)
     levels = filled.levels if filled is not None else {}
     parts = filled.parts if filled is not None else {}
     lent = lent_in(state, levels, dues)
-    shares = Shares([], full=full)
+    shares = Shares([], full=full, entitlements=entitled)
     shares.levels = [
         Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
         for at in (sorted(levels) if full else _moved(state, levels, dues, parts, lent))

@@ -29,6 +29,7 @@ from schemas import (
 from schemas.tasks import Failure
 from services.fairness.core.backoff import forget_rests, regang, rest, wake
 from services.fairness.core.demand import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
+from services.fairness.core.entitlement import fold_entitlements, must_entitle, note_progress, open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core.queue_report import fold_said, forget_queues, ledger_of, watch
@@ -60,7 +61,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         forget_placed(state)
     state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
     must_refill(state)
-    state.filled = state.ledger = None
+    must_entitle(state)
+    state.filled = state.ledger = state.directions = None
     touch_all(state)
     state.stirred = record.seq
 
@@ -85,7 +87,8 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     for resource, amount in counted_capacity(state, capacity).items():
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
     must_refill(state)
-    state.filled = state.ledger = None
+    must_entitle(state)
+    state.filled = state.ledger = state.directions = None
     touch_all(state)
 
 
@@ -114,6 +117,8 @@ def _begin(state: State, names: list[str]) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = True
+        note_progress(state, name)
+        must_entitle(state)
         for at in job.graph.roots:
             _ask(state, job, at, job.graph.stages[at].tasks)
 
@@ -163,6 +168,8 @@ def _forget(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
     if job is None or not job.began:
         return
+    note_progress(state, name)
+    must_entitle(state)
     forget_rests(state, job, name)
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
@@ -184,6 +191,7 @@ def _succeed(state: State, record: Record, name: str, stage: str, first: int, co
     if job is None:
         _count(state, held.leaf, held.demand, 0, 0, -count)
         return
+    note_progress(state, name)
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
         _count(state, held.leaf, held.demand, 0, count, -count)
@@ -214,6 +222,7 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     _count(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
     if job is None:
         return
+    note_progress(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
     if job.tries is None:
@@ -261,12 +270,15 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> H
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened = record.seq
     wake(state, record.time)
+    open_entitlement(state)
     open_round(state, ledger_of(state), record)
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     if state.refills:
         must_refill(state)  # What it came to is not in force.
+    if state.entitles:
+        must_entitle(state)
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:
@@ -290,6 +302,7 @@ def _told(state: State, record: Record[Shares]) -> None:
     if body.full:
         state.full_round = record.round
     state.wake_ms = body.wake_ms
+    fold_entitlements(state, body.entitlements)
     fold_said(state, body)
 
 

@@ -10,6 +10,7 @@ from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.ledger import Ledger
 
 if TYPE_CHECKING:
+    from services.fairness.core.entitlement import Directions
     from services.fairness.core.levels import Filled
 
 
@@ -104,6 +105,9 @@ class State:
     `refills`: whether the round that was opened last does; `refill_due`: the next one must. `by_holdings`: levels go by
     what is held somewhere in the tree.
 
+    `entitled`: by queue and set of kinds, what jobs are entitled to, as told; `entitlement_due`: jobs, queues or
+    capacity have changed since the last opening; `entitles`: that one's round works it out anew.
+
     `stirred`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last one
     that was closed; `wake_ms`: the wake-up that this core asked for last.
     """
@@ -151,5 +155,9 @@ class State:
     opened: int = 0
     settled: int = 0
     wake_ms: int | None = None
+    entitled: dict[str, int] = field(default_factory=dict)
+    entitlement_due: bool = False
+    entitles: bool = False
+    directions: Cache["Directions | None"] = None
     filled: Cache["Filled | None"] = None
     ledger: Cache[Ledger | None] = None

@@ -7,7 +7,7 @@ from schemas.estimates import duration_ms
 from schemas.queue_tree import walk
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board, Discipline
-from services.leftover.placement.entries import Order, Waiting
+from services.leftover.placement.entries import BY_WORK_LEFT, Order, Waiting
 from services.leftover.placement.nodes import Room, TaskClass
 
 
@@ -83,7 +83,7 @@ def seat(state: State, board: Board, name: str, job: Job) -> None:
     """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
-    work = work_left(board, job) if order == "srtf" else critical_path_ms(job.graph) if order == "sjf" else 0
+    work = work_left(board, job) if order in BY_WORK_LEFT else critical_path_ms(job.graph) if order == "sjf" else 0
     board.add_job(name, job.order, leaf, job.priority, job.queue, work)
 
 
@@ -112,5 +112,7 @@ def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
         place = graph.position[ask.stage]
         stage = graph.stages[place]
         task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
-        waits.append(Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms))
+        waiting = Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms)
+        waiting.optional = ask.kind == "optional"
+        waits.append(waiting)
     return waits

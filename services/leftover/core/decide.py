@@ -49,13 +49,13 @@ def _show_asks(state: State, board: Board, asks: Asks) -> None:
 
 
 def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
-    """Whether these are the same tasks, whatever kind of ask they are."""
+    """Whether these are the same tasks, asked for alike."""
     if len(asks) != len(others):
         return False
     for a, b in zip(asks, others, strict=True):
         if a.first != b.first or a.count != b.count or a.attempt != b.attempt or a.since_ms != b.since_ms:
             return False
-        if a.stage != b.stage:
+        if a.stage != b.stage or a.kind != b.kind:
             return False
     return True
 
@@ -66,7 +66,7 @@ def _grant(board: Board, placement: Placement) -> Grant:
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )
     if placement.beyond:
-        grant.why = "packed"
+        grant.why = "optional" if board.leaf_of(placement.job).order == "giving" else "packed"
     if placement.devices:
         grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
     return grant

@@ -36,6 +36,7 @@ from services.leftover.core.board import leaf_at, leaf_of, seat, waiting_of, wor
 from services.leftover.core.gather import due_of
 from services.leftover.core.state import Held, Job, Node, State
 from services.leftover.placement.board import Board
+from services.leftover.placement.entries import BY_WORK_LEFT
 from services.leftover.placement.nodes import class_key
 
 
@@ -173,7 +174,7 @@ def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[in
     job.done[stage] = job.done.get(stage, 0) + count
     if run_ms and not job.graph.stages[job.graph.position[stage]].estimate_ms:
         job.ran_ms[stage] = job.ran_ms.get(stage, 0) + total_ms(run_ms, count)
-    if state.board is not None and state.board.leaf_of(name).order == "srtf":
+    if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
         state.board.set_work(name, work_left(state.board, job))
 
 
@@ -183,7 +184,7 @@ def _count_back(state: State, name: str, stage: str) -> None:
     if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
         job.done[stage] = 0
         job.ran_ms.pop(stage, None)
-        if state.board is not None and state.board.leaf_of(name).order == "srtf":
+        if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
             state.board.set_work(name, work_left(state.board, job))
 
 

@@ -34,6 +34,9 @@ Discipline = Literal["fair", "fifo_job", "fifo_stage"]
 
 _NEVER_MS = 1 << 62
 
+_OPTIONAL_BIT = 240
+"""In what jobs are served by: far above any rank, so that all that is required comes before all that is not."""
+
 CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
 
@@ -195,7 +198,7 @@ class Board:
         """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
         position = waiting.position
         if self.discipline == "fair":
-            return (((rank << 44) | job.order) << 24) | position
+            return (((rank << 44) | job.order) << 24) | position | waiting.optional << _OPTIONAL_BIT
         if self.discipline == "fifo_job":
             return (job.order << 24) | position
         return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
@@ -412,7 +415,10 @@ class Board:
         if waiting.placed is None:
             waiting.placed = {}
             self._touched.append((job.name, waiting))
-        key = number, self.discipline == "fair" and leaf.share >= leaf.target
+        if leaf.order == "giving":
+            key = number, waiting.optional
+        else:
+            key = number, self.discipline == "fair" and leaf.share >= leaf.target
         part = waiting.placed.get(key)
         if part is None:
             part = waiting.placed[key] = Part()

@@ -8,11 +8,14 @@ from services.leftover.placement.indexed_heap import Keyed
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority", "giving"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
 
-BY_WORK = ("sjf", "srtf")
-"""Orders by a figure of the job itself: its critical path when it came, or the work that is left."""
+BY_WORK_LEFT = ("srtf", "giving")
+"""Orders by the work that is left of a job."""
+
+BY_WORK = ("sjf", *BY_WORK_LEFT)
+"""Orders by a figure of the job itself: that, or its critical path when it came."""
 
 LANE_BITS = 32
 """A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""
@@ -27,7 +30,7 @@ _PRIORITY_TOP = 1 << 20
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`. `position`: in the
-    list of spans that its job came with.
+    list of spans that its job came with. `optional`: they need not start yet.
     """
 
     stage: str
@@ -39,6 +42,7 @@ class Waiting:
     since_ms: int
     placed: dict[tuple[int, bool], "Part"] | None = None
     position: int = 0
+    optional: bool = False
 
     def __init__(
         self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
@@ -52,6 +56,7 @@ class Waiting:
         self.since_ms = since_ms
         self.placed = None
         self.position = 0
+        self.optional = False
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +193,8 @@ class JobSeat:
 
 @dataclass(slots=True)
 class Placement:
-    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share. `devices`: shares, task by
+    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share, or
+    under the order `giving` optional. `devices`: shares, task by
     task.
     """
 

@@ -1,0 +1,216 @@
+"""How a job's plan comes about, and what follows from it: which of its tasks must start now (CARBYNE, section 3.2).
+
+A job is planned when it comes, when a stage of it has ended or a task of it failed, when what it is entitled to has
+moved by more than a tolerance, and when tasks have missed their latest start; not for every task that ends. A plan that
+would end the job later than the one it has is not taken while the job is in time by that and its share is no smaller.
+"""
+
+from collections.abc import Mapping
+
+from largesse.core import OpenRound
+from largesse.ids import draw
+from largesse.lifecycle.remaining import direction_of, kinds_of, share_vector, work_of
+from schemas import JobPlan, LateStart, StageAsk, Vector
+from schemas.estimates import duration_ms, end_ms
+from schemas.rounds import AskKind
+from services.altruism.core.state import Job, Planned, Started, State
+from services.altruism.planning.plan import plan
+from services.altruism.planning.work import Amounts, Running, Work
+
+KEY = "//"
+"""Between a queue's path and a set of kinds."""
+
+PERMILLE = 1_000
+
+
+# ---------------------------------------------------------------- entitlements
+def key_of(queue: str, kinds: str) -> str:
+    """Names the jobs of a queue whose work asks for these kinds: they are entitled to the same."""
+    return f"{queue}{KEY}{kinds}"
+
+
+def has_moved(state: State, job: Job, entitled: Mapping[str, int]) -> bool:
+    """Whether a planned job is entitled to something else by now, by more than the tolerance."""
+    planned = job.plan
+    if planned is None:
+        return True
+    share = entitled.get(planned.key, 0)
+    return abs(share - planned.share) * PERMILLE > planned.share * state.policy.share_tolerance_permille
+
+
+# ---------------------------------------------------------------- plans
+def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound) -> JobPlan | None:
+    """A plan for a job at an opening; None where the one it has stays, or where nothing is known to plan by."""
+    direction = direction_of(work_of(job.graph, job.progress), state.capacity)
+    share = entitled.get(key_of(job.queue, kinds_of(direction)), 0)
+    if not share:
+        return None
+    kinds = sorted(state.capacity)
+    vector = share_vector(direction, state.capacity, share)
+    work = work_left(job, kinds, opened.time)
+    found = plan(work, [vector.get(kind, 0) for kind in kinds], state.policy.job_order)
+    deadline_ms = opened.time + found.makespan_ms
+    before = job.plan
+    if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:
+        if not is_late(job, opened.time):
+            return None
+    late = [
+        LateStart(job.graph.stages[at].stage, opened.time + each.at_ms, each.count)
+        for at, stage in enumerate(found.late)
+        for each in stage
+    ]
+    chance = draw(state.policy.seed, opened.record.round, "altruism", name) % PERMILLE
+    return JobPlan(deadline_ms, share, late, found.turned, chance < state.policy.altruism_permille)
+
+
+def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
+    """A job's work as the planner takes it: stages that have ended have none."""
+    demand: list[Amounts] = []
+    lasts, waiting, running = [], [], []
+    for at, stage in enumerate(job.graph.stages):
+        lasts_ms = duration_ms(stage.estimate_ms, 0, 0)
+        groups = [
+            Running(each.count, max(1, end_ms(each.start_ms, lasts_ms, now_ms) - now_ms))
+            for each in job.started.get(at, ())
+        ]
+        demand.append([stage.demand.get(kind, 0) for kind in kinds])
+        lasts.append(lasts_ms)
+        running.append(groups)
+        waiting.append(max(0, job.progress.left[at] - sum([each.count for each in groups])))
+    return Work(demand, lasts, waiting, running, job.graph.children)
+
+
+def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
+    """A plan as it is kept."""
+    planned = Planned(said.deadline_ms, said.share, said.gives)
+    planned.key = key_of(job.queue, kinds_of(direction_of(work_of(job.graph, job.progress), state.capacity)))
+    for late in said.late:
+        at = job.graph.position[late.stage]
+        planned.late.setdefault(at, []).append((late.at_ms, late.count))
+        planned.waiting[at] = planned.waiting.get(at, 0) + late.count
+    return planned
+
+
+# ---------------------------------------------------------------- what follows
+def required_of(job: Job, planned: Planned, at: int, now_ms: int) -> int:
+    """How many of the waiting tasks of a stage have to start now. Those that started since the plan come off the
+    earliest latest starts; a gang is needed as a whole."""
+    waits = sum([span.count for span in job.waits[at]])
+    if at not in planned.waiting:
+        return waits
+    due = -(planned.waiting[at] - waits)
+    for at_ms, count in planned.late[at]:
+        if at_ms > now_ms:
+            break
+        due += count
+    due = max(0, min(waits, due))
+    return waits if due and job.graph.stages[at].gang else due
+
+
+def is_late(job: Job, now_ms: int) -> bool:
+    """Whether tasks wait that had to start before this moment."""
+    planned = job.plan
+    return planned is not None and any(required_of(job, planned, at, now_ms - 1) for at in job.waits)
+
+
+def next_due(job: Job, now_ms: int) -> int | None:
+    """When the next of the tasks that could start now has to; None where all have to already, or none is planned."""
+    planned = job.plan
+    found = None
+    if planned is None or not planned.gives:
+        return None
+    for at in job.waits:
+        started = planned.waiting.get(at, 0) - sum([span.count for span in job.waits[at]])
+        for at_ms, count in planned.late.get(at, ()):
+            started -= count
+            if started < 0 and at_ms > now_ms:
+                found = at_ms if found is None else min(found, at_ms)
+                break
+    return found
+
+
+def _in_share(state: State, job: Job, planned: Planned) -> dict[int, int]:
+    """How many waiting tasks of each stage a job that gives nothing asks for: in the order of the graph, what fits into
+    its share beside what it runs."""
+    vector = share_vector(direction_of(work_of(job.graph, job.progress), state.capacity), state.capacity, planned.share)
+    for at in job.waits:
+        for kind, amount in job.graph.stages[at].demand.items():
+            vector[kind] = max(vector.get(kind, 0), amount)
+    for at, groups in job.started.items():
+        for kind, amount in job.graph.stages[at].demand.items():
+            vector[kind] = vector.get(kind, 0) - amount * sum([each.count for each in groups])
+    found = {}
+    for at in sorted(job.waits):
+        stage = job.graph.stages[at]
+        demand = [(kind, amount) for kind, amount in stage.demand.items() if amount]
+        count = min([sum([span.count for span in job.waits[at]]), *[vector[kind] // amount for kind, amount in demand]])
+        found[at] = count = 0 if count < (stage.tasks if stage.gang else 1) else count
+        for kind, amount in demand:
+            vector[kind] -= amount * count
+    return found
+
+
+def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> list[StageAsk]:
+    """What could start now, stage by stage in the order of the graph, tasks that come back first; first all that has to
+    start, then the rest."""
+    asks: dict[AskKind, list[StageAsk]] = {"required": [], "optional": []}
+    fits = _in_share(state, job, planned) if planned is not None and not planned.gives else {}
+    for at in sorted(job.waits):
+        stage = job.graph.stages[at].stage
+        need = None if planned is None else fits[at] if fits else required_of(job, planned, at, now_ms)
+        for span in job.waits[at]:
+            first = span.count if need is None else min(need, span.count)
+            if need is not None:
+                need -= first
+            if first:
+                asks["required"].append(StageAsk(stage, span.first, first, span.attempt, span.since_ms))
+            if rest := span.count - first:
+                ask = StageAsk(stage, span.first + first, rest, span.attempt, span.since_ms, "optional")
+                asks["optional"].append(ask)
+    return asks["required"] + asks["optional"]
+
+
+# ---------------------------------------------------------------- what runs
+def start_tasks(job: Job, at: int, count: int, time: int) -> None:
+    """Tasks of a stage have been granted."""
+    groups = job.started.setdefault(at, [])
+    if groups and groups[-1].start_ms == time:
+        groups[-1].count += count
+    else:
+        groups.append(Started(time, count))
+
+
+def stop_tasks(job: Job, at: int, count: int) -> None:
+    """Tasks of a stage have ended. Which does not matter: those that started first are taken to have."""
+    groups = job.started.get(at, [])
+    while count and groups:
+        ended = min(count, groups[0].count)
+        groups[0].count -= ended
+        count -= ended
+        if not groups[0].count:
+            del groups[0]
+    if not groups:
+        job.started.pop(at, None)
+
+
+def running_now(job: Job, later: Mapping[int, int], time: int) -> dict[int, list[Started]]:
+    """What runs of a job whose starts nobody has noted, as if it had started now; `later`: by stage, tasks that wait
+    out a back-off."""
+    found = {}
+    for at, left in enumerate(job.progress.left):
+        if not job.progress.parents[at]:
+            count = left - sum([span.count for span in job.waits.get(at, ())]) - later.get(at, 0)
+            if count > 0:
+                found[at] = [Started(time, count)]
+    return found
+
+
+def count_capacity(state: State, node: str, capacity: Vector | None) -> None:
+    """A node has this much, or is gone."""
+    for vector, sign in ((state.nodes.pop(node, {}), -1), (capacity or {}, 1)):
+        for kind, amount in vector.items():
+            state.capacity[kind] = state.capacity.get(kind, 0) + sign * amount
+            if not state.capacity[kind]:
+                del state.capacity[kind]
+    if capacity is not None:
+        state.nodes[node] = capacity

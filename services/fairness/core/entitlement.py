@@ -1,0 +1,169 @@
+"""What jobs are entitled to, before they give anything away (CARBYNE, section 3.1; policies.md, "Entitlement").
+
+Each job asks for the whole cell in the direction of its remaining work, and H-DRF fills the tree with the jobs as
+children of their queues. Jobs of a queue whose work asks for the same kinds rise and stop together, so they stand in
+the tree as one, with the sum of their directions; dominant share by weight is then the share of each. Worked out anew
+when jobs begin or are over, or capacity or queues change, and not for every task that ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from largesse.lifecycle.queue_policy import GIVING, LISTS
+from largesse.lifecycle.remaining import KINDS, direction_of, kinds_of, work_of
+from schemas import Entitlement, Policy, Queue, Vector
+from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import below, walk
+from schemas.queues import Sharing
+from services.fairness.core.levels import levels_in
+from services.fairness.core.queue_report import ledger_of
+from services.fairness.core.state import State
+
+KEY = "//"
+"""Between a queue's path and a set of kinds; no path has it inside."""
+
+_BY_HOLDINGS = ("naive-hdrf", "capacity")
+_FILLED = Policy(preset="hdrf")
+
+
+@dataclass(slots=True)
+class Directions:
+    """Of the live jobs: the set that each is in, and its direction; of each set ("queue//kinds") the sum of those.
+    `stale`: jobs that have got on since, that came or went."""
+
+    stale: dict[str, bool]
+    jobs: dict[str, tuple[str, Vector]] = field(default_factory=dict)
+    sums: dict[str, Vector] = field(default_factory=dict)
+
+    def put(self, name: str, key: str, direction: Vector) -> None:
+        """A job goes in this direction from now on; nowhere where that is empty."""
+        before = self.jobs.pop(name, None)
+        if before is not None:
+            self._add(*before, -1)
+        if direction:
+            self.jobs[name] = key, direction
+            self._add(key, direction, 1)
+
+    def _add(self, key: str, direction: Vector, sign: int) -> None:
+        sums = self.sums.setdefault(key, {})
+        for kind, part in direction.items():
+            sums[kind] = sums.get(kind, 0) + sign * part
+        if not any(sums.values()):
+            del self.sums[key]
+
+
+def entitlements(state: State, *, full: bool) -> list[Entitlement]:
+    """Those that moved since they were told; with `full` all."""
+    told = state.entitled
+    if state.policy.preset not in GIVING:
+        return [_said(key, 0) for key in sorted(told)]
+    if not state.entitles and not full:
+        return []
+    found = _filled(state) if state.entitles else told
+    moved = [key for key, share in found.items() if full or told.get(key) != share]
+    return [_said(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in told if key not in found)])]
+
+
+def _said(key: str, share: int) -> Entitlement:
+    queue, _, kinds = key.partition(KEY)
+    return Entitlement(queue, kinds.split(KINDS), share)
+
+
+def fold_entitlements(state: State, told: list[Entitlement]) -> None:
+    """What has been said is in force."""
+    for each in told:
+        key = f"{each.queue}{KEY}{KINDS.join(each.kinds)}"
+        if each.share:
+            state.entitled[key] = each.share
+        else:
+            state.entitled.pop(key, None)
+
+
+def _filled(state: State) -> dict[str, int]:
+    """By set of jobs, what each of its jobs is entitled to."""
+    directions = _directions(state)
+    leaves = _leaves(state.queues)
+    tree, paths = _tree(state.queues, leaves, directions.sums)
+    scratch = State()
+    scratch.policy, scratch.queues, scratch.capacity = _FILLED, tree, dict(state.capacity)
+    for key, path in paths.items():
+        sums = directions.sums[key]
+        demand = {kind: part * state.capacity[kind] // SHARE_UNITS for kind, part in sums.items()}
+        scratch.demand[path], scratch.sets[path] = demand, {KINDS.join(sorted(demand)): demand}
+        for kind, amount in demand.items():
+            scratch.total[kind] = scratch.total.get(kind, 0) + amount
+    filled, _ = levels_in(scratch, ledger_of(scratch))
+    levels = filled.levels if filled is not None else {}
+    found = {
+        key: levels.get(path, 0) * SHARE_UNITS // max(directions.sums[key].values()) for key, path in paths.items()
+    }
+    return {key: share for key, share in found.items() if share}
+
+
+def _directions(state: State) -> Directions:
+    """Directions of all jobs, up to date."""
+    directions: Directions | None = state.directions
+    if directions is None:
+        state.directions = directions = Directions(dict.fromkeys(state.jobs, True))
+    for name in directions.stale:
+        job = state.jobs.get(name)
+        if job is None or not job.began:
+            directions.put(name, "", {})
+        else:
+            direction = direction_of(work_of(job.graph, job.progress), state.capacity)
+            directions.put(name, f"{job.queue}{KEY}{kinds_of(direction)}", direction)
+    directions.stale = {}
+    return directions
+
+
+def note_progress(state: State, name: str) -> None:
+    """Tasks of a job have ended, or it came or went."""
+    if state.directions is not None:
+        state.directions.stale[name] = True
+
+
+def must_entitle(state: State) -> None:
+    """The next opening works out anew what jobs are entitled to."""
+    state.entitlement_due = state.policy.preset in GIVING
+
+
+def open_entitlement(state: State) -> None:
+    """A round begins."""
+    state.entitles, state.entitlement_due = state.entitlement_due, False
+
+
+def _leaves(tree: Queue | None) -> dict[str, bool]:
+    if tree is None or not tree.children:
+        return {}
+    return {path: True for path, queue in walk(tree) if not queue.children}
+
+
+def _tree(tree: Queue | None, leaves: dict[str, bool], sums: dict[str, Vector]) -> tuple[Queue, dict[str, str]]:
+    """The tree with the sets of jobs below their queues, and the path of each set. A cell without queues is one queue;
+    policies that order jobs, or go by what is held, say nothing about entitlements."""
+    sets: dict[str, list[str]] = {}
+    for key in sorted(sums):
+        queue = key.partition(KEY)[0]
+        sets.setdefault(queue if leaves else "", []).append(key)
+    paths: dict[str, str] = {}
+    if not leaves:
+        return Queue("root", children=list(_sets_below("", sets.get("", []), sums, paths))), paths
+    assert tree is not None
+    return _with_sets(tree, "", sets, sums, paths), paths
+
+
+def _with_sets(
+    queue: Queue, path: str, sets: dict[str, list[str]], sums: dict[str, Vector], paths: dict[str, str]
+) -> Queue:
+    policy: Sharing = "hdrf" if queue.policy in LISTS or queue.policy in _BY_HOLDINGS else queue.policy
+    children = [_with_sets(child, below(path, child.name), sets, sums, paths) for child in queue.children]
+    if not queue.children:
+        policy, children = "hdrf", list(_sets_below(path, sets.get(path, []), sums, paths))
+    return Queue(queue.name, queue.weight, children, policy, queue.guaranteed, queue.max)
+
+
+def _sets_below(path: str, keys: list[str], sums: dict[str, Vector], paths: dict[str, str]) -> Iterator[Queue]:
+    for number, key in enumerate(keys):
+        name = f"{number}"
+        paths[key] = below(path, name)
+        yield Queue(name, max(sums[key].values()))
