@@ -178,15 +178,16 @@ def _failures_text(document: Document, draw: Draw) -> str:
 
 def _results_text(document: Document, draw: Draw) -> str:
     """Where results lie that were written into the folders in which tasks started, and until when."""
+    live = "after the job has ended" if draw is listed else ""
     rows = [
-        (each["node"], "" if each["until_ms"] is None else moment(each["until_ms"]), each["folder"])
+        (each["node"], live if each["until_ms"] is None else moment(each["until_ms"]), each["folder"])
         for each in document.get("results", [])
     ]
     if not rows:
         return ""
-    text = "\n" + draw(("results on node", "kept until", "in"), rows, kinds="kkk")
+    text = "\n" + draw(("node", "results until", "in"), rows, kinds="kkk")
     if draw is listed and document["ended_ms"] is not None:
-        text += "Older results go sooner where newer ones of the node need the room.\n"
+        text += "Sooner if newer results need the room.\n"
     return text
 
 

@@ -27,6 +27,7 @@ def test_what_all_tasks_printed_stands_behind_their_names(cell):
     )
     assert cell.ask("logs", "many/run", "--tail", 1).out == "run/0: three\nrun/1: three\n"
     assert cell.ask("logs", "many/run/1", "--tail", 2, "--since", "1h").out == "two\nthree"
+    assert cell.ask("logs", "many/run/1", "--tail", 1, "--follow").out == "three"
     assert cell.ask("logs", "many", "--follow", "--stderr").out == "run/0: err\nrun/1: err\n"
     documents = cell.ask("logs", "many", "--json").json
     assert [task["task"] for task in documents["tasks"]] == ["many/run/0", "many/run/1"]

@@ -109,3 +109,39 @@ def test_an_exact_quantity_is_rounded_as_the_vocabulary_does(resource, amount):
 
 def test_nodes_are_listed_by_name_and_number():
     assert sorted(["n-10", "n-2", "m", "n-1", "7", "n"], key=numbered) == ["7", "m", "n", "n-1", "n-2", "n-10"]
+
+
+RESULTS = [
+    {"node": "node-0", "folder": "/var/lib/largesse-agent/ended/*/use/9-*", "until_ms": 1_796_015_581_487},
+    {"node": "node-1", "folder": "/var/lib/largesse-agent/jobs/use/9-*", "until_ms": None},
+]
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_where_results_lie_is_said_whole_at_any_width(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    attempt = {"index": 0, "attempt": 1, "node": "node-0", "run_ms": 5, "peak_memory": "64Mi", "cpu_ms": 3}
+    usage = {"peak_memory": "64Mi", "cpu_ms": 3, "attempts": [attempt]}
+    counts = {"total": 1, "succeeded": 1, "running": 0, "starting": 0}
+    stage = {"stage": "s", "tasks": counts, "why": [], "nodes": {}, "indexes": {}, "usage": usage}
+    about = {
+        "job": "use",
+        "state": "succeeded",
+        "queue": "q",
+        "class": "small",
+        "priority": 0,
+        "user": "",
+        "author": "a",
+    }
+    times = {"submitted_ms": 0, "started_ms": 0, "ended_ms": 1, "detail": ""}
+    document = {**about, **times, "stages": [stage], "failures": [], "results": RESULTS}
+
+    text = job_text(document)
+
+    for result in RESULTS:
+        assert result["folder"] in text
+    assert "results until" in text
+    assert "after the job has ended" in text
+    assert "64Mi" in text
+    paths = [result["folder"] for result in RESULTS]
+    assert all(len(line) <= columns for line in text.splitlines() if not any(path in line for path in paths))
