@@ -13,7 +13,7 @@ from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX, L
 from services.gateway.guard import Budget
 from tests.http_rig import HOST, JOB, request, told, until
 
-SHORT = Limits(head_s=0.2, body_s=0.2, idle_s=0.2, stall_s=0.2)
+SHORT = Limits(head_s=1, body_s=1, idle_s=1, stall_s=0.2)
 BODY = json.dumps(JOB).encode()
 
 
