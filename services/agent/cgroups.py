@@ -235,8 +235,12 @@ def _own_paths(own: Path) -> dict[str, str]:
 
 def _mounts(mounts: Path) -> list[tuple[str, Path, str, list[str]]]:
     """(file system, where, which part of it, its own options) of every cgroup file system (proc_pid_mountinfo(5))."""
+    try:
+        lines = mounts.read_text().splitlines()
+    except OSError as error:
+        raise NoCgroups(f"{mounts}: {error.strerror}") from None
     found = []
-    for line in mounts.read_text().splitlines():
+    for line in lines:
         before, _, after = line.partition(" - ")
         words, about = before.split(), after.split()
         if about[0] in ("cgroup", "cgroup2"):
@@ -375,6 +379,10 @@ def _write(path: Path, text: str) -> None:
         raise
     try:
         os.write(file, text.encode())
+    except OSError as error:
+        # In cgroup v1 nothing may have more than the group above it, which then holds it anyway.
+        if (path.name, error.errno) != ("cpu.cfs_quota_us", errno.EINVAL):
+            raise
     finally:
         os.close(file)
 

@@ -78,6 +78,13 @@ def test_where_nothing_is_mounted_it_is_said(tmp_path):
         found_trees(*files)
 
 
+def test_a_machine_that_hides_its_mounts_has_no_groups(tmp_path):
+    (tmp_path / "own").write_text("")
+
+    with pytest.raises(NoCgroups, match="mountinfo: No such file"):
+        found_trees(tmp_path / "mountinfo", tmp_path / "own")
+
+
 def test_a_named_group_that_is_none_is_refused(tmp_path):
     with pytest.raises(NoCgroups, match=f"{tmp_path} is no group of cgroup v2"):
         open_groups(str(tmp_path), "1.2/")
