@@ -117,10 +117,10 @@ def test_a_drained_node_gets_nothing_and_a_resumed_one_does(cell):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        pytest.param(["get", "job", "none"], 1, 'job "none" is not known', id="an unknown job"),
-        pytest.param(["watch", "none"], 1, 'job "none" is not known', id="watching one"),
-        pytest.param(["logs", "none/s/0"], 1, 'job "none" is not known', id="its output"),
-        pytest.param(["logs", "none"], 1, 'job "none" is not known', id="output of all its tasks"),
+        pytest.param(["get", "job", "none"], 1, 'job "none" is unknown', id="an unknown job"),
+        pytest.param(["watch", "none"], 1, 'job "none" is unknown', id="watching one"),
+        pytest.param(["logs", "none/s/0"], 1, 'job "none" is unknown', id="its output"),
+        pytest.param(["logs", "none"], 1, 'job "none" is unknown', id="output of all its tasks"),
         pytest.param(["logs", "none/s/0/1"], 2, "JOB/STAGE/INDEX", id="no task"),
         pytest.param(["submit", "no-such-file"], 2, "no-such-file: No such file", id="no file"),
         pytest.param(["submit", "-"], 2, "standard input: ", id="nothing"),
@@ -341,7 +341,7 @@ def test_a_cluster_file_says_queues_and_policy_at_the_first_start_only(tmp_path)
         assert second.ask("config", "show").json["set"] == {**shown["set"], "theta_permille": 70, "seed": 3}
         applied = second.ask("config", "apply", file)
         assert (applied.code, applied.out) == (0, "in force\n")
-        assert "nodes: are left as they are" in applied.err
+        assert "nodes: ignored" in applied.err
         assert second.ask("config", "show").json["set"] == {**shown["set"], "seed": 3}
         assert second.ask("config", "apply", file).out == "in force already: nothing changed\n"
         assert second.ask("config", "apply", file, "--dry-run").out == "in force already: nothing would change\n"
@@ -372,7 +372,7 @@ def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        pytest.param({"nodes": CLUSTER["nodes"]}, "says nothing of queues or policy", id="nodes only"),
+        pytest.param({"nodes": CLUSTER["nodes"]}, "without queues and policy", id="nodes only"),
         pytest.param({**CLUSTER, "policy": {"presett": "drf"}}, "policy.presett: unknown knob", id="a slip"),
         pytest.param({**CLUSTER, "nodes": []}, "nodes: ", id="no cluster file"),
         pytest.param({"queues": CLUSTER["queues"], "policy": {}}, "policy: ", id="neither this nor that"),

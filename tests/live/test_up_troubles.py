@@ -148,7 +148,7 @@ def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(
         held = largesse("admin", "abandon-round", number, "--data", data)
         assert held.code == 2
         assert f"is held by process {cell.process.pid}" in held.err
-        assert "leave --data out" in held.err
+        assert "omit --data" in held.err
         refused = cell.ask("admin", "abandon-round", number)
         assert (refused.code, refused.out) == (1, "")
         assert f"round {number} is not open" in refused.err
@@ -165,7 +165,7 @@ def test_a_round_cannot_be_given_up_where_there_is_no_journal_or_for_two_cells_a
     for words, told in [
         (["--data", tmp_path / "none"], f"--data: {tmp_path}/none: there is no journal in this folder"),
         (["--data", tmp_path], f"--data: {tmp_path}: there is no journal in this folder"),
-        (["--data", tmp_path, "--url", "http://127.0.0.1:9"], "leave one of them out"),
+        (["--data", tmp_path, "--url", "http://127.0.0.1:9"], "use only one of them"),
     ]:
         said = largesse("admin", "abandon-round", 1, *words)
         assert (said.code, said.out) == (2, "")
