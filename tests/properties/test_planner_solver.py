@@ -55,7 +55,7 @@ def test_the_solver_accepts_what_no_online_form_finds_room_for():
 
     for agent in ("gree", "gree-l", "early"):
         assert accepted(ask(narrow, sides, agent=agent)) == [True, False]
-    answer = ask(narrow, sides, agent="milp", time_limit_s=60)
+    answer = ask(narrow, sides, agent="milp", time_limit_s=300)
 
     assert accepted(answer) == [True, True]
     assert faults({"r0": narrow, "r1": sides}, held(answer), {"x": 10}, 6_000) == []

