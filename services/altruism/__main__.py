@@ -9,8 +9,8 @@ from services.altruism import core
 
 USAGE = Usage(
     "altruism",
-    "What each job asks for of its queue's share (topic asks): so far, all of it. Instances divide the shards among"
-    " themselves; further instances stand by.",
+    "What each job asks for of its queue's share (topic asks). Instances divide the shards among themselves; further"
+    " instances stand by.",
 )
 
 if __name__ == "__main__":
