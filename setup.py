@@ -16,7 +16,7 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    "largesse": ("core", "ids"),
+    "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
     "largesse/lifecycle": ("dag", "remaining", "retries", "running_limit", "state"),
     "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
