@@ -8,7 +8,7 @@ VERSION = "0.1.0"
 _ROOT = Path(__file__).parents[1]
 _COMMIT = _ROOT / "services" / "cli" / "commit.txt"
 """Written into wheels (setup.py) and the image (Dockerfile)."""
-_CORE = "largesse.core"
+_CORE = "largesse.ids"
 """A module that is compiled where cores are, and imports nothing when it is looked for."""
 
 
