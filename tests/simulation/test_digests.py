@@ -98,6 +98,17 @@ def test_compiled_cores_decide_alike(compiled):
         assert told_by(sys.executable, seed, "4", **compiled) == outcome(seed)
 
 
+def test_a_whole_cell_runs_on_compiled_cores(compiled, tmp_path):
+    """The demonstration: gateway, sequencer, agents and the check of the log, as an installed wheel has them."""
+    words = [sys.executable, "-m", "services.cli.main"]
+    env = {**os.environ, **compiled}
+    said = subprocess.run([*words, "--version"], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "cores compiled" in said.stdout, said.stderr
+    done = subprocess.run([*words, "demo"], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
+    assert "the log verified" in done.stdout
+
+
 def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(compiled):
     """Drawn histories with a snapshot before and after every answer, and the log that old rules left."""
     start = "import sys, pytest, services.leftover.core.state as state; assert state.__file__.endswith('.so'); "

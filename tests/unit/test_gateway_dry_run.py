@@ -30,6 +30,12 @@ from tests.unit.test_gateway_app import told
 from tests.unit.test_gateway_view import Watched, stage
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """A process that works shares out starts slowly on a busy machine."""
+    monkeypatch.setattr(dry, "EFFECT_WAIT_S", 60)
+
+
 def of(name, *children, weight=1, **limits):
     return replace(queue(name, weight, *children), **limits)
 

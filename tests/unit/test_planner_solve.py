@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from services.planner.offline.problem import BadProblem
-from tests.plan_rig import ask, atom, gang, group, solved, window
+from services.planner.planning.profile import AMOUNT_MAX
+from tests.plan_rig import accepted, ask, atom, gang, group, solved, window
 
 X = {"step_s": 60, "horizon_s": 6_000, "capacity": {"x": 10}}
 
@@ -270,3 +271,14 @@ def test_the_command_prints_one_document_or_one_line_of_complaint(document, code
         assert asked.stderr.count("\n") == 1
     else:
         assert json.loads(asked.stdout)["results"] == []
+
+
+@pytest.mark.parametrize("agent", ["gree", "gree-l", "early", "default"])
+def test_the_largest_amounts_are_planned_exactly_and_larger_ones_are_refused(agent):
+    """Products of such amounts with widths and lengths stay whole and exact."""
+    half = AMOUNT_MAX // 2
+    halves = [window(0, 6_000, gang(2, 6_000, x=half)) for _ in range(2)]
+    answer = ask(*halves, agent=agent, capacity={"x": AMOUNT_MAX})
+    assert accepted(answer) == [True, False]
+    with pytest.raises(BadProblem, match=r"capacity\.x"):
+        ask(*halves, agent=agent, capacity={"x": AMOUNT_MAX + 1})

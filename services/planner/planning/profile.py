@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Whole = NDArray[np.int64]
 
 AMOUNT_MAX = 10**16
-"""The largest capacity or amount. Products with levels and lengths stay inside 64 bits (tests/unit/test_profile.py)."""
+"""The largest capacity or amount: products with levels and lengths stay inside 64 bits."""
 
 
 class Profile:
