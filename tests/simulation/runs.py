@@ -13,6 +13,9 @@ from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 
 CONSERVING = ("sjf", "srtf", "drf", "hdrf", "carbyne", "largesse")  # `fifo` idles behind its head by design.
+GUARANTEEING = ("hdrf", "largesse")
+"""Presets under which queues of a tree have what they are guaranteed. `drf` knows no groups; the others serve all jobs
+as one list."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ from schemas.quantities import MILLIONTHS
 from schemas.queue_tree import walk
 from services.admission.core.judge import lose
 from services.simulator.engine import Cell
-from tests.simulation.runs import CONSERVING, faults, job, simulated, stage
+from tests.simulation.runs import CONSERVING, GUARANTEEING, faults, job, simulated, stage
 from tests.strategies import for_all
 
 LONGEST_MS = 5_000
@@ -229,4 +229,4 @@ def test_trees_with_arrivals_and_ends_run_as_the_judge_would_have_it(shared, tmp
     nodes = [{"name": "n", "count": 3, "capacity": {"cpu": "8", "memory": "64Gi", "gpu": "4"}}]
     run = simulated(tmp_path, lines, {"nodes": nodes, "queues": tree}, preset=preset)
 
-    assert faults(shared, run, conserving=True, guarantee=True) == []
+    assert faults(shared, run, conserving=True, guarantee=preset in GUARANTEEING) == []
