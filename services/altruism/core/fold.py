@@ -85,7 +85,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec = body.spec
     graph = graph_of(spec)
-    state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue)
+    state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
     if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
@@ -289,6 +289,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.of = body.shards
     for name in list(state.later):
         _mature(state, name, record.time)
+    state.opened = record.seq
     _come_due(state, record.time)
     state.planning.update(state.stale)
     state.stale = {}
@@ -380,8 +381,8 @@ def _asks(state: State, record: Record[Asks]) -> None:
     body = record.body
     for ask in body.jobs:
         job = state.jobs.get(ask.job)
-        if job is None or ask.plan is None:
-            continue
+        if job is None or ask.plan is None or job.admitted > state.opened:
+            continue  # Another job had the name when it was planned.
         job.plan, job.derailed = planned_of(state, job, ask.plan), ask.job in state.stale
         _push_due(state, ask.job, job, record.time)
 

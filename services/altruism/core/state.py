@@ -58,21 +58,24 @@ class Planned:
 class Job:
     """A live job. By stage position, `waits`: what could start now; `started`: where jobs are planned, what runs, those
     that started first before the others. `derailed`: tasks have failed or were lost since the last plan.
+    `admitted`: seq of its admission.
     """
 
     graph: Graph
     progress: Progress
     queue: str = ""
+    admitted: int = 0
     tries: Tries | None = None
     waits: dict[int, list[Span]] = field(default_factory=dict)
     started: dict[int, list[Started]] = field(default_factory=dict)
     plan: Planned | None = None
     derailed: bool = False
 
-    def __init__(self, graph: Graph, progress: Progress, queue: str = "") -> None:
+    def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
         self.progress = progress
         self.queue = queue
+        self.admitted = admitted
         self.tries = None
         self.waits = {}
         self.started = {}
@@ -84,9 +87,9 @@ class Job:
 class State:
     """One shard of a cell. `gate`: which jobs may run; the others wait for nothing yet. `changed`: jobs to be asked for
     anew; `answering`: those of the open round. `gangs`: by live job, those of its stages that were started, by
-    position; `later`: by live job, what waits out a back-off. `of`: shards at the last opening; `full`: everything is
-    to be written in the open round. `full_round`: the last round that wrote everything; `written`: jobs written, or let
-    run, since then.
+    position; `later`: by live job, what waits out a back-off. `of`: shards at the last opening, and `opened` its seq;
+    `full`: everything is to be written in the open round. `full_round`: the last round that wrote everything;
+    `written`: jobs written, or let run, since then.
 
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
@@ -94,6 +97,7 @@ class State:
 
     shard: int = 0
     of: int = 0
+    opened: int = 0
     full: bool = False
     gate: Gate = field(default_factory=Gate)
     jobs: dict[str, Job] = field(default_factory=dict)
