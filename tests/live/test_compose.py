@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 BUILD_SECONDS = 900
 """Fetching the images and building ours may be a part of it."""
+MONITORING = "--profile observability"
 FIRST_TASK_SECONDS = 90
 """Promised from the command to the first task, with the images there."""
 ASK_SECONDS = 180
@@ -278,12 +279,22 @@ def test_the_commands_of_the_page(cell):
     first, *commands, last = block.replace("\\\n", "").splitlines()
     assert (first.split()[:2], last.split()[:2]) == (["make", "up"], ["make", "down"])
 
-    said = {command: cell.run(command.replace("9094", str(cell.kafka))) for command in commands}
+    others = [command for command in commands if MONITORING not in command]
+    said = {command: cell.run(command.replace("9094", str(cell.kafka))) for command in others}
 
-    assert "same" in next(said[command] for command in commands if "replay" in command)
-    assert re.fullmatch(r"task 0 on \w+\n", next(said[command] for command in commands if "logs" in command))
+    assert "same" in next(said[command] for command in others if "replay" in command)
+    assert re.fullmatch(r"task 0 on \w+\n", next(said[command] for command in others if "logs" in command))
     assert len(cell.ready()) == 5
     cell.run(f"docker compose up --detach --wait --scale agent={AGENTS} {' '.join(SCALES)}")
+
+
+def test_the_profile_with_prometheus_and_grafana_comes_up(cell):
+    (command,) = [line for line in (ROOT / "docs" / "kafka.md").read_text().splitlines() if MONITORING in line]
+    had = subprocess.run(["bash", "-c", f"docker compose {MONITORING} pull prometheus grafana"], cwd=ROOT, check=False)
+    if had.returncode:
+        pytest.skip("the images of Prometheus and Grafana are not here, and cannot be pulled")
+    cell.run(command, timeout=BUILD_SECONDS)
+    cell.run("docker compose rm --stop --force prometheus grafana")
 
 
 def test_whoever_is_killed_the_job_ends_and_the_log_decides_itself_again(cell):
