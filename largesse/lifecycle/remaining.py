@@ -32,9 +32,9 @@ def direction_of(work: Vector, capacity: Vector) -> Vector:
     return {kind: share * SHARE_UNITS // most for kind, share in sorted(shares.items()) if share} if most else {}
 
 
-def kinds_of(direction: Vector) -> str:
-    """Names the set of kinds that work asks for."""
-    return KINDS.join(sorted(direction))
+def set_of(demand: Vector) -> str:
+    """Names the set of kinds that a demand, or work, asks for."""
+    return KINDS.join(sorted([kind for kind, amount in demand.items() if amount]))
 
 
 def share_vector(direction: Vector, capacity: Vector, share: int) -> Vector:

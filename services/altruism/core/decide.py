@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from largesse.core import OpenRound
 from largesse.ids import shard_of
+from largesse.lifecycle.entitlements import shares_said
 from largesse.lifecycle.queue_policy import GIVING
-from largesse.lifecycle.remaining import KINDS
 from schemas import Asks, Entitlement, JobAsk
-from services.altruism.core.giving import asks_of, has_moved, key_of, plan_of, planned_of
+from services.altruism.core.giving import asks_of, has_moved, plan_of, planned_of
 from services.altruism.core.state import State
 
 
@@ -34,7 +34,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> li
     entitled: Mapping[str, int] = state.entitled
     planning = dict(state.planning)
     if said:
-        moved = {key_of(each.queue, KINDS.join(each.kinds)): each.share for each in said}
+        moved = shares_said(said)
         entitled = {**entitled, **moved}
         for name, job in state.jobs.items():
             if job.plan is not None and job.plan.key in moved and has_moved(state, job, entitled):

@@ -5,8 +5,8 @@ from heapq import heappop, heappush
 from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.queue_policy import GIVING
-from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Span, Tries
@@ -32,7 +32,6 @@ from schemas.tasks import Failure
 from services.altruism.core.giving import (
     count_capacity,
     is_late,
-    key_of,
     next_due,
     planned_of,
     running_now,
@@ -368,12 +367,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
 
 def _shares(state: State, record: Record[Shares]) -> None:
     body = record.body
-    for each in body.entitlements:
-        key = key_of(each.queue, KINDS.join(each.kinds))
-        if each.share:
-            state.entitled[key] = each.share
-        else:
-            state.entitled.pop(key, None)
+    fold_entitlements(state.entitled, body.entitlements)
 
 
 def _asks(state: State, record: Record[Asks]) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from largesse.core import OpenRound
 from largesse.ids import draw
-from largesse.lifecycle.remaining import direction_of, kinds_of, share_vector, work_of
+from largesse.lifecycle.entitlements import key_of
+from largesse.lifecycle.remaining import direction_of, set_of, share_vector, work_of
 from schemas import JobPlan, LateStart, StageAsk, Vector
 from schemas.estimates import duration_ms, end_ms
 from schemas.rounds import AskKind
@@ -17,18 +18,10 @@ from services.altruism.core.state import Job, Planned, Started, State
 from services.altruism.planning.plan import plan
 from services.altruism.planning.work import Amounts, Running, Work
 
-KEY = "//"
-"""Between a queue's path and a set of kinds."""
-
 PERMILLE = 1_000
 
 
 # ---------------------------------------------------------------- entitlements
-def key_of(queue: str, kinds: str) -> str:
-    """Names the jobs of a queue whose work asks for these kinds: they are entitled to the same."""
-    return f"{queue}{KEY}{kinds}"
-
-
 def has_moved(state: State, job: Job, entitled: Mapping[str, int]) -> bool:
     """Whether a planned job is entitled to something else by now, by more than the tolerance."""
     planned = job.plan
@@ -42,7 +35,7 @@ def has_moved(state: State, job: Job, entitled: Mapping[str, int]) -> bool:
 def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound) -> JobPlan | None:
     """A plan for a job at an opening; None where the one it has stays, or where nothing is known to plan by."""
     direction = direction_of(work_of(job.graph, job.progress), state.capacity)
-    share = entitled.get(key_of(job.queue, kinds_of(direction)), 0)
+    share = entitled.get(key_of(job.queue, set_of(direction)), 0)
     if not share:
         return None
     kinds = sorted(state.capacity)
@@ -83,7 +76,7 @@ def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
 def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
     """A plan as it is kept."""
     planned = Planned(said.deadline_ms, said.share, said.gives)
-    planned.key = key_of(job.queue, kinds_of(direction_of(work_of(job.graph, job.progress), state.capacity)))
+    planned.key = key_of(job.queue, set_of(direction_of(work_of(job.graph, job.progress), state.capacity)))
     for late in said.late:
         at = job.graph.position[late.stage]
         planned.late.setdefault(at, []).append((late.at_ms, late.count))

@@ -25,26 +25,6 @@ class Plan:
     late: list[list[LateStart]]
     turned: bool
 
-    def required(self, at: int, at_ms: int) -> int:
-        """How many of the waiting tasks of a stage have to have started so long after planning."""
-        count = 0
-        for late in self.late[at]:
-            if late.at_ms > at_ms:
-                break
-            count += late.count
-        return count
-
-    def next_ms(self, at_ms: int) -> int | None:
-        """The next latest start after `at_ms`; None where none comes any more."""
-        found = None
-        for stage in self.late:
-            for late in stage:
-                if late.at_ms > at_ms:
-                    if found is None or late.at_ms < found:
-                        found = late.at_ms
-                    break
-        return found
-
 
 def plan(work: Work, share: Amounts, order: Order = "tetris") -> Plan:
     """Plans a job in its fair share, a vector, which counts as at least its largest waiting task."""

@@ -1,5 +1,6 @@
 """What fairness counts: what a task and a node count for, and the sums of that by leaf queue."""
 
+from largesse.lifecycle.remaining import set_of
 from schemas import Policy, Vector
 from services.fairness.core.state import State
 
@@ -65,11 +66,6 @@ def touch(state: State, leaf: str) -> None:
     state.touched[leaf] = True
     if state.ledger is not None:
         state.ledger.moved[leaf] = True
-
-
-def set_of(demand: Vector) -> str:
-    """Names the set of kinds that a demand asks for."""
-    return ",".join(sorted([kind for kind, amount in demand.items() if amount]))
 
 
 def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:

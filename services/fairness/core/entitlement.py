@@ -9,8 +9,9 @@ when jobs begin or are over, or capacity or queues change, and not for every tas
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from largesse.lifecycle.entitlements import entitlement, key_of, queue_of
 from largesse.lifecycle.queue_policy import GIVING, LISTS
-from largesse.lifecycle.remaining import KINDS, direction_of, kinds_of, work_of
+from largesse.lifecycle.remaining import direction_of, set_of, work_of
 from schemas import Entitlement, Policy, Queue, Vector
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
@@ -18,9 +19,6 @@ from schemas.queues import Sharing
 from services.fairness.core.levels import levels_in
 from services.fairness.core.queue_report import ledger_of
 from services.fairness.core.state import State
-
-KEY = "//"
-"""Between a queue's path and a set of kinds; no path has it inside."""
 
 _BY_HOLDINGS = ("naive-hdrf", "capacity")
 _FILLED = Policy(preset="hdrf")
@@ -56,27 +54,12 @@ def entitlements(state: State, *, full: bool) -> list[Entitlement]:
     """Those that moved since they were told; with `full` all."""
     told = state.entitled
     if state.policy.preset not in GIVING:
-        return [_said(key, 0) for key in sorted(told)]
+        return [entitlement(key, 0) for key in sorted(told)]
     if not state.entitles and not full:
         return []
     found = _filled(state) if state.entitles else told
     moved = [key for key, share in found.items() if full or told.get(key) != share]
-    return [_said(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in told if key not in found)])]
-
-
-def _said(key: str, share: int) -> Entitlement:
-    queue, _, kinds = key.partition(KEY)
-    return Entitlement(queue, kinds.split(KINDS), share)
-
-
-def fold_entitlements(state: State, told: list[Entitlement]) -> None:
-    """What has been said is in force."""
-    for each in told:
-        key = f"{each.queue}{KEY}{KINDS.join(each.kinds)}"
-        if each.share:
-            state.entitled[key] = each.share
-        else:
-            state.entitled.pop(key, None)
+    return [entitlement(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in told if key not in found)])]
 
 
 def _filled(state: State) -> dict[str, int]:
@@ -89,7 +72,7 @@ def _filled(state: State) -> dict[str, int]:
     for key, path in paths.items():
         sums = directions.sums[key]
         demand = {kind: part * state.capacity[kind] // SHARE_UNITS for kind, part in sums.items()}
-        scratch.demand[path], scratch.sets[path] = demand, {KINDS.join(sorted(demand)): demand}
+        scratch.demand[path], scratch.sets[path] = demand, {set_of(demand): demand}
         for kind, amount in demand.items():
             scratch.total[kind] = scratch.total.get(kind, 0) + amount
     filled, _ = levels_in(scratch, ledger_of(scratch))
@@ -111,7 +94,7 @@ def _directions(state: State) -> Directions:
             directions.put(name, "", {})
         else:
             direction = direction_of(work_of(job.graph, job.progress), state.capacity)
-            directions.put(name, f"{job.queue}{KEY}{kinds_of(direction)}", direction)
+            directions.put(name, key_of(job.queue, set_of(direction)), direction)
     directions.stale = {}
     return directions
 
@@ -143,7 +126,7 @@ def _tree(tree: Queue | None, leaves: dict[str, bool], sums: dict[str, Vector]) 
     policies that order jobs, or go by what is held, say nothing about entitlements."""
     sets: dict[str, list[str]] = {}
     for key in sorted(sums):
-        queue = key.partition(KEY)[0]
+        queue = queue_of(key)
         sets.setdefault(queue if leaves else "", []).append(key)
     paths: dict[str, str] = {}
     if not leaves:

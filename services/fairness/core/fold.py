@@ -2,6 +2,7 @@
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.retries import is_broken, judge_failure
 from largesse.lifecycle.running_limit import admit, leave, limit
@@ -29,7 +30,7 @@ from schemas import (
 from schemas.tasks import Failure
 from services.fairness.core.backoff import forget_rests, regang, rest, wake
 from services.fairness.core.demand import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
-from services.fairness.core.entitlement import fold_entitlements, must_entitle, note_progress, open_entitlement
+from services.fairness.core.entitlement import must_entitle, note_progress, open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
 from services.fairness.core.queue_report import fold_said, forget_queues, ledger_of, watch
@@ -302,7 +303,7 @@ def _told(state: State, record: Record[Shares]) -> None:
     if body.full:
         state.full_round = record.round
     state.wake_ms = body.wake_ms
-    fold_entitlements(state, body.entitlements)
+    fold_entitlements(state.entitled, body.entitlements)
     fold_said(state, body)
 
 
