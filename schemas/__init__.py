@@ -25,6 +25,7 @@ from schemas.nodes import (
     NodeRemoved,
     NodeReported,
 )
+from schemas.plans import AtomOrder, PlanAnswer, PlanProfile, PlanProposed, Plans, PlanStep
 from schemas.quantities import Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
@@ -42,9 +43,6 @@ from schemas.rounds import (
     KindsLevel,
     LateStart,
     Level,
-    PlanProposed,
-    Plans,
-    PlanStep,
     Position,
     QueueShare,
     Releases,

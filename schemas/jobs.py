@@ -44,7 +44,9 @@ class Stage:
 
 @dataclass(slots=True)
 class JobSpec:
-    """One job. `queue` is a path without `root`; stages are in the submitter's order."""
+    """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs under;
+    `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
+    """
 
     job: str
     queue: str
@@ -52,6 +54,7 @@ class JobSpec:
     priority: int = 0
     user: str = ""
     reservation: str | None = None
+    reservation_atom: str = ""
 
 
 @dataclass

@@ -57,7 +57,8 @@ class Policy:
     jobs together; a job that would go beyond is refused. `names_kept_max`: names of so many ended jobs stay taken, the
     oldest are free before `name_kept_ms` are over. Under `carbyne`: of a thousand plans so many give away what the job
     does not need now (`altruism_permille`); a job is planned anew when what it is entitled to has moved by more than
-    `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan.
+    `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan. `reservations`: whether promises
+    of the planner count; `revoke_grace_ms`: an attempt that is taken back has so long to end by itself.
     """
 
     preset: Preset = "largesse"
@@ -87,6 +88,8 @@ class Policy:
     altruism_permille: int = 1_000
     share_tolerance_permille: int = 50
     job_order: JobOrder = "tetris"
+    reservations: Literal["on", "off"] = "on"
+    revoke_grace_ms: int = 10_000
 
 
 KNOBS = {
@@ -121,6 +124,9 @@ KNOBS = {
     " of itself",
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
     " end (`critical_path`), or nearest to the start (`breadth_first`)",
+    "reservations": "whether capacity that is promised to reservations is kept for them",
+    "revoke_grace_ms": "revocable tasks are taken back so long before the room is promised to a reservation, and have"
+    " so long to end by themselves",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
 

@@ -4,7 +4,7 @@ newest.
 
 from dataclasses import dataclass
 
-from schemas import jobs, nodes, queues, reservations, rounds, tasks
+from schemas import jobs, nodes, plans, queues, reservations, rounds, tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ NEWEST: dict[str, Released] = {
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
         rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
-        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases, rounds.Plans,
-        rounds.PlanProposed, )
+        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases,
+        plans.Plans, plans.PlanProposed, )
 }  # fmt: skip
 
 VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReservationRequested:
-    """A request in RDL, as its JSON text in canonical form."""
+    """A request in RDL, as its JSON text in canonical form. `queue`: the path of the queue that it serves."""
 
     reservation: str
     user: str
     rdl: str
     author: str = "unknown"
+    queue: str = "default"
 
 
 @dataclass(slots=True)
@@ -21,6 +22,7 @@ class ReservationUpdated:
     user: str
     rdl: str
     author: str = "unknown"
+    queue: str = "default"
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ decision carries what changed since the last closed round; `full` marks one that
 from dataclasses import dataclass, field
 from typing import Literal
 
+from schemas.plans import Plans
 from schemas.quantities import Vector
 from schemas.tasks import DeviceShare
 
@@ -16,7 +17,7 @@ AskKind = Literal["required", "optional"]
 WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
 
 
-HoldReason = Literal["headroom", "gang"]
+HoldReason = Literal["headroom", "gang", "promise"]
 
 
 @dataclass(slots=True)
@@ -65,7 +66,8 @@ class RoundOpened:
 class Grant:
     """Tasks `first` .. `first + count - 1` of a stage may start on `node` (agent epoch `epoch`) as attempt `attempt`.
 
-    `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none.
+    `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none. `revocable`: the
+    room is promised to a reservation before the tasks are expected to end, so they may be taken back.
     """
 
     job: str
@@ -77,6 +79,7 @@ class Grant:
     epoch: str
     why: Why = "required"
     devices: list[list[DeviceShare]] = field(default_factory=list)
+    revocable: bool = False
 
 
 @dataclass(slots=True)
@@ -347,34 +350,6 @@ class Releases:
     at_ms: int
     stages: list[StageRelease] = field(default_factory=list)
     wake_ms: int | None = None
-
-
-@dataclass(slots=True)
-class PlanStep:
-    """Capacity promised to a reservation over `[from_ms, to_ms)`."""
-
-    reservation: str
-    from_ms: int
-    to_ms: int
-    usage: Vector
-
-
-@dataclass(slots=True)
-class Plans:
-    """The planner's promises that changed. `after` as in Releases."""
-
-    after: int
-    steps: list[PlanStep] = field(default_factory=list)
-    wake_ms: int | None = None
-
-
-@dataclass(slots=True)
-class PlanProposed:
-    """What a solver that is stopped by a clock has found; checked and adopted, or not, by the planner."""
-
-    after: int
-    steps: list[PlanStep]
-    author: str = "unknown"
 
 
 DecisionBody = Releases | Plans | Shares | Asks | Grants

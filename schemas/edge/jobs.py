@@ -61,6 +61,9 @@ MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
 """What an agent says to a task; a spec may not say otherwise."""
 
+ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
+ATOM_PATH_MAX = 60  # Characters: as deep as a request may be nested.
+
 Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
 EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
 EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
@@ -103,6 +106,7 @@ class JobSubmission(Input):
     user: Text = ""
     stages: Annotated[list[StageSubmission], Field(min_length=1, max_length=STAGES_MAX)]
     reservation: Name | None = None
+    reservation_atom: Annotated[str, Field(max_length=ATOM_PATH_MAX, pattern=ATOM_PATH_PATTERN)] = ""
 
 
 class WorkloadLine(JobSubmission):
@@ -181,7 +185,7 @@ def _spec(job: JobSubmission) -> JobSpec:
     if sum(stage.tasks for stage in stages) > JOB_TASKS_MAX:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
     queue = QUEUE_DEFAULT if job.queue is None else _queue(job.queue)
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, job.reservation)
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, job.reservation, job.reservation_atom)
 
 
 def _stage(stage: StageSubmission) -> Stage:

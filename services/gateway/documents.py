@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from schemas.edge.queues import tree_document
+from schemas.plans import PlanStep
 from schemas.quantities import quantity_texts
 from schemas.rounds import WaitReason
 from services.gateway.kept import results_of
@@ -317,10 +318,14 @@ def reservation_documents(state: State) -> list[Document]:
             "user": row.user,
             "state": "accepted" if row.steps else "requested",
             "requested_ms": row.at_ms,
-            "steps": [{**asdict(step), "usage": quantity_texts(step.usage)} for step in row.steps],
+            "steps": [_step_document(step) for step in row.steps],
         }
         for row in state.reservations.values()
     ]
+
+
+def _step_document(step: PlanStep) -> Document:
+    return {**asdict(step), "usage": quantity_texts(step.usage), "unit": quantity_texts(step.unit)}
 
 
 def config_document(state: State) -> Document:

@@ -278,10 +278,13 @@ class Nodes(BaseModel):
 
 # ---------------------------------------------------------------- reservations, rounds, inputs
 class PromisedStep(BaseModel):
-    reservation: str
     from_ms: int
     to_ms: int
     usage: Quantities
+    unit: Quantities
+    units: int
+    gang: int
+    atom: str
 
 
 class Reservation(BaseModel):

@@ -22,7 +22,11 @@ def fold_given_back(state: State, record: Record) -> None:
 def fold_planned(state: State, record: Record) -> None:
     """The planner promised something, or something else."""
     body: Plans = record.body
-    for name in {step.reservation: True for step in body.steps}:
+    for profile in body.profiles:
+        row = state.reservations.get(profile.reservation)
+        if row is not None:
+            row.steps = profile.steps
+    for name in body.gone:
         row = state.reservations.get(name)
         if row is not None:
-            row.steps = [step for step in body.steps if step.reservation == name]
+            row.steps = []

@@ -1,0 +1,88 @@
+"""What the planner answers to requests for capacity in time, and what it has promised (Rayon)."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.quantities import Vector
+
+PlanReason = Literal["", "no_room", "invalid", "horizon", "limit", "too_late", "off", "broken"]
+PlanForm = Literal["", "early", "late", "flat", "milp"]
+
+
+@dataclass(slots=True)
+class PlanStep:
+    """A lease: `units` units of `unit` each, promised over `[from_ms, to_ms)`; `usage` is what they come to. `atom`:
+    the path of the request's atom that it serves (child indexes below the windows). `gang`: so many units run at the
+    same time or not at all; 1: each for itself.
+    """
+
+    from_ms: int
+    to_ms: int
+    usage: Vector
+    unit: Vector = field(default_factory=dict)
+    units: int = 0
+    gang: int = 1
+    atom: str = ""
+
+
+@dataclass(slots=True)
+class AtomOrder:
+    """Work of `atom` starts only once all work of the atoms `after` has ended (RDL's `order`)."""
+
+    atom: str
+    after: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PlanProfile:
+    """All that is promised to an accepted reservation, in order of time; leases that are over may be left out. It
+    replaces what was promised before. `queue`: the path of the queue that it serves.
+    """
+
+    reservation: str
+    queue: str
+    steps: list[PlanStep] = field(default_factory=list)
+    order: list[AtomOrder] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PlanAnswer:
+    """The answer to a request, to new terms for one, or to what made a promise change. `reason`: why it is rejected
+    (`horizon`: its window is outside what can be planned; `limit`: that of its queue), or `broken` for a promise that
+    can be kept no longer; empty where it is accepted. Of a rejected one, the nearest window that would be accepted
+    (`offer_from_ms`, `offer_to_ms`), or the part of its size (`size_permille`); neither where nothing would. `form`:
+    how it was planned.
+    """
+
+    reservation: str
+    accepted: bool
+    reason: PlanReason = ""
+    detail: str = ""
+    offer_from_ms: int | None = None
+    offer_to_ms: int | None = None
+    size_permille: int | None = None
+    form: PlanForm = ""
+
+
+@dataclass(slots=True)
+class Plans:
+    """Answers, and the promises that changed. `after` as in Releases. `gone`: reservations that are promised nothing
+    any more. `wake_ms`: when the next lease begins or ends.
+    """
+
+    after: int
+    answers: list[PlanAnswer] = field(default_factory=list)
+    profiles: list[PlanProfile] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class PlanProposed:
+    """What a solver that is stopped by a clock has found; checked and adopted, or not, by the planner. `after`: seq of
+    the plan that it starts from.
+    """
+
+    after: int
+    profiles: list[PlanProfile] = field(default_factory=list)
+    author: str = "unknown"
