@@ -17,7 +17,7 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
-    "largesse/lifecycle": ("dag", "entitlements", "remaining", "retries", "running_limit", "state"),
+    "largesse/lifecycle": ("dag", "entitlements", "remaining", "retries", "run_times", "running_limit", "state"),
     "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": ("job_class",),

@@ -55,6 +55,7 @@ from schemas.rounds import (
     Shares,
     Shortfall,
     StageAsk,
+    StageEstimate,
     StageRelease,
     Struck,
     TimeReached,

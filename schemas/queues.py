@@ -15,6 +15,9 @@ Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fif
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
 at the top as the preset says."""
 
+Estimates = Literal["spec", "history"]
+"""What goes first where both say how long a task runs: what the job was submitted with, or its earlier runs."""
+
 JobOrder = Literal["tetris", "critical_path", "breadth_first"]
 """Which stage of a job goes first inside the job's share, when the job is planned (CARBYNE, section 5.1)."""
 
@@ -44,6 +47,7 @@ class Policy:
     """Every knob of a cell that can change a decision, each with its default.
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
+    `estimates`: whether what a stage is told to take goes before what earlier runs of the job took, or behind.
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
@@ -66,6 +70,7 @@ class Policy:
     round_gap_ms: int = 0
     altruism_shards: int = 1
     fifo_order: Literal["job", "stage"] = "job"
+    estimates: Estimates = "spec"
     theta_permille: int = 100
     node_lease_ms: int = 10_000
     sequencer_lease_ms: int = 3_000
@@ -98,6 +103,8 @@ KNOBS = {
     "round_gap_ms": "least time between two rounds; a larger value means fewer and cheaper rounds",
     "altruism_shards": "number of instances of the altruism service that divide the jobs among themselves",
     "fifo_order": "under `fifo`: jobs by admission (`job`), or stages by the time they became ready (`stage`)",
+    "estimates": "how long a task is expected to run: first what its stage was submitted with (`spec`), or first what"
+    " earlier runs of the job took (`history`)",
     "theta_permille": "a job that requests at most this part of the cell is in class `small`, others are `large`",
     "node_lease_ms": "a node that is silent for longer is lost",
     "sequencer_lease_ms": "a standby takes over from a sequencer that is silent for longer",

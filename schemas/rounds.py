@@ -18,6 +18,9 @@ WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head"
 
 
 HoldReason = Literal["headroom", "gang", "promise"]
+EstimateSource = Literal["spec", "history", "finished", "default"]
+"""Where the expected run time of a task comes from: its spec, earlier runs of the job, tasks of the stage that have
+succeeded, or nothing."""
 
 
 @dataclass(slots=True)
@@ -240,10 +243,20 @@ class LateStart:
 
 
 @dataclass(slots=True)
+class StageEstimate:
+    """What a task of a stage was expected to run for when its job was planned."""
+
+    stage: str
+    run_ms: int
+    source: EstimateSource
+
+
+@dataclass(slots=True)
 class JobPlan:
     """How a job with the dominant share `share` (10^-9 of the cell) ends by `deadline_ms`: with each task started by
     its latest start; those of a stage are in order. `turned`: they come from packing the graph with its edges turned,
-    else from moving the forward packing. `gives`: tasks that may start later are optional.
+    else from moving the forward packing. `gives`: tasks that may start later are optional. `estimates`: what was
+    expected of stages that are not over, where it does not come from the spec.
     """
 
     deadline_ms: int
@@ -251,6 +264,7 @@ class JobPlan:
     late: list[LateStart]
     turned: bool
     gives: bool
+    estimates: list[StageEstimate] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -1,20 +1,21 @@
 """What is left to be done of a job: by kind of resource, and how long its tasks take. One rule for every core."""
 
+from largesse.lifecycle.run_times import Seen, expected_ms
 from largesse.lifecycle.state import Graph, Progress
-from schemas.estimates import duration_ms
 from schemas.quantities import SHARE_UNITS, Vector
 
 KINDS = ","
 """Between the kinds of resource in the name of a set of them."""
 
 
-def work_of(graph: Graph, progress: Progress) -> Vector:
-    """By kind, in base units x ms: what the tasks that have not ended ask for, for as long as one is told to take."""
+def work_of(graph: Graph, progress: Progress, seen: dict[str, Seen]) -> Vector:
+    """By kind, in base units x ms: what the tasks that have not ended ask for, for as long as one is expected to
+    run."""
     work: Vector = {}
     for at, left in enumerate(progress.left):
         if left:
             stage = graph.stages[at]
-            lasts_ms = left * duration_ms(stage.estimate_ms, 0, 0)
+            lasts_ms = left * expected_ms(stage, seen)
             for kind, amount in stage.demand.items():
                 if amount:
                     work[kind] = work.get(kind, 0) + amount * lasts_ms

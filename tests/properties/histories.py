@@ -259,6 +259,7 @@ class Play:
             {"retry_backoff_ms": (0, 500)[value % 2], "retry_backoff_ms_max": 900},
             {"keyframe_rounds": 1 + value % 4},
             {"fifo_order": ("job", "stage")[value % 2]},
+            {"estimates": ("spec", "history")[value % 2]},
         ]
         self.call("take", config(**knobs[which % len(knobs)]))
 

@@ -8,6 +8,7 @@ from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.queue_policy import GIVING
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
+from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Span, Tries
 from schemas import (
@@ -82,9 +83,11 @@ def _derail(state: State, name: str, job: Job) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec = body.spec
+    spec, from_history = informed(state.history, body.spec, state.policy.estimates)
     graph = graph_of(spec)
-    state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
+    job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
+    if from_history:
+        job.from_history = from_history
     if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
@@ -128,6 +131,8 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
 
 
 def _forget(state: State, name: str) -> None:
+    if name in state.jobs:
+        learn(state.history, name, state.jobs[name].seen)
     for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later, state.stale, state.planning):
         kept.pop(name, None)
 
@@ -136,7 +141,9 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
         job = state.jobs.get(item.job)
         if job is not None:
-            _succeed(state, record, job, item.job, job.graph.position[item.stage], item.count, item.attempt)
+            at = job.graph.position[item.stage]
+            observe(job.seen, job.graph.stages[at], item.count, item.run_ms, state.policy.estimates)
+            _succeed(state, record, job, item.job, at, item.count, item.attempt)
 
 
 def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
@@ -267,6 +274,8 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
         if job is None or known.state == "running":
             continue
         if known.state == "succeeded":
+            stage = job.graph.stages[job.graph.position[known.stage]]
+            observe(job.seen, stage, known.count, known.run_ms, state.policy.estimates)
             _succeed(state, record, job, known.job, job.graph.position[known.stage], known.count, known.attempt)
             continue
         for index in range(known.first, known.first + known.count):

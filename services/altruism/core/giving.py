@@ -11,8 +11,9 @@ from largesse.core import OpenRound
 from largesse.ids import draw
 from largesse.lifecycle.entitlements import key_of
 from largesse.lifecycle.remaining import direction_of, set_of, share_vector, work_of
-from schemas import JobPlan, LateStart, StageAsk, Vector
-from schemas.estimates import duration_ms, end_ms
+from largesse.lifecycle.run_times import expected_ms, source_of
+from schemas import JobPlan, LateStart, StageAsk, StageEstimate, Vector
+from schemas.estimates import end_ms
 from schemas.rounds import AskKind
 from services.altruism.core.state import Job, Planned, Started, State
 from services.altruism.planning.plan import plan
@@ -34,7 +35,7 @@ def has_moved(state: State, job: Job, entitled: Mapping[str, int]) -> bool:
 # ---------------------------------------------------------------- plans
 def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound) -> JobPlan | None:
     """A plan for a job at an opening; None where the one it has stays, or where nothing is known to plan by."""
-    direction = direction_of(work_of(job.graph, job.progress), state.capacity)
+    direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
     share = entitled.get(key_of(job.queue, set_of(direction)), 0)
     if not share:
         return None
@@ -53,7 +54,19 @@ def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], open
         for each in stage
     ]
     chance = draw(state.policy.seed, opened.record.round, "altruism", name) % PERMILLE
-    return JobPlan(deadline_ms, share, late, found.turned, chance < state.policy.altruism_permille)
+    gives = chance < state.policy.altruism_permille
+    return JobPlan(deadline_ms, share, late, found.turned, gives, _estimates_of(job))
+
+
+def _estimates_of(job: Job) -> list[StageEstimate]:
+    """What is expected of the stages that are not over, where it does not come from the spec."""
+    found = []
+    for at, stage in enumerate(job.graph.stages):
+        if job.progress.left[at]:
+            source = source_of(stage, at, job.from_history, job.seen)
+            if source != "spec":
+                found.append(StageEstimate(stage.stage, expected_ms(stage, job.seen), source))
+    return found
 
 
 def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
@@ -61,7 +74,7 @@ def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
     demand: list[Amounts] = []
     lasts, waiting, running = [], [], []
     for at, stage in enumerate(job.graph.stages):
-        lasts_ms = duration_ms(stage.estimate_ms, 0, 0)
+        lasts_ms = expected_ms(stage, job.seen)
         groups = [
             Running(each.count, max(1, end_ms(each.start_ms, lasts_ms, now_ms) - now_ms))
             for each in job.started.get(at, ())
@@ -76,7 +89,7 @@ def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
 def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
     """A plan as it is kept."""
     planned = Planned(said.deadline_ms, said.share, said.gives)
-    planned.key = key_of(job.queue, set_of(direction_of(work_of(job.graph, job.progress), state.capacity)))
+    planned.key = key_of(job.queue, set_of(direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)))
     for late in said.late:
         at = job.graph.position[late.stage]
         planned.late.setdefault(at, []).append((late.at_ms, late.count))
@@ -125,7 +138,9 @@ def next_due(job: Job, now_ms: int) -> int | None:
 def _in_share(state: State, job: Job, planned: Planned) -> dict[int, int]:
     """How many waiting tasks of each stage a job that gives nothing asks for: in the order of the graph, what fits into
     its share beside what it runs."""
-    vector = share_vector(direction_of(work_of(job.graph, job.progress), state.capacity), state.capacity, planned.share)
+    vector = share_vector(
+        direction_of(work_of(job.graph, job.progress, job.seen), state.capacity), state.capacity, planned.share
+    )
     for at in job.waits:
         for kind, amount in job.graph.stages[at].demand.items():
             vector[kind] = max(vector.get(kind, 0), amount)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.run_times import History, Seen
 from largesse.lifecycle.state import Gate, Graph, Progress, Span, Tries
 from schemas import Policy, Vector
 from schemas.tasks import Failure
@@ -58,7 +59,8 @@ class Planned:
 class Job:
     """A live job. By stage position, `waits`: what could start now; `started`: where jobs are planned, what runs, those
     that started first before the others. `derailed`: tasks have failed or were lost since the last plan.
-    `admitted`: seq of its admission.
+    `admitted`: seq of its admission. `seen`: by stage, how long its tasks ran, where somebody may ask for it;
+    `from_history`: positions of the stages whose run time is told by earlier runs.
     """
 
     graph: Graph
@@ -70,6 +72,8 @@ class Job:
     started: dict[int, list[Started]] = field(default_factory=dict)
     plan: Planned | None = None
     derailed: bool = False
+    seen: dict[str, Seen] = field(default_factory=dict)
+    from_history: list[int] = field(default_factory=list)
 
     def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
@@ -81,15 +85,17 @@ class Job:
         self.started = {}
         self.plan = None
         self.derailed = False
+        self.seen = {}
+        self.from_history = []
 
 
 @dataclass(slots=True)
 class State:
-    """One shard of a cell. `gate`: which jobs may run; the others wait for nothing yet. `changed`: jobs to be asked for
-    anew; `answering`: those of the open round. `gangs`: by live job, those of its stages that were started, by
-    position; `later`: by live job, what waits out a back-off. `of`: shards at the last opening, and `opened` its seq;
-    `full`: everything is to be written in the open round. `full_round`: the last round that wrote everything;
-    `written`: jobs written, or let run, since then.
+    """One shard of a cell. `gate`: which jobs may run; the others wait for nothing yet. `history`: earlier runs.
+    `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, those of its
+    stages that were started, by position; `later`: by live job, what waits out a back-off. `of`: shards at the last
+    opening, and `opened` its seq; `full`: everything is to be written in the open round. `full_round`: the last round
+    that wrote everything; `written`: jobs written, or let run, since then.
 
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
@@ -100,6 +106,7 @@ class State:
     opened: int = 0
     full: bool = False
     gate: Gate = field(default_factory=Gate)
+    history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     answering: dict[str, bool] = field(default_factory=dict)

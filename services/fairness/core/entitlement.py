@@ -93,7 +93,7 @@ def _directions(state: State) -> Directions:
         if job is None or not job.began:
             directions.put(name, "", {})
         else:
-            direction = direction_of(work_of(job.graph, job.progress), state.capacity)
+            direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
             directions.put(name, key_of(job.queue, set_of(direction)), direction)
     directions.stale = {}
     return directions

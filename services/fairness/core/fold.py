@@ -5,6 +5,7 @@ from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.retries import is_broken, judge_failure
+from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Tries
 from schemas import (
@@ -12,6 +13,7 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     JobEnded,
+    KnownAttempt,
     NodeDrained,
     NodeLost,
     NodeRegistered,
@@ -21,6 +23,7 @@ from schemas import (
     RoundClosed,
     RoundOpened,
     Shares,
+    TaskEnd,
     TaskFailed,
     TaskFinished,
     TaskRange,
@@ -77,6 +80,7 @@ def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> No
         _end_ranges(state, record, body.lost)
         for known in body.attempts:
             if known.state == "succeeded":
+                _observe(state, known)
                 _succeed(state, record, known.job, known.stage, known.first, known.count, known.attempt)
             elif known.state == "failed":
                 for index in range(known.first, known.first + known.count):
@@ -106,7 +110,8 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    graph = graph_of(body.spec)
+    spec, _ = informed(state.history, body.spec, state.policy.estimates)
+    graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
     if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _begin(state, [body.spec.job])
@@ -167,7 +172,10 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 
 def _forget(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
-    if job is None or not job.began:
+    if job is None:
+        return
+    learn(state.history, name, job.seen)
+    if not job.began:
         return
     note_progress(state, name)
     must_entitle(state)
@@ -182,8 +190,16 @@ def _forget(state: State, name: str) -> None:
 
 def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
+        _observe(state, item)
         _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
     state.stirred = record.seq
+
+
+def _observe(state: State, ended: TaskEnd | KnownAttempt) -> None:
+    job = state.jobs.get(ended.job)
+    if job is not None:
+        stage = job.graph.stages[job.graph.position[ended.stage]]
+        observe(job.seen, stage, ended.count, ended.run_ms, state.policy.estimates)
 
 
 def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:

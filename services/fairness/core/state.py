@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.run_times import History, Seen
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.ledger import Ledger
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
-    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks."""
+    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks. `seen`: by
+    stage, how long its tasks ran, where somebody may ask for it."""
 
     queue: str
     graph: Graph
     progress: Progress
     tries: Tries | None = None
     began: bool = False
+    seen: dict[str, Seen] = field(default_factory=dict)
 
     def __init__(self, queue: str, graph: Graph, progress: Progress) -> None:
         self.queue = queue
@@ -31,6 +34,7 @@ class Job:
         self.progress = progress
         self.tries = None
         self.began = False
+        self.seen = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -79,7 +83,7 @@ class Cap:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `gate`: which jobs may run.
+    """One cell. `gate`: which jobs may run. `history`: earlier runs.
 
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
@@ -117,6 +121,7 @@ class State:
     nodes: dict[str, Vector] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
+    history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
     sets: dict[str, dict[str, Vector]] = field(default_factory=dict)

@@ -2,8 +2,8 @@
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.queue_policy import order_of
+from largesse.lifecycle.run_times import expected_ms
 from schemas import HeldRoom, Stage, StageAsk, Vector
-from schemas.estimates import duration_ms
 from schemas.queue_tree import walk
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board, Discipline
@@ -89,9 +89,7 @@ def seat(state: State, board: Board, name: str, job: Job) -> None:
 
 def estimate_of(job: Job, stage: Stage) -> int:
     """What a task of a stage is expected to take, in ms."""
-    if stage.estimate_ms:
-        return stage.estimate_ms
-    return duration_ms(0, job.done.get(stage.stage, 0), job.ran_ms.get(stage.stage, 0))
+    return expected_ms(stage, job.seen)
 
 
 def work_left(board: Board, job: Job) -> int:

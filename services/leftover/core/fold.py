@@ -4,6 +4,7 @@ from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.queue_policy import groups
+from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
     Asks,
@@ -30,7 +31,6 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
-from schemas.estimates import total_ms
 from schemas.nodes import devices_of
 from services.leftover.core.board import leaf_at, leaf_of, seat, waiting_of, work_left
 from services.leftover.core.gather import due_of
@@ -117,7 +117,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec = body.spec
+    spec, _ = informed(state.history, body.spec, state.policy.estimates)
     job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
     state.jobs[spec.job] = job
     if state.board is not None:
@@ -150,8 +150,11 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 
 
 def _forget_job(state: State, name: str) -> None:
-    if state.jobs.pop(name, None) is not None and state.board is not None:
-        state.board.remove_job(name)
+    job = state.jobs.pop(name, None)
+    if job is not None:
+        learn(state.history, name, job.seen)
+        if state.board is not None:
+            state.board.remove_job(name)
 
 
 def _finished(state: State, record: Record[TaskFinished]) -> None:
@@ -169,11 +172,12 @@ def _failed(state: State, record: Record[TaskFailed]) -> None:
 def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[int]) -> None:
     """Tasks of a stage have succeeded. (Of a gang's broken attempt too: until it is broken again it counts as done.)"""
     job = state.jobs.get(name)
-    if job is None or len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
+    if job is None:
+        return
+    observe(job.seen, job.graph.stages[job.graph.position[stage]], count, run_ms, state.policy.estimates)
+    if len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
         return
     job.done[stage] = job.done.get(stage, 0) + count
-    if run_ms and not job.graph.stages[job.graph.position[stage]].estimate_ms:
-        job.ran_ms[stage] = job.ran_ms.get(stage, 0) + total_ms(run_ms, count)
     if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
         state.board.set_work(name, work_left(state.board, job))
 
@@ -183,7 +187,6 @@ def _count_back(state: State, name: str, stage: str) -> None:
     job = state.jobs.get(name)
     if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
         job.done[stage] = 0
-        job.ran_ms.pop(stage, None)
         if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
             state.board.set_work(name, work_left(state.board, job))
 

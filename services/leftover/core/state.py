@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.queue_policy import Group
+from largesse.lifecycle.run_times import History, Seen
 from largesse.lifecycle.state import Gate, Graph
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
 from services.leftover.placement.board import Board
@@ -29,7 +30,7 @@ class Node:
 class Job:
     """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
     seq of the record since which it may run; from then on it asks for all tasks of the stages without parents.
-    `done`: by stage, tasks that have succeeded; `ran_ms`: how long those took together, where nothing was told.
+    `done`: by stage, tasks that have succeeded; `seen`: how long those ran, where somebody may ask for it.
     """
 
     queue: str
@@ -38,7 +39,7 @@ class Job:
     graph: Graph
     began: int = 0
     done: dict[str, int] = field(default_factory=dict)
-    ran_ms: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
 
     def __init__(self, queue: str, order: int, priority: int, graph: Graph) -> None:
@@ -48,7 +49,7 @@ class Job:
         self.graph = graph
         self.began = 0
         self.done = {}
-        self.ran_ms = {}
+        self.seen = {}
         self.asks = []
 
 
@@ -88,19 +89,21 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `opened` and
-    `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets`
-    are the levels in force, or what is due where that is more; `dues` what is due where that is not the level;
-    `reasons` what was last said of each class that waits; `starved`: since when a class that finds no room has had no
-    task started, in ms; `short`: since when a leaf that waits has held less than it is due by more than one of its
-    tasks, in ms; `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round
-    gave it something last. `board` ranks all that and can be built from it; `decided` belongs to the board.
+    """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `history`: earlier
+    runs. `opened` and `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed
+    "job/stage/index"; `targets` are the levels in force, or what is due where that is more; `dues` what is due where
+    that is not the level; `reasons` what was last said of each class that waits; `starved`: since when a class that
+    finds no room has had no task started, in ms; `short`: since when a leaf that waits has held less than it is due by
+    more than one of its tasks, in ms; `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the
+    opening whose round gave it something last. `board` ranks all that and can be built from it; `decided` belongs to
+    the board.
     """
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     groups: dict[str, Group] = field(default_factory=dict)
     gate: Gate = field(default_factory=Gate)
+    history: History = field(default_factory=History)
     opened: int = 0
     opened_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)

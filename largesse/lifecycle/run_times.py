@@ -1,0 +1,135 @@
+"""What tasks have taken, in this run of a job and in earlier ones. One rule for every core that plans ahead.
+
+How long a task of a stage is expected to run (policies.md, "Estimates"): what its stage was told to take, else the mean
+of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
+(schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told.
+
+Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator
+stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`. Earlier runs are
+looked up once, when a job is admitted; from then on what they say stands in its graph like something told, so that all
+plans for it agree.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from mypy_extensions import mypyc_attr
+
+from schemas.estimates import duration_ms, total_ms
+from schemas.jobs import JobSpec, Stage
+from schemas.queues import Estimates
+from schemas.rounds import EstimateSource
+
+HISTORY_STAGES_MAX = 10_000
+"""Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""
+
+HISTORY_TASKS_MAX = 1_000
+"""All earlier runs of a stage count as much as so many tasks at the most, so the estimate follows the latest runs."""
+
+_NUMBER = frozenset("0123456789")
+_SEPARATOR = frozenset("-_.:@# ")
+
+_last: list[tuple[JobSpec, list[int], tuple[JobSpec, list[int]]]] = []
+"""The answer given last: the cores of one process meet each admission one after the other."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Seen:
+    """So many tasks of a stage have succeeded, and ran for `ran_ms` in all."""
+
+    tasks: int
+    ran_ms: int
+
+    def __init__(self, tasks: int, ran_ms: int) -> None:
+        self.tasks = tasks
+        self.ran_ms = ran_ms
+
+
+@dataclass(slots=True)
+class History:
+    """Earlier runs: by "recurring name/stage", the stage that ended last at the end."""
+
+    stages: dict[str, Seen] = field(default_factory=dict)
+
+
+def recurring_name(job: str) -> str:
+    """The name of a job without the numbers at its end that a separator stands before."""
+    end = len(job)
+    while True:
+        at = end
+        while at and job[at - 1] in _NUMBER:
+            at -= 1
+        digits = at
+        while at and job[at - 1] in _SEPARATOR:
+            at -= 1
+        if digits == end or at in (0, digits):
+            return job[:end]
+        end = at
+
+
+def observe(seen: dict[str, Seen], stage: Stage, count: int, run_ms: list[int], estimates: Estimates) -> None:
+    """Tasks of a job's stage have succeeded. Nothing is kept where nobody would ask for it."""
+    if not run_ms or (stage.estimate_ms and estimates == "spec"):
+        return
+    known = seen.get(stage.stage)
+    if known is None:
+        seen[stage.stage] = Seen(count, total_ms(run_ms, count))
+    else:
+        known.tasks += count
+        known.ran_ms += total_ms(run_ms, count)
+
+
+def learn(history: History, job: str, seen: dict[str, Seen]) -> None:
+    """A job is over: what was seen of it is an earlier run from now on."""
+    if not seen:
+        return
+    stages, name = history.stages, recurring_name(job)
+    for stage, now in seen.items():
+        key = f"{name}/{stage}"
+        before = stages.pop(key, None)
+        after = Seen(now.tasks, now.ran_ms)
+        if before is not None:
+            after.tasks += before.tasks
+            after.ran_ms += before.ran_ms
+        if after.tasks > HISTORY_TASKS_MAX:
+            after.ran_ms = after.ran_ms * HISTORY_TASKS_MAX // after.tasks
+            after.tasks = HISTORY_TASKS_MAX
+        stages[key] = after
+    while len(stages) > HISTORY_STAGES_MAX:
+        del stages[next(iter(stages))]
+
+
+def informed(history: History, spec: JobSpec, estimates: Estimates) -> tuple[JobSpec, list[int]]:
+    """The spec of a job that is admitted, with what earlier runs say of its stages, and the positions of those stages.
+    The spec itself where they say nothing."""
+    if not history.stages:
+        return spec, []
+    name, lasts = recurring_name(spec.job), []
+    for stage in spec.stages:
+        seen = None
+        if estimates == "history" or not stage.estimate_ms:
+            seen = history.stages.get(f"{name}/{stage.stage}")
+        lasts.append(duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
+    if not any(lasts):
+        return spec, []
+    if _last and _last[0][0] is spec and _last[0][1] == lasts:
+        return _last[0][2]
+    stages = [replace(stage, estimate_ms=ms) if ms else stage for stage, ms in zip(spec.stages, lasts, strict=True)]
+    found = replace(spec, stages=stages), [at for at, ms in enumerate(lasts) if ms]
+    _last[:] = [(spec, lasts, found)]
+    return found
+
+
+def expected_ms(stage: Stage, seen: dict[str, Seen]) -> int:
+    """The expected run time of a task of a stage in the graph of an admitted job, at least 1 ms."""
+    if stage.estimate_ms or not seen:
+        return duration_ms(stage.estimate_ms, 0, 0)
+    known = seen.get(stage.stage)
+    return duration_ms(0, known.tasks, known.ran_ms) if known is not None else duration_ms(0, 0, 0)
+
+
+def source_of(stage: Stage, at: int, from_history: list[int], seen: dict[str, Seen]) -> EstimateSource:
+    """Where `expected_ms` has it from."""
+    if stage.estimate_ms:
+        return "history" if at in from_history else "spec"
+    return "finished" if stage.stage in seen else "default"

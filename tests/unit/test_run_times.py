@@ -1,0 +1,158 @@
+"""How long tasks are expected to run: what was told, what earlier runs took, what was seen in this one."""
+
+from dataclasses import replace
+
+import pytest
+
+from largesse.lifecycle import run_times
+from largesse.lifecycle.run_times import (
+    HISTORY_STAGES_MAX,
+    HISTORY_TASKS_MAX,
+    History,
+    Seen,
+    expected_ms,
+    informed,
+    learn,
+    observe,
+    recurring_name,
+    source_of,
+)
+from schemas.estimates import UNTOLD_MS
+from tests.cells import config, job, stage
+from tests.unit.test_altruism_plans import cell, plans
+
+UNTOLD = replace(stage("s", 4), estimate_ms=0)
+TOLD = replace(stage("s", 4), estimate_ms=5_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "recurring"),
+    [
+        pytest.param("report-7", "report", id="a run number is left out"),
+        pytest.param("report-2026-05-01", "report", id="so is a date"),
+        pytest.param("q21-7", "q21", id="a number that belongs to the name stays"),
+        pytest.param("run_3.10", "run", id="any separator counts"),
+        pytest.param("report", "report", id="a name without numbers is its own"),
+        pytest.param("17", "17", id="a name that is a number stays"),
+        pytest.param("-17", "-17", id="a name has to be left"),
+        pytest.param("report-", "report-", id="a separator without a number stays"),
+        pytest.param("", "", id="no name"),
+    ],
+)
+def test_jobs_recur_under_the_name_without_the_numbers_at_its_end(name, recurring):
+    assert recurring_name(name) == recurring
+
+
+def seen_of(spec_stage, estimates, *runs):
+    seen = {}
+    for count, run_ms in runs:
+        observe(seen, spec_stage, count, run_ms, estimates)
+    return seen
+
+
+def test_what_was_told_goes_first_and_is_all_that_counts():
+    seen = seen_of(TOLD, "spec", (2, [100, 300]))
+
+    assert seen == {}
+    assert expected_ms(TOLD, seen) == 5_000
+    assert source_of(TOLD, 0, [], seen) == "spec"
+
+
+def test_else_tasks_of_the_stage_that_have_succeeded_are_the_estimate():
+    seen = seen_of(UNTOLD, "spec", (2, [100, 300]), (1, [500]))
+
+    assert expected_ms(UNTOLD, seen) == 300
+    assert source_of(UNTOLD, 0, [], seen) == "finished"
+
+
+def test_else_there_is_a_default():
+    assert expected_ms(UNTOLD, {}) == UNTOLD_MS
+    assert source_of(UNTOLD, 0, [], {}) == "default"
+
+
+def test_earlier_runs_say_what_was_not_told():
+    history = History()
+    learn(history, "r-1", {"s": Seen(2, 400)})
+    learn(history, "r-2", {"s": Seen(1, 500)})
+    spec, positions = informed(history, job("r-3", UNTOLD, replace(UNTOLD, stage="t")), "spec")
+    assert [each.estimate_ms for each in spec.stages] == [300, 0]
+    assert source_of(spec.stages[0], 0, positions, {}) == "history"
+    assert informed(history, job("other-3", UNTOLD), "spec")[1] == []
+
+
+def test_by_the_knob_earlier_runs_go_before_what_was_told():
+    history = History()
+    learn(history, "r-1", seen_of(TOLD, "history", (2, [100, 300])))
+    told = job("r-2", TOLD)
+
+    assert informed(history, told, "spec") == (told, [])
+    spec, positions = informed(history, told, "history")
+    assert spec.stages[0].estimate_ms == 200
+    assert positions == [0]
+
+
+def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
+    one, other = History(), History()
+    for history in (one, other):
+        learn(history, "r-1", {"s": Seen(1, 100)})
+    spec = job("r-2", UNTOLD)
+
+    assert informed(one, spec, "spec")[0] is informed(other, spec, "spec")[0]
+
+
+def test_the_latest_runs_count_for_more_than_all_those_before():
+    history = History()
+    for _ in range(50):
+        learn(history, "r-1", {"s": Seen(HISTORY_TASKS_MAX, 10 * HISTORY_TASKS_MAX)})
+    learn(history, "r-2", {"s": Seen(HISTORY_TASKS_MAX, 30 * HISTORY_TASKS_MAX)})
+
+    assert history.stages == {"r/s": Seen(HISTORY_TASKS_MAX, 20 * HISTORY_TASKS_MAX)}
+
+
+def test_stages_that_no_run_has_ended_of_for_longest_are_forgotten(monkeypatch):
+    monkeypatch.setattr(run_times, "HISTORY_STAGES_MAX", 2)
+    history = History()
+    for name in ("a", "b", "a", "c"):
+        learn(history, name, {"s": Seen(1, 1)})
+
+    assert list(history.stages) == ["a/s", "c/s"]
+    assert HISTORY_STAGES_MAX > 2
+
+
+# ---------------------------------------------------------------- in a cell
+def run_whole(story, run_ms):
+    """Runs all that is granted until nothing is left to do."""
+    while granted := story.settle():
+        story.start(*granted)
+        story.finish(*granted, run_ms=run_ms)
+
+
+def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
+    story = cell(job("r-1", UNTOLD))
+    story.open()
+    assert [(each.run_ms, each.source) for each in plans(story)["r-1"].estimates] == [(UNTOLD_MS, "default")]
+    story.start(*story.close().grants)
+    story.finish(*story.granted, run_ms=7_000)
+    run_whole(story, 7_000)
+    story.take(job("r-2", UNTOLD))
+    story.open()
+
+    plan = plans(story)["r-2"]
+    assert plan.deadline_ms == 7_000
+    assert [(each.stage, each.run_ms, each.source) for each in plan.estimates] == [("s", 7_000, "history")]
+
+
+def test_a_run_that_was_told_otherwise_teaches_only_where_history_counts():
+    story = cell(job("r-1", TOLD), estimates="history")
+    run_whole(story, 7_000)
+    story.take(job("r-2", TOLD))
+    story.restore()
+    story.open()
+    assert plans(story)["r-2"].deadline_ms == 7_000
+
+    story.close()
+    story.take(config(estimates="spec"), job("r-3", TOLD))
+    story.open()
+    plan = plans(story)["r-3"]
+    assert plan.late[-1].at_ms == plan.deadline_ms - 5_000
+    assert plans(story)["r-3"].estimates == []
