@@ -17,11 +17,30 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
-    "largesse/lifecycle": ("dag", "entitlements", "remaining", "retries", "run_times", "running_limit", "state"),
+    "largesse/lifecycle": (
+        "dag",
+        "entitlements",
+        "job_classes",
+        "remaining",
+        "retries",
+        "run_times",
+        "running_limit",
+        "state",
+    ),
     "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": ("job_class",),
-    "services/admission/core": ("fold", "granted", "judge", "keys", "rounds", "skips", "state", "task_reports"),
+    "services/admission/core": (
+        "classes",
+        "fold",
+        "granted",
+        "judge",
+        "keys",
+        "rounds",
+        "skips",
+        "state",
+        "task_reports",
+    ),
     "services/altruism/core": ("decide", "fold", "giving", "state"),
     "services/altruism/planning": ("backward", "forward", "orders", "plan", "work"),
     "services/fairness": ("tree",),

@@ -122,7 +122,7 @@ class _Log:
         demand = {kind: draw.randint(1, 2_000) for kind in KINDS if draw.random() < 0.75} or {KINDS[0]: 1}
         tasks = max(1, int(draw.random() * 4 * CAPACITY / leaves / max(demand.values())))
         spec = JobSpec(f"j{self._jobs}", leaf, [Stage("s", tasks, demand)])
-        self.put(JobAdmitted(spec, "small"))
+        self.put(JobAdmitted(spec, 0))
         return spec.job
 
     def round(self) -> int:

@@ -4,8 +4,16 @@ from collections.abc import Callable
 
 from schemas.registry import NEWEST
 
-LIFTS: dict[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
-"""(type, version) -> the document of version + 1. Empty while every body is at version 1."""
+
+def _classes_by_index(document: dict[str, object]) -> dict[str, object]:
+    """JobAdmitted 2: the class is an index; version 1 knew two words."""
+    return {**document, "job_class": ("small", "large").index(str(document["job_class"]))}
+
+
+LIFTS: dict[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {
+    ("JobAdmitted", 1): _classes_by_index,
+}
+"""(type, version) -> the document of version + 1."""
 
 
 def lift(kind: str, version: int, document: dict[str, object]) -> dict[str, object]:

@@ -5,7 +5,9 @@ from typing import Literal
 
 from schemas.quantities import Vector
 
-JobClass = Literal["small", "large"]
+UNJUDGED = -1
+"""The class of a job that was admitted while the cell had no capacity to judge it by."""
+
 Outcome = Literal["succeeded", "failed", "cancelled"]
 Rejection = Literal[
     "name_taken",
@@ -59,10 +61,13 @@ class JobSpec:
 
 @dataclass
 class JobAdmitted:
-    """The cell took the job. `reference` names the capacity that `job_class` was judged against."""
+    """The cell took the job. `job_class`: an index into the classes of the policy, 0 the smallest requests
+    (largesse/lifecycle/job_classes.py); UNJUDGED where the cell had no capacity: a later opening says the class.
+    `reference` names the capacity that it was judged against.
+    """
 
     spec: JobSpec
-    job_class: JobClass
+    job_class: int
     reference: Literal["total", "available"] = "total"
     author: str = "unknown"
 

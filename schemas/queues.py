@@ -63,6 +63,11 @@ class Policy:
     does not need now (`altruism_permille`); a job is planned anew when what it is entitled to has moved by more than
     `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan. `reservations`: whether promises
     of the planner count; `revoke_grace_ms`: an attempt that is taken back has so long to end by itself.
+    `classes`: whether jobs of
+    different size have pools of their own (DRESS); `preset`: as the preset has it. `class_thresholds_permille`: further
+    thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
+    the cell the pools of all classes but the largest begin; together they stay within `_min` and `_max`. The others are
+    the estimator's (DRESS, algorithms 1 and 2).
     """
 
     preset: Preset = "largesse"
@@ -95,6 +100,16 @@ class Policy:
     job_order: JobOrder = "tetris"
     reservations: Literal["on", "off"] = "on"
     revoke_grace_ms: int = 10_000
+    classes: Literal["preset", "on", "off"] = "preset"
+    class_thresholds_permille: list[int] = field(default_factory=list)
+    class_reference: Literal["total", "available"] = "total"
+    reserve_ratio_permille: int = 100
+    reserve_ratio_permille_min: int = 50
+    reserve_ratio_permille_max: int = 500
+    phase_window_ms: int = 10_000
+    phase_start_tasks: int = 5
+    phase_end_tasks: int = 5
+    forecast_horizon_ms: int = 30_000
 
 
 KNOBS = {
@@ -134,8 +149,27 @@ KNOBS = {
     "reservations": "whether capacity that is promised to reservations is kept for them",
     "revoke_grace_ms": "revocable tasks are taken back so long before the room is promised to a reservation, and have"
     " so long to end by themselves",
+    "classes": "whether classes of jobs have pools of capacity of their own: `on`, `off`, or as the preset has it"
+    " (`preset`)",
+    "class_thresholds_permille": "further thresholds above `theta_permille`, ascending, for more than two classes: a"
+    " list, on the command line separated by commas",
+    "class_reference": "what a request is compared with: the whole cell (`total`), or what no task holds at the moment"
+    " (`available`)",
+    "reserve_ratio_permille": "part of the cell with which the pools of all classes but the largest begin, together",
+    "reserve_ratio_permille_min": "they never have less together",
+    "reserve_ratio_permille_max": "they never have more together",
+    "phase_window_ms": "a phase of a job has started, or its last tasks trail, when so long none started, or ended",
+    "phase_start_tasks": "a phase of a job starts once more tasks than this have started within the window; fewer where"
+    " it has fewer tasks",
+    "phase_end_tasks": "it gives capacity back once more tasks than this have ended within the window; fewer where it"
+    " has fewer tasks",
+    "forecast_horizon_ms": "how far ahead it is forecast what running tasks give back",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
+
+
+KnobValue = int | str | list[int]
+"""What a knob can be set to."""
 
 
 def with_knobs(policy: Policy, knobs: Mapping[str, object]) -> Policy:

@@ -15,8 +15,11 @@ class Released:
     version: int
 
 
+_VERSIONS = {"JobAdmitted": 2}
+"""Of the bodies that are not at version 1."""
+
 NEWEST: dict[str, Released] = {
-    model.__name__: Released(model, 1)
+    model.__name__: Released(model, _VERSIONS.get(model.__name__, 1))
     for model in (
         jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.InputRefused, jobs.InputRepeated,
         jobs.InputSkipped,

@@ -22,6 +22,9 @@ EstimateSource = Literal["spec", "history", "finished", "default"]
 """Where the expected run time of a task comes from: its spec, earlier runs of the job, tasks of the stage that have
 succeeded, or nothing."""
 
+Forecaster = Literal["ramp", "durations"]
+"""What a forecast of releases follows from: phases of starts and ends (DRESS, section IV), or expected run times."""
+
 
 @dataclass(slots=True)
 class Position:
@@ -53,16 +56,29 @@ class TimeReached:
     wake_ms: int
 
 
+@dataclass(slots=True)
+class JobJudged:
+    """The class of a live job, by index: it was admitted before there was capacity to judge it by, or the thresholds
+    between the classes have changed since.
+    """
+
+    job: str
+    job_class: int
+
+
 @dataclass
 class RoundOpened:
     """The question. `prefix` is the hash chain over all valid records before it; `rules` names the code that may
-    answer.
+    answer. `pools_ppm`: the part of the cell's capacity that each class of jobs has as its pool, in millionths that
+    sum to 1,000,000; empty: there are no pools. `judged`: live jobs that have another class from here on than their
+    admission, or an earlier opening, said.
     """
 
     rules: int
     prefix: str
     shards: int = 1
-    reserve_ratio_ppm: int = 0
+    pools_ppm: list[int] = field(default_factory=list)
+    judged: list[JobJudged] = field(default_factory=list)
 
 
 @dataclass
@@ -151,7 +167,8 @@ class Level:
     waiting tasks find no room, what it would be entitled to if they did; `target` is then what it can place, and what
     is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks ask for several sets of kinds, the
     level of each, by kinds; `target` is what they come to together. `lent`: how much of the due, or else of the target,
-    is only there because others cannot place it; no room is gathered for that part.
+    is only there because others cannot place it; no room is gathered for that part. `guaranteed`: its exact guarantee,
+    as a dominant share, where there are class pools: below it no pool holds the queue back.
     """
 
     queue: str
@@ -159,6 +176,7 @@ class Level:
     due: int | None = None
     kinds: list[KindsLevel] = field(default_factory=list)
     lent: int = 0
+    guaranteed: int = 0
 
 
 @dataclass(slots=True)
@@ -348,22 +366,41 @@ class Grants:
 
 
 @dataclass(slots=True)
-class StageRelease:
-    """Tasks of a stage that will have given their capacity back by the forecast's time."""
+class ReleaseCurve:
+    """What the running tasks of a class will have given back of one kind of resource, in base units. `points`:
+    run-length coded, each `[after_ms, amount]`: from `after_ms` behind the forecast's time on it comes to `amount` in
+    all, until the next point; before the first point to nothing.
+    """
 
-    job: str
-    stage: str
-    tasks: int
+    job_class: int
+    kind: str
+    points: list[list[int]]
+
+
+@dataclass(slots=True)
+class ForecastScore:
+    """How far a forecaster has been off so far. `errors_ppm`: by horizon (1, 5, 10 and 30 s), the mean absolute error
+    of its forecasts, in millionths of the cell; `samples`: how many forecasts that is, older ones counting less.
+    """
+
+    forecaster: Forecaster
+    errors_ppm: list[int]
+    samples: list[int]
 
 
 @dataclass(slots=True)
 class Releases:
-    """The estimator's forecast. `after`: seq of the last record of this kind in its prefix (0: none)."""
+    """The estimator's forecast, made at `at_ms` by `forecaster`, the one with the better score. `curves`: all that are
+    not empty, in order of class and kind; they replace those of the last record. `after`: seq of the last record of
+    this kind in its prefix (0: none).
+    """
 
     after: int
     at_ms: int
-    stages: list[StageRelease] = field(default_factory=list)
     wake_ms: int | None = None
+    forecaster: Forecaster = "durations"
+    curves: list[ReleaseCurve] = field(default_factory=list)
+    scores: list[ForecastScore] = field(default_factory=list)
 
 
 DecisionBody = Releases | Plans | Shares | Asks | Grants

@@ -62,7 +62,7 @@ def job(name: str, *stages: Stage, queue: str = "default", priority: int = 0) ->
 
 def admitted(spec: JobSpec | str, at: int | None = None) -> Fact:
     """The cell took the job."""
-    return Fact(JobAdmitted(job(spec) if isinstance(spec, str) else spec, "small"), at)
+    return Fact(JobAdmitted(job(spec) if isinstance(spec, str) else spec, 0), at)
 
 
 def cancelled(name: str, at: int | None = None) -> Fact:

@@ -12,7 +12,7 @@ from schemas.edge.nodes import DevicesInput, offered
 from schemas.edge.queues import QueueInput, tree_of
 from schemas.nodes import Device
 from schemas.quantities import Vector
-from schemas.queues import Queue
+from schemas.queues import KnobValue, Queue
 
 NODES_MAX = 100_000
 
@@ -51,7 +51,7 @@ class Cluster:
 
     nodes: list[ClusterNode]
     queues: Queue | None = None
-    values: dict[str, int | str] = field(default_factory=dict)
+    values: dict[str, KnobValue] = field(default_factory=dict)
 
 
 def read_cluster(document: object) -> Cluster:

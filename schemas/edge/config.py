@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
@@ -11,7 +12,7 @@ from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of,
 from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import Policy, Queue
+from schemas.queues import KnobValue, Policy, Queue
 from schemas.topics import INPUTS
 from schemas.wording import nearest
 
@@ -20,6 +21,9 @@ ROUND_GAP_MS_MAX = 3_600_000
 LEASE_MS_MIN = 100
 LEASE_MS_MAX = 24 * 3_600_000
 KNOB_MS_MAX = 366 * 24 * 3_600_000
+KNOB_ITEMS_MAX = 7  # Of a knob that is a list.
+HORIZON_MS_MIN = 1_000
+HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
 
@@ -31,6 +35,8 @@ _RANGES = {
     "keyframe_rounds": (1, QUANTITY_MAX),
     "headroom_nodes_permille": (1, 1_000),
     "slots_per_node": (1, SLOTS_MAX),
+    "phase_window_ms": (1, KNOB_MS_MAX),
+    "forecast_horizon_ms": (HORIZON_MS_MIN, HORIZON_MS_MAX),
     "job_tasks_max": (1, JOB_TASKS_MAX),
     "user_tasks_max": (1, QUANTITY_MAX),
     "live_tasks_max": (1, QUANTITY_MAX),
@@ -53,7 +59,9 @@ def _knob_schemas() -> dict[str, object]:
             knobs[name] = {"type": "boolean"}
         else:
             low, high = _range_of(name)
-            knobs[name] = {"type": "integer", "minimum": low, "maximum": high}
+            number: dict[str, object] = {"type": "integer", "minimum": low, "maximum": high}
+            is_list = get_origin(hint) is list
+            knobs[name] = {"type": "array", "items": number, "maxItems": KNOB_ITEMS_MAX} if is_list else number
     return {"type": "object", "properties": knobs, "additionalProperties": False}
 
 
@@ -101,7 +109,7 @@ class ConfigPatch:
     stops the sequencer. Either stands alone.
     """
 
-    values: dict[str, int | str]
+    values: dict[str, KnobValue]
     queues: Queue | None
     author: str = "unknown"
     abandon_round: int | None = None
@@ -136,7 +144,7 @@ def config_warnings(document: Mapping[str, Any]) -> list[str]:
     return queue_warnings("queues", document.get("queues") or {})[:WARNINGS_MAX]
 
 
-def knobs_of(values: dict[str, Any], parent: str) -> dict[str, int | str]:
+def knobs_of(values: dict[str, Any], parent: str) -> dict[str, KnobValue]:
     """Knobs and their values, in the order of `Policy`. Raises Malformed under `parent`."""
     hints = get_type_hints(Policy)
     for name in values:
@@ -150,13 +158,17 @@ def knobs_of(values: dict[str, Any], parent: str) -> dict[str, int | str]:
     return {knob.name: values[knob.name] for knob in fields(Policy) if knob.name in values}
 
 
-def knob_of_text(setting: str) -> tuple[str, int | str]:
+def knob_of_text(setting: str) -> tuple[str, KnobValue]:
     """One knob as a command line says it, `name=value`. Raises Malformed."""
     name, equals, text = setting.partition("=")
     if not equals:
         raise Malformed("", f'{shown(setting)} is no setting: write "name=value"')
-    value: int | str = text
-    if re.fullmatch("-?[0-9]{1,16}", text):
+    value: KnobValue = text
+    if get_origin(get_type_hints(Policy).get(name)) is list:
+        parts = text.split(",") if text else []
+        if all(re.fullmatch("-?[0-9]{1,16}", part) for part in parts):
+            value = [int(part) for part in parts]
+    elif re.fullmatch("-?[0-9]{1,16}", text):
         value = int(text)
     elif get_type_hints(Policy).get(name) is bool:
         value = {"true": True, "false": False}.get(text, text)
@@ -170,7 +182,20 @@ def _knob_fault(name: str, hint: object, value: object) -> str | None:
         return None if type(value) is str and value in options else f"has to be one of {', '.join(options)}"
     if hint is bool:
         return None if type(value) is bool else "has to be true or false"
+    low, high = _range_of(name)
+    if get_origin(hint) is list:
+        return _list_fault(value, low, high)
     if type(value) is not int:
         return "has to be a whole number"
-    low, high = _range_of(name)
     return None if low <= value <= high else f"has to be from {low} to {high}"
+
+
+def _list_fault(value: object, low: int, high: int) -> str | None:
+    """What is wrong with the value of a knob that is an ascending list of whole numbers, if anything."""
+    if type(value) is not list or not all(type(item) is int for item in value):
+        return "has to be a list of whole numbers"
+    if len(value) > KNOB_ITEMS_MAX:
+        return f"has to be a list of at most {KNOB_ITEMS_MAX}"
+    if not all(low <= item <= high for item in value):
+        return f"has to be a list of numbers from {low} to {high}"
+    return None if all(a < b for a, b in pairwise(value)) else "has to be ascending"

@@ -23,6 +23,7 @@ from largesse.task_output import Piece, Wanted, folder_name
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
 from schemas.queue_tree import with_default
+from schemas.queues import KnobValue
 from services.admission import sequencer as admission
 from services.agent import shell as agent
 from services.agent.settings import NodeSettings
@@ -60,7 +61,7 @@ class Given:
 
     file: str
     message: dict[str, object]
-    values: dict[str, int | str]
+    values: dict[str, KnobValue]
     queues: Queue | None
 
     def differing(self, policy: Policy, queues: Queue | None) -> list[str]:

@@ -112,7 +112,8 @@ def _knobs() -> Iterable[Sequence[str]]:
             values = [f"`{each}`" for each in get_args(hints[knob.name])]
             if not all(value in told for value in values):
                 told += ": " + ", ".join(values)
-        yield f"`{knob.name}`", _value(knob.default, unit), unit, told
+        default = knob.default_factory() if callable(knob.default_factory) else knob.default
+        yield f"`{knob.name}`", _value(default, unit), unit, told
 
 
 def _services() -> Iterable[Sequence[str]]:

@@ -12,6 +12,7 @@ from largesse.release import VERSION
 from schemas import JobRejected, JobSpec
 from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
+from schemas.queues import KnobValue
 from schemas.wording import counted
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
@@ -52,13 +53,13 @@ def inputs_of(asked: Asked) -> tuple[Jobs, Cluster]:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
 
 
-def values_of(asked: Asked, preset: str | None) -> dict[str, int | str]:
+def values_of(asked: Asked, preset: str | None) -> dict[str, KnobValue]:
     """Knobs that override the cluster file's. Raises Wrong that names the option."""
     told = [("--preset", f"preset={preset}")] if preset is not None else []
     if asked.seed is not None:
         told.append(("--seed", f"seed={asked.seed}"))
     told += [("--set", setting) for setting in asked.settings]
-    values: dict[str, int | str] = {}
+    values: dict[str, KnobValue] = {}
     for option, setting in told:
         try:
             name, value = knob_of_text(setting)
@@ -73,7 +74,7 @@ def values_of(asked: Asked, preset: str | None) -> dict[str, int | str]:
 def run_one(
     jobs: Jobs,
     cluster: Cluster,
-    values: dict[str, int | str],
+    values: dict[str, KnobValue],
     schedule: str | ShortSchedule | None = None,
     log: str | None = None,
     refused: list[JobRejected] | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from largesse.lifecycle.job_classes import class_name
 from schemas.edge.queues import tree_document
 from schemas.plans import PlanStep
 from schemas.quantities import quantity_texts
@@ -111,7 +112,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
         "job": spec.job,
         "state": _state_of(job),
         "queue": spec.queue,
-        "class": job.job_class,
+        "class": class_name(state.policy, job.job_class),
         "priority": spec.priority,
         "user": spec.user,
         "author": job.author,

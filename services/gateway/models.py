@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from schemas.edge.config import Knobs
-from schemas.jobs import JobClass
+from schemas.queues import KnobValue
 from schemas.rounds import HoldReason
 from schemas.tasks import Failure
 
@@ -153,7 +153,7 @@ class JobSummary(BaseModel):
     job: str
     state: JobState
     queue: str
-    class_: Annotated[JobClass | None, Field(alias="class", description="null: refused")]
+    class_: Annotated[str | None, Field(alias="class", description="null: refused, or not judged yet")]
     priority: int
     user: str
     author: Annotated[str, Field(description="who submitted it, as the request said")]
@@ -344,8 +344,8 @@ class ConfigApplied(Config):
 
 
 class KnobChange(BaseModel):
-    before: int | str
-    after: int | str
+    before: KnobValue
+    after: KnobValue
 
 
 class QueueSide(BaseModel):

@@ -9,6 +9,7 @@ from typing import Any
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure
 from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
@@ -70,7 +71,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 11
+LAYOUT = 12
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -169,7 +170,7 @@ def _job_ended(state: State, record: Record) -> None:
             outcome=end.outcome,
             detail=end.detail,
             stages=stages,
-            job_class=job.job_class,
+            job_class=class_name(state.policy, job.job_class),
             started_ms=job.started_ms,
             failures=job.failures,
             admitted=job.order,
@@ -342,7 +343,11 @@ def _add(used: Vector, demand: Vector, tasks: int) -> None:
 
 # ---------------------------------------------------------------- rounds
 def _opened(state: State, record: Record) -> None:
+    body: RoundOpened = record.body
     state.round, state.open, state.opened = record.round, True, record.seq
+    for judged in body.judged:
+        state.jobs[judged.job].job_class = judged.job_class
+        touch(state, judged.job)
 
 
 def _closed(state: State, record: Record) -> None:

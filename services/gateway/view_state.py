@@ -5,7 +5,6 @@ from typing import Literal
 
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Record, Stage, Vector
-from schemas.jobs import JobClass
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
@@ -64,7 +63,7 @@ class LiveJob:
     spec: JobSpec
     graph: Graph
     progress: Progress
-    job_class: JobClass
+    job_class: int
     author: str
     order: int
     submitted_ms: int
@@ -107,7 +106,7 @@ class EndedJob:
     outcome: JobOutcome
     detail: str
     stages: list[EndedStage]
-    job_class: JobClass | None = None
+    job_class: str | None = None
     started_ms: int | None = None
     reason: str | None = None
     failures: list[FailedAttempt] = field(default_factory=list)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.state import Graph, Progress
 from schemas import (
     ConfigChanged,
@@ -22,6 +23,7 @@ from schemas import (
     JobSpec,
     NodeRegistered,
     NodeReported,
+    Policy,
     Record,
     RoundClosed,
     Stage,
@@ -106,6 +108,7 @@ class SimCluster:
         self._runs = 0
         self._shared: SharedNodes[Run] | None = None
         self._capacity: dict[str, Vector] = {}
+        self._policy = Policy()
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
         self._react = {
@@ -217,6 +220,7 @@ class SimCluster:
     def _config(self, record: Record) -> None:
         """From the first time that places count, nodes are shared, and remain so: they may hold too much for long."""
         body: ConfigChanged = record.body
+        self._policy = body.policy or self._policy
         if self._shared is not None or body.policy is None or body.policy.preset != "slots":
             return
         self._shared = nodes = SharedNodes[Run]()
@@ -245,7 +249,7 @@ class SimCluster:
         job = SimJob(spec, graph, progress_of(graph), stretch)
         self.jobs[spec.job] = job
         tasks = sum(graph.tasks)
-        self.metrics.submitted(spec.job, spec.queue, body.job_class, tasks, record.time)
+        self.metrics.submitted(spec.job, spec.queue, class_name(self._policy, body.job_class), tasks, record.time)
         for at in graph.roots:
             stage = graph.stages[at]
             self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.tasks, record.time)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Any
 
-from schemas.jobs import JobClass, Outcome, Rejection
+from schemas.jobs import Outcome, Rejection
 from schemas.quantities import Vector
 
 WINDOW_MS = 60_000
@@ -114,7 +114,7 @@ class Metrics:
         self._submit_ms_first: int | None = None
         self._end_ms_last = 0
 
-    def submitted(self, job: str, queue: str, job_class: JobClass, tasks: int, t: int) -> None:
+    def submitted(self, job: str, queue: str, job_class: str | None, tasks: int, t: int) -> None:
         """A job that the cell took, with all its tasks. Job names are never used twice."""
         self._move(t)
         assert job not in self._jobs, f"{job}: submitted twice"

@@ -10,6 +10,7 @@ from typing import Any
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge.read import Cluster, ConfigPatch
+from schemas.queues import KnobValue
 from schemas.wording import counted
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Drive
@@ -30,7 +31,7 @@ class Options:
     that the cell refuses.
     """
 
-    values: dict[str, int | str]
+    values: dict[str, KnobValue]
     schedule: Schedule | None = None
     listener: Listener | None = None
     progress: Callable[[int, int], None] | None = None
@@ -42,7 +43,7 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     """simulate's JSON result (contracts.md). `jobs` as (submit_ms, spec), in any order. Raises Stuck."""
     waiting = sorted(jobs, key=lambda job: job[0])  # Stable: jobs of one instant stay in the file's order.
     values = {"name_kept_ms": 0, **cluster.values, **options.values}
-    shards = int(values.get("altruism_shards", 1))
+    shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
     cell.observer = agents.observe
@@ -94,7 +95,7 @@ def total_capacity(cluster: Cluster) -> Vector:
     return dict(sorted(total.items()))
 
 
-def set_up(cell: Cell, values: dict[str, int | str], queues: Queue | None, cluster: Cluster) -> None:
+def set_up(cell: Cell, values: dict[str, KnobValue], queues: Queue | None, cluster: Cluster) -> None:
     """The config and the nodes, at time 0."""
     cell.take(ConfigPatch(dict(values), queues, AUTHOR), AUTHOR)
     for node in cluster.nodes:

@@ -70,7 +70,7 @@ def test_check_writes_nothing_and_says_what_differs(tmp_path, monkeypatch, capsy
 
     assert export.main(["--check"]) == 1
 
-    assert "JobAdmitted.v1.json: not published; run `make schemas`" in capsys.readouterr().err
+    assert "JobCancelled.v1.json: not published; run `make schemas`" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

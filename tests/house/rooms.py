@@ -173,7 +173,6 @@ ROOMS = (
         ours=(
             "schemas.quantities",
             "largesse.lifecycle.dag",
-            "schemas.jobs.JobClass",
             "schemas.jobs.JobSpec",
             "schemas.jobs.Stage",
             "services.{service}",

@@ -91,7 +91,7 @@ class Books:
     def job(self, at, demand, tasks):
         leaves = [path for path, queue in walked(self.tree) if not queue.children]
         live = Live(f"j{self.seq}", leaves[at % len(leaves)], demand, tasks)
-        self.put(JobAdmitted(job(live.name, stage(tasks=tasks, demand=demand), queue=live.leaf), "small"))
+        self.put(JobAdmitted(job(live.name, stage(tasks=tasks, demand=demand), queue=live.leaf), 0))
         self.jobs.append(live)
 
     def end(self, which, count):

@@ -141,7 +141,7 @@ def test_waits_that_were_given_up_leave_nothing_behind_before_the_log_gets_there
 
 def test_of_an_admitted_job_the_verdict_is_kept_and_not_its_stages():
     spec = job("j")
-    record = Record("JobAdmitted", 1, "default", 7, 0, 0, "id", "", JobAdmitted(spec, "small"))
+    record = Record("JobAdmitted", 1, "default", 7, 0, 0, "id", "", JobAdmitted(spec, 0))
 
     kept = brief(record)
     assert (kept.id, kept.body.spec.job, kept.body.spec.stages) == ("id", "j", [])

@@ -175,7 +175,7 @@ def other_node(body):
 
 
 def other_class(body):
-    body.job_class = "small" if body.job_class == "large" else "large"
+    body.job_class = 1 - body.job_class
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from largesse.bus.port import Bus
 from largesse.settings import Settings
+from schemas.queues import KnobValue
 from tests.stepped_cell import Input, Recording, SteppedCell, play, recorded
 
 NODES = {"n0": "4", "n1": "4", "n2": "2"}
@@ -26,7 +27,7 @@ def job(at):
     return {"job": f"j{at}", "queue": ("a", "b/x", "b/y")[at % 3], "priority": at % 2, "stages": stages}
 
 
-def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: int | str) -> list[Input]:
+def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: KnobValue) -> list[Input]:
     """Jobs, a node that goes silent and comes back, one that is drained, cancellations, limits, other shards."""
     tree = {"name": "root", "children": [{"name": "a"}, {"name": "b", "children": [{"name": "x"}, {"name": "y"}]}]}
     limited = {"name": "b", "guaranteed": {"cpu": "3"}, "children": [{"name": "x", "max": {"cpu": "3"}}, {"name": "y"}]}
@@ -51,7 +52,7 @@ def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: int | s
 
 
 async def told(
-    bus: Bus, shards: int, hosted: int = 0, later: tuple[tuple[int, int], ...] = (), **knobs: int | str
+    bus: Bus, shards: int, hosted: int = 0, later: tuple[tuple[int, int], ...] = (), **knobs: KnobValue
 ) -> Recording:
     """What a bus holds once the story has been told on it."""
     cell = SteppedCell(bus, Settings(snapshot_rounds=10), hosted or shards, NODES)

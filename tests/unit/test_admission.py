@@ -51,7 +51,7 @@ def test_a_job_is_admitted_with_its_class_and_the_capacity_it_was_judged_by():
     admitted = cell().take(job("j", stage(cpu=4_000)))
 
     assert isinstance(admitted, JobAdmitted)
-    assert (admitted.job_class, admitted.reference, admitted.author) == ("large", "total", AUTHOR)
+    assert (admitted.job_class, admitted.reference, admitted.author) == (1, "total", AUTHOR)
 
 
 def test_the_same_submission_again_is_answered_and_changes_nothing():

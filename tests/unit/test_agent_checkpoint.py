@@ -23,7 +23,7 @@ async def log_of(*values: bytes) -> MemoryBus:
 def learnt():
     """A state that has something to lose, and where the log was."""
     state = core.start("n", "e1")
-    body = JobAdmitted(JobSpec("j", "default", [Stage("map", 3, {"cpu": 1_000}, gang=True)]), "small")
+    body = JobAdmitted(JobSpec("j", "default", [Stage("map", 3, {"cpu": 1_000}, gang=True)]), 0)
     core.fold(state, Record("JobAdmitted", 1, "default", 7, 0, 7, "default/7", "", body))
     state.standing = "registered"
     return state, LogOrder(offset=2, seq=7, positions={"jobs/0": 3})

@@ -38,7 +38,7 @@ GANG = Stage("gang", 4, {"cpu": 1_000}, command=["true"], gang=True)
 
 
 def admitted(job="j", *stages):
-    return JobAdmitted(JobSpec(job, "default", list(stages or (MAP, GANG))), "small")
+    return JobAdmitted(JobSpec(job, "default", list(stages or (MAP, GANG))), 0)
 
 
 def granted(first, count=1, *, stage="map", attempt=1, node="n", epoch="e1", job="j", devices=()):

@@ -2,6 +2,7 @@
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
 from largesse.lifecycle.state import Graph, Tries
 from schemas import (
@@ -32,6 +33,7 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.jobs import UNJUDGED
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
@@ -55,6 +57,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     state.configured = True
     if body.policy is not None:
+        if thresholds_of(body.policy) != thresholds_of(state.policy):
+            state.unjudged = dict.fromkeys(state.jobs, True)
         state.policy = body.policy
     if body.queues is not None:
         state.queues = body.queues
@@ -172,8 +176,10 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: F
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     graph = graph_of(body.spec)
-    job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks))
+    job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks), body.job_class)
     state.jobs[body.spec.job] = job
+    if body.job_class == UNJUDGED:
+        state.unjudged[body.spec.job] = True
     state.ended.pop(body.spec.job, None)
     _count_tasks(state, body.spec.user, _tasks_of(graph))
     state.needs_round = True
@@ -317,6 +323,10 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
     state.round, state.opened_ms, state.needs_round = record.round, record.time, False
+    for judged in record.body.judged:
+        state.jobs[judged.job].job_class = judged.job_class
+    if state.unjudged and any(state.capacity.values()):
+        state.unjudged = {}
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:

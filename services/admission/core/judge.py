@@ -40,10 +40,10 @@ from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_
 from schemas.queue_tree import stranded, upwards, with_default
 from schemas.queues import with_knobs
 from schemas.wording import nearest
+from services.admission.core.classes import judged_class
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core.state import LIVE_JOBS_MAX, NodeState, State
 from services.admission.core.task_reports import judge_report, known_parts
-from services.admission.job_class import class_of
 
 USERS_TOLD_MAX = 10
 """Users that a rejection names as those who may submit."""
@@ -107,7 +107,7 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
     ):
         reason, field, detail = problem
         return _rejected(spec, reason, field, detail, author)
-    return JobAdmitted(spec, class_of(spec, state.capacity, state.policy.theta_permille), "total", author)
+    return JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author)
 
 
 def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author: str) -> JobRejected:

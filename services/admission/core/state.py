@@ -69,16 +69,20 @@ class JobState:
     progress: Progress
     seq: int
     granted: list[list[int]]
+    job_class: int
     held: int = 0
     tries: Tries | None = None
     over: bool = False
 
-    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]]) -> None:
+    def __init__(
+        self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]], job_class: int
+    ) -> None:
         self.spec = spec
         self.graph = graph
         self.progress = progress
         self.seq = seq
         self.granted = granted
+        self.job_class = job_class
         self.held = 0
         self.tries = None
         self.over = False
@@ -131,7 +135,8 @@ class State:
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
     "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
-    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans."""
+    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is
+    to be judged at the next opening that has capacity."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -158,3 +163,4 @@ class State:
     wake_ms: int | None = None
     wake_forecast_ms: dict[str, int] = field(default_factory=dict)
     forecast_seq: dict[str, int] = field(default_factory=dict)
+    unjudged: dict[str, bool] = field(default_factory=dict)

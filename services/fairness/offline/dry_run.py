@@ -160,7 +160,7 @@ class _Story:
     def job(self, leaf: str, demand: Vector, running: int, waiting: int) -> Grant:
         """A job of tasks that are alike. Returns the grant of those that run."""
         name, stage = f"j{self.seq}", Stage("s", running + waiting, _sorted(demand))
-        self.put(JobAdmitted(JobSpec(name, leaf, [stage]), "small"))
+        self.put(JobAdmitted(JobSpec(name, leaf, [stage]), 0))
         return Grant(name, "s", 0, running, 1, f"{NODE}-0", EPOCH)
 
     def open(self, number: int) -> OpenRound:

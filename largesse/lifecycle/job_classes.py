@@ -1,0 +1,51 @@
+"""Classes of jobs by the size of their request (DRESS, section IV-C): their thresholds, their names, who has which.
+
+One rule for every core. A class is an index: 0 are the smallest requests, the last one is everything above the highest
+threshold. Fold rule: `JobAdmitted.job_class` says the class of a job, `RoundOpened.judged` says another one from that
+opening on.
+"""
+
+from schemas.jobs import UNJUDGED
+from schemas.queues import Policy, Preset
+
+POOLED: tuple[Preset, ...] = ()
+"""Presets that have pools by class, where the knob `classes` leaves it to the preset."""
+
+WHOLE_PERMILLE = 1_000
+
+
+def thresholds_of(policy: Policy) -> list[int]:
+    """The thresholds between the classes, in permille of the reference, ascending: `theta_permille`, then those of
+    `class_thresholds_permille` that lie above it. A job is in the first class whose threshold its request does not
+    exceed.
+    """
+    thresholds = [policy.theta_permille]
+    for threshold in sorted(policy.class_thresholds_permille):
+        if threshold > thresholds[-1]:
+            thresholds.append(threshold)
+    return thresholds
+
+
+def class_names(policy: Policy) -> list[str]:
+    """The names of the classes, by index: `small` and `large`; with three `medium` between them; with more of them
+    `medium-1`, `medium-2` and so on.
+    """
+    between = len(thresholds_of(policy)) - 1
+    middle = ["medium"] if between == 1 else [f"medium-{i + 1}" for i in range(between)]
+    return ["small", *middle, "large"]
+
+
+def class_name(policy: Policy, job_class: int) -> str | None:
+    """The name of a class; None of a job that has not been judged. An index from before the thresholds changed that
+    is no class any more counts as the largest."""
+    if job_class == UNJUDGED:
+        return None
+    names = class_names(policy)
+    return names[min(job_class, len(names) - 1)]
+
+
+def has_pools(policy: Policy) -> bool:
+    """Whether classes have pools: they are switched on, and there is more than one. A threshold of 0 or of the whole
+    reference separates nothing."""
+    on = policy.preset in POOLED if policy.classes == "preset" else policy.classes == "on"
+    return on and any(0 < threshold < WHOLE_PERMILLE for threshold in thresholds_of(policy))
