@@ -61,8 +61,10 @@ COMPILED = {
     "services/fairness/hdrf": ("node_fill", "static"),
     "services/leftover/core": ("board", "decide", "fold", "gather", "state"),
     "services/leftover/placement": (
+        "ageing",
         "board",
         "candidates",
+        "class_pools",
         "entries",
         "fits",
         "headroom",

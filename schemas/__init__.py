@@ -45,6 +45,7 @@ from schemas.rounds import (
     KindsLevel,
     LateStart,
     Level,
+    PoolBreach,
     Position,
     QueueShare,
     ReleaseCurve,

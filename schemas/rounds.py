@@ -14,7 +14,7 @@ from schemas.tasks import DeviceShare
 Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
 Why = Literal["required", "optional", "packed", "reserved"]
 AskKind = Literal["required", "optional"]
-WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
+WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool"]
 
 
 HoldReason = Literal["headroom", "gang", "promise"]
@@ -24,6 +24,9 @@ succeeded, or nothing."""
 
 Forecaster = Literal["ramp", "durations"]
 """What a forecast of releases follows from: phases of starts and ends (DRESS, section IV), or expected run times."""
+
+PoolWinner = Literal["promise", "guarantee"]
+"""What comes before class pools, the stronger first (policies.md, "Composition")."""
 
 
 @dataclass(slots=True)
@@ -350,10 +353,23 @@ class ClassWait:
     reason: WaitReason
 
 
+@dataclass(slots=True)
+class PoolBreach:
+    """The jobs of a class in a leaf queue start tasks beyond their class's pool, though others could start within
+    theirs: `winner` comes before the pools. `over`: the class holds no more than its pool again.
+    """
+
+    queue: str
+    job_class: int
+    winner: PoolWinner = "guarantee"
+    over: bool = False
+
+
 @dataclass
 class Grants:
     """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
-    wait has changed; leaf queues that began to hold too little, or hold enough again.
+    wait has changed; leaf queues that began to hold too little, or hold enough again; class pools that give way to what
+    comes before them, or no longer have to.
     """
 
     grants: list[Grant]
@@ -363,6 +379,7 @@ class Grants:
     full: bool = False
     wake_ms: int | None = None
     shortfalls: list[Shortfall] = field(default_factory=list)
+    pool_breaches: list[PoolBreach] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ WHY: dict[WaitReason | str, str] = {
     "no_room": "no node has room for it now",
     "no_node": "no available node could run it",
     "gang_no_room": "there is no room for all tasks of the gang ({tasks}) at once",
+    "pool": "its class of jobs has used up its pool, and there is no room to be lent to it now",
     "behind_head": "waits behind an earlier job, which does not fit yet",
     "next_round": "is considered in the next round",
 }

@@ -83,7 +83,16 @@ class Waiting(BaseModel):
     """Why so many tasks wait."""
 
     reason: Literal[
-        "after", "gate", "queue_max", "back_off", "no_room", "no_node", "gang_no_room", "behind_head", "next_round"
+        "after",
+        "gate",
+        "queue_max",
+        "back_off",
+        "no_room",
+        "no_node",
+        "gang_no_room",
+        "pool",
+        "behind_head",
+        "next_round",
     ]
     tasks: Count
     text: str

@@ -259,7 +259,7 @@ def _grants(state: State, record: Record[Grants]) -> None:
             state.reasons.pop(key, None)
         else:
             state.reasons[key] = wait
-        if wait.reason in ("no_room", "gang_no_room"):
+        if wait.reason in ("no_room", "gang_no_room", "pool"):
             state.starved.setdefault(key, record.time)
         else:
             state.starved.pop(key, None)

@@ -13,29 +13,27 @@ nothing that waits fits anywhere, but for `fifo`, which idles behind a head that
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS, Vector
+from services.leftover.placement.ageing import Hungry
 from services.leftover.placement.candidates import Candidates
+from services.leftover.placement.class_pools import Pools, Stage
 from services.leftover.placement.entries import (
     CLASS_MASK,
     LANE_BITS,
+    OPTIONAL_BIT,
     JobSeat,
     LeafSeat,
     Order,
     Part,
     Placement,
-    QueueSeat,
     Waiting,
 )
 from services.leftover.placement.indexed_heap import Keyed
 from services.leftover.placement.leaf_queue import Line
 from services.leftover.placement.nodes import Room, TaskClass
-from services.leftover.placement.queue_limits import Maxima, full_seat
+from services.leftover.placement.queue_limits import Maxima, count_in, full_seat
+from services.leftover.placement.ranks import Draw
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
-
-_NEVER_MS = 1 << 62
-
-_OPTIONAL_BIT = 240
-"""In what jobs are served by: far above any rank, so that all that is required comes before all that is not."""
 
 CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
@@ -50,8 +48,11 @@ class Board:
         discipline: Discipline,
         orders: dict[str, Order] | None = None,
         maxima: dict[str, Vector] | None = None,
+        pools_ppm: list[int] | None = None,
     ) -> None:
-        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum."""
+        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
+        `pools_ppm`: by class of job, its part of the cell, in millionths; none where there are no class pools.
+        """
         self.room = room
         self.discipline = discipline
         self.orders = orders or {}
@@ -63,13 +64,13 @@ class Board:
         self.jobs: dict[str, JobSeat] = {}
         self.by_order: dict[int, JobSeat] = {}
         self.leaves: dict[str, LeafSeat] = {}
-        self.line = Line(discipline == "fair", self.leaves)
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
-        self._hungry: Keyed[int] = Keyed()  # Jobs that wait and hold nothing, by since when.
-        self._hungry_ms = _NEVER_MS  # None of them has waited since before.
+        self._hungry = Hungry()
         self._candidates = Candidates(room, self.classes)
         self.blocked = self._candidates.blocked
+        self.pools = Pools(pools_ppm or [], room.total, self._candidates.demands)
+        self.line = Line(discipline == "fair", self.leaves, self.pools.count)
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
 
@@ -90,17 +91,20 @@ class Board:
         """The seat of a leaf queue."""
         seat = self.leaves.get(name)
         if seat is None:
-            order = self.orders.get(name, "drf")
+            order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
             seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total), order)
+            seat.draws = [Draw(CLASS_MASK) for _ in range(self.pools.count)]
         return seat
 
-    def add_job(self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0) -> None:
+    def add_job(
+        self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0, job_class: int = 0
+    ) -> None:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
         there or below; `work`: what is to be done of it, in share units x ms.
         """
         lane, under = self.maxima.above(queue)
-        held = [0] * len(self.room.total)
-        seat = JobSeat(name, order, self.leaf(leaf), priority, held, queue, lane, under, work)
+        held, pool = [0] * len(self.room.total), self.pools.job_class(job_class)
+        seat = JobSeat(name, order, self.leaf(leaf), priority, held, queue, lane, under, work, pool)
         self.jobs[name] = self.by_order[order] = seat
 
     def leaf_of(self, name: str) -> LeafSeat:
@@ -129,6 +133,7 @@ class Board:
         if job.tasks:
             leaf = job.leaf
             leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
+            self.pools.give_back(job.job_class, job.held)
             self._stale_leaves[leaf.name] = True
         self._stale_jobs.pop(name, None)
 
@@ -136,6 +141,13 @@ class Board:
         """The dominant share that fairness gives a leaf, in 10^-9 of the cell."""
         self.leaf(name).target = target
         self._stale_leaves[name] = True
+
+    def set_guaranteed(self, name: str, units: int) -> None:
+        """The dominant share that a leaf is guaranteed, in 10^-9 of the cell: below it no class pool holds it back."""
+        leaf = self.leaf(name)
+        if leaf.guaranteed != units:
+            leaf.guaranteed = units
+            self.line.move(leaf)
 
     def serve(self, name: str, seq: int) -> None:
         """A leaf was given something by the round that opened with this record."""
@@ -163,7 +175,8 @@ class Board:
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
         """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
         if self.maxima.given:
-            self._count_in(self.maxima.above(queue)[1], task_pairs, count)
+            for leaf_name, bin_id in count_in(self.maxima.above(queue)[1], task_pairs, count):
+                self._uncap(self.leaves[leaf_name], bin_id)
         job = self.jobs.get(name)
         if job is None:
             return
@@ -173,18 +186,9 @@ class Board:
             if p >= 0:
                 mine[p] += amount * count
                 ours[p] += amount * count
+        self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
-
-    def _count_in(self, seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> None:
-        for seat in seats:
-            for p, amount in task_pairs:
-                if p >= 0:
-                    seat.held[p] += amount * count
-            if count < 0:
-                capped, seat.capped = seat.capped, {}
-                for leaf_name, bin_id in capped:
-                    self._uncap(self.leaves[leaf_name], bin_id)
 
     def _uncap(self, leaf: LeafSeat, bin_id: int) -> None:
         lane = bin_id >> LANE_BITS
@@ -198,7 +202,7 @@ class Board:
         """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
         position = waiting.position
         if self.discipline == "fair":
-            return (((rank << 44) | job.order) << 24) | position | waiting.optional << _OPTIONAL_BIT
+            return (((rank << 44) | job.order) << 24) | position | waiting.optional << OPTIONAL_BIT
         if self.discipline == "fifo_job":
             return (job.order << 24) | position
         return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
@@ -231,14 +235,12 @@ class Board:
         if job.tasks or not entered:
             self._hungry.drop(job.order)
         elif not job.aged:
-            since_ms = min([waiting.since_ms for waiting in job.waits])
-            self._hungry.set(job.order, since_ms)
-            if since_ms < self._hungry_ms:
-                self._hungry_ms = since_ms
+            self._hungry.set(job.order, min([waiting.since_ms for waiting in job.waits]))
 
     def _new_bin(self, leaf: LeafSeat, bin_id: int, task: TaskClass) -> Keyed[int]:
         bin_ = leaf.bins[bin_id] = Keyed()
         task.bins[leaf.name, bin_id] = True
+        self.pools.wait(bin_id, task, 1)
         leaf.sizes.set(bin_id, task.size)
         self.line.move(leaf)  # Another task may be the smallest.
         return bin_
@@ -267,7 +269,9 @@ class Board:
             self.line.withdraw(leaf, bin_id)
             leaf.sizes.drop(bin_id)
             self.line.move(leaf)  # Another task may be the smallest.
-            del leaf.bins[bin_id], self.classes[bin_id & CLASS_MASK].bins[leaf.name, bin_id]
+            task = self.classes[bin_id & CLASS_MASK]
+            del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
+            self.pools.wait(bin_id, task, -1)
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
         else:
@@ -303,12 +307,23 @@ class Board:
         """
         self._refresh()
         if ageing_ms and self.discipline == "fair":
-            self._age(now_ms - ageing_ms)
+            for order in self._hungry.take(now_ms - ageing_ms):
+                self.by_order[order].aged = True
+                self._enter(self.by_order[order])
         candidates = self._candidates
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        while (found := self.line.next(candidates.live)) is not None:
+        for stage in self.pools.stages(self.line):
+            self._serve(stage)
+        candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
+        return self.placed()
+
+    def _serve(self, stage: Stage) -> None:
+        """Places what fits in one stage of a round, best claim first."""
+        candidates, pools = self._candidates, self.pools
+        pools.begin(stage)
+        while (found := pools.next(self.line, candidates.live)) is not None:
             leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
             top = leaf.bins[bin_id].top()
@@ -317,29 +332,17 @@ class Board:
             waiting = job.waits[0]
             if waiting.task is not task:
                 waiting = next(w for w in job.waits if w.task is task)
-            if self._has_fallen_behind(leaf, bin_id, job, waiting):
+            if self._has_fallen_behind(leaf, bin_id, job, waiting) or pools.refuses(job.job_class, task):
                 continue
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
                 continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
-                candidates.block(task)
+                candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
                 self.stirred[task.index] = True
-                if self.discipline != "fair":
-                    break
-            elif task.blocked:
-                candidates.unblock(task)
-        candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
-        return self.placed()
-
-    def _age(self, since_ms: int) -> None:
-        """Jobs that hold nothing and wait since then, or longer, go first."""
-        if since_ms < self._hungry_ms:
-            return
-        while (first_ms := self._hungry.least()) is not None and first_ms <= since_ms:
-            job = self.by_order[self._hungry.drop_top()]
-            job.aged = True
-            self._enter(job)
-        self._hungry_ms = _NEVER_MS if first_ms is None else first_ms
+            else:
+                if task.blocked:
+                    candidates.unblock(task)
+                pools.note(self.line, candidates.live, leaf, job.job_class)
 
     def _has_fallen_behind(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
         """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
@@ -361,14 +364,6 @@ class Board:
             waiting = next(span for span in job.waits if span.task is task)
             if not self._has_fallen_behind(leaf, bin_id, job, waiting):
                 return job, waiting
-
-    def head(self, leaf: LeafSeat) -> int | None:
-        """The bin that a leaf would serve first, whether there is room or not."""
-        while (bin_id := leaf.draw.first()) is not None:
-            self.first_in(leaf, bin_id)
-            if leaf.draw.first() == bin_id:
-                break
-        return bin_id
 
     def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
@@ -450,7 +445,8 @@ class Board:
         """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
         task, total = waiting.task, self.room.total
         if job.under:
-            self._count_in(job.under, task.pairs, count)
+            count_in(job.under, task.pairs, count)
+        self.pools.hold(job.job_class, task.pairs, count)
         job.tasks += count
         job.aged = False
         mine, ours = job.held, leaf.held

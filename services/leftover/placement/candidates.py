@@ -19,8 +19,8 @@ class Candidates:
         """`classes`: those of a board, by number; it only grows."""
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
-        self._demands = Demands(len(room.total))
-        self._known = 0  # So many classes are in `_demands`.
+        self.demands = Demands(len(room.total))  # By size, those that are known.
+        self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
         self._hoping = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, bool] = {}  # Where they may have it,
@@ -36,7 +36,7 @@ class Candidates:
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
         first, self._known = self._known, len(self.classes)
-        self._demands.add(first, [task.wants for task in self.classes[first:]])
+        self.demands.add(first, [task.wants for task in self.classes[first:]])
         self._open |= (1 << self._known) - (1 << first)
         self._nodes = dict.fromkeys(self.room.changed_since(self._looked), True)
         self._looked = self.room.cursor
@@ -47,7 +47,7 @@ class Candidates:
         hoping, nodes = 0, self.room.nodes
         for number in list(self._nodes):
             node = nodes[number]
-            found = self._demands.classes(node.free) if node.open else 0
+            found = self.demands.classes(node.free) if node.open else 0
             if found:
                 hoping |= found
             else:
@@ -77,7 +77,7 @@ class Candidates:
         union = 0
         for node in self.room.nodes:
             if node.open:
-                union |= self._demands.classes(node.free)
+                union |= self.demands.classes(node.free)
         for index in numbers(self._open & ~union):
             task = self.classes[index]
             task.blocked = True

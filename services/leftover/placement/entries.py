@@ -18,13 +18,26 @@ BY_WORK = ("sjf", *BY_WORK_LEFT)
 """Orders by a figure of the job itself: that, or its critical path when it came."""
 
 LANE_BITS = 32
-"""A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima."""
+"""A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima, or of another
+class."""
 CLASS_MASK = (1 << LANE_BITS) - 1
+
+JOB_CLASS_BITS = 8
+"""The lowest bits of a lane: the class of its jobs."""
+_JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
+
+OPTIONAL_BIT = 240
+"""In what jobs are served by: far above any rank, so that all that is required comes before all that is not."""
 
 _SHARE_BITS = 40
 _SHARE_MOST = (1 << _SHARE_BITS) - 1
 _WORK_BITS = 100
 _PRIORITY_TOP = 1 << 20
+
+
+def job_class_of(bin_id: int) -> int:
+    """The class of the jobs in a bin."""
+    return bin_id >> LANE_BITS & _JOB_CLASS_MASK
 
 
 @dataclass(slots=True, eq=False)
@@ -88,17 +101,18 @@ class QueueSeat:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
-def _draw() -> Draw:
-    return Draw(CLASS_MASK)
+def _draws() -> list[Draw]:
+    return [Draw(CLASS_MASK)]
 
 
 @dataclass(slots=True, eq=False)
 class LeafSeat:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
-    one of its tasks takes; `draw`: those bins in order that no maximum holds back. `served`: seq of the opening whose
-    round gave it something last. `target`: its level; `due`: what it is due of its own, None where no level is known.
-    `stopped`: where the order is strict, lanes whose head finds this queue full, with its key. `headed`: the class
-    that the line has counted as its head, by number.
+    one of its tasks takes; `draws`: by class of job, those bins in order that no maximum holds back. `served`: seq of
+    the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
+    level is known; `guaranteed`: below this no class pool holds it back. `stopped`: where the order is strict, lanes
+    whose head finds this queue full, with its key. `headed`: the classes that the line has counted as its heads, by
+    number.
     """
 
     name: str
@@ -110,20 +124,30 @@ class LeafSeat:
     served: int = 0
     sizes: Keyed[int] = field(default_factory=Keyed)
     bins: dict[int, Keyed[int]] = field(default_factory=dict)
-    draw: Draw = field(default_factory=_draw)
+    draws: list[Draw] = field(default_factory=_draws)
+    guaranteed: int = 0
     stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
-    headed: int | None = None
+    headed: list[int] = field(default_factory=list)
 
     @property
     def strict(self) -> bool:
         """Whether nobody goes ahead of a head that does not fit."""
         return self.order == "fifo"
 
-    def first_of(self, live: int) -> int | None:
-        """The first bin that may be served whose class is in the set `live`; of a strict leaf its head alone."""
+    @property
+    def is_owed(self) -> bool:
+        """Whether it waits, and with one task more holds no more than it is guaranteed."""
+        least = self.sizes.least() if self.guaranteed else None
+        return least is not None and self.share + least <= self.guaranteed
+
+    def first_of(self, live: int, job_class: int = 0, end: int | None = None) -> int | None:
+        """The first bin of a class of jobs that may be served whose class of tasks is in the set `live`, and whose key
+        is below `end`; of a strict leaf its head alone.
+        """
+        draw = self.draws[job_class]
         if not self.strict:
-            return self.draw.first_of(live)
-        head = self.draw.first()
+            return draw.first_of(live, end)
+        head = draw.first()
         return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
     def rank(self, job: "JobSeat") -> int:
@@ -145,7 +169,8 @@ class LeafSeat:
 class JobSeat:
     """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
     `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms.
-    `under`: queues with a maximum above it. `aged`: it holds nothing and has waited so long that it goes first.
+    `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
+    waited so long that it goes first.
     """
 
     name: str
@@ -157,6 +182,7 @@ class JobSeat:
     lane: int = 0
     under: tuple[QueueSeat, ...] = ()
     work: int = 0
+    job_class: int = 0
     tasks: int = 0
     share: int = 0
     aged: bool = False
@@ -174,6 +200,7 @@ class JobSeat:
         lane: int = 0,
         under: tuple[QueueSeat, ...] = (),
         work: int = 0,
+        job_class: int = 0,
     ) -> None:
         self.name = name
         self.order = order
@@ -181,9 +208,10 @@ class JobSeat:
         self.priority = priority
         self.held = held
         self.queue = queue
-        self.lane = lane
+        self.lane = lane << JOB_CLASS_BITS | job_class
         self.under = under
         self.work = work
+        self.job_class = job_class
         self.tasks = 0
         self.share = 0
         self.aged = False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LeafSeat
+from services.leftover.placement.entries import CLASS_MASK, LeafSeat, job_class_of
 from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
 from services.leftover.placement.pending_reasons import seekers
 from services.leftover.placement.timeline import End, Moment, Reserved, could_hold, moment_at, moments_of
@@ -79,23 +79,39 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     where orders are strict or queues have a maximum, since there what one leaf gets can change another's head.
     """
     if board.is_mixed:
-        heads = [(leaf, _able_head(board, leaf)) for leaf in board.leaves.values()]
-        return [task for leaf, task in heads if task is not None and is_kept_out(board, leaf, task)]
+        able = [(leaf, task) for leaf in board.leaves.values() for task in _able_heads(board, leaf)]
+        return list({task.index: task for leaf, task in able if is_kept_out(board, leaf, task)}.values())
     reordered = board.line.reordered
     for name in list(reordered):
         leaf = board.leaves[name]
-        bin_id = board.head(leaf)
-        task = _task_of(board, bin_id) if bin_id is not None else None
-        board.line.set_head(leaf, task.index if task is not None and is_kept_out(board, leaf, task) else None)
+        heads = [_task_of(board, bin_id) for bin_id in _heads(board, leaf)]
+        board.line.set_heads(leaf, [task.index for task in heads if is_kept_out(board, leaf, task)])
     reordered.clear()
     return [task for index in board.line.headed if (task := board.classes[index]).blocked]
 
 
-def _able_head(board: Board, leaf: LeafSeat) -> TaskClass | None:
-    """The class that a leaf would serve first of those that wait for nothing but room."""
-    able = (bin_id for bin_id in _in_order(board, leaf) if (leaf, bin_id) in seekers(board, _task_of(board, bin_id)))
-    first = next(able, None)
-    return None if first is None else _task_of(board, first)
+def _heads(board: Board, leaf: LeafSeat) -> list[int]:
+    """The bins that a leaf would serve first, whether there is room or not: one for each class of jobs."""
+    found: list[int] = []
+    for draw in leaf.draws:
+        while (bin_id := draw.first()) is not None:
+            board.first_in(leaf, bin_id)
+            if draw.first() == bin_id:
+                found.append(bin_id)
+                break
+    return found
+
+
+def _able_heads(board: Board, leaf: LeafSeat) -> list[TaskClass]:
+    """The classes that a leaf would serve first, by class of job, of those that wait for nothing but room."""
+    found: dict[int, TaskClass] = {}
+    for bin_id in _in_order(board, leaf):
+        job_class, task = job_class_of(bin_id), _task_of(board, bin_id)
+        if job_class not in found and (leaf, bin_id) in seekers(board, task):
+            found[job_class] = task
+            if len(found) == board.pools.count:
+                break
+    return list(found.values())
 
 
 def _in_order(board: Board, leaf: LeafSeat) -> list[int]:

@@ -5,7 +5,7 @@ costs the leaves that it serves and those whose claim has moved, not all in whic
 """
 
 from schemas.quantities import Vector
-from services.leftover.placement.entries import LeafSeat
+from services.leftover.placement.entries import LeafSeat, job_class_of
 from services.leftover.placement.ranks import Ranks
 
 _RATIO_BITS = 30
@@ -16,14 +16,16 @@ _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 class Line:
     """Leaves by their claims. `fair`: where it is not, all claims are equal."""
 
-    def __init__(self, fair: bool, leaves: dict[str, LeafSeat]) -> None:
+    def __init__(self, fair: bool, leaves: dict[str, LeafSeat], job_classes: int = 1) -> None:
+        """`job_classes`: how many classes of jobs have pools; 1 where there are none."""
         self.fair = fair
         self.leaves = leaves
-        self.ranks: Ranks[str] = Ranks()
+        self.ranks: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]
+        self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
         self.changed: dict[str, bool] = {}  # Leaves whose claim may have moved since somebody took this note.
         self.reordered: dict[str, bool] = {}  # The same, and those in whose draw another bin, or none, may come first.
         self.running: dict[str, dict[tuple[tuple[str, int], ...], int]] = {}  # By leaf and demand, how many tasks run.
-        self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as their head.
+        self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as a head.
 
     def claim(self, leaf: LeafSeat) -> int:
         """What leaves are served by, least first."""
@@ -37,28 +39,45 @@ class Line:
 
     def offer(self, leaf: LeafSeat, bin_id: int, key: int, class_index: int) -> None:
         """Puts a bin into the draw of its leaf, or moves it to another key."""
-        draw, mark = leaf.draw, 1 << class_index
+        job_class, mark = job_class_of(bin_id), 1 << class_index
+        draw, ranks = leaf.draws[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
         draw.set(bin_id, key, mark)
-        if leaf.name not in self.ranks.key:
+        if leaf.name not in ranks.key:
             draw.classes |= mark
-            self.ranks.set(leaf.name, self.claim(leaf), draw.classes)
+            self._rank(leaf, job_class, self.claim(leaf))
         elif not draw.classes & mark:
             draw.classes |= mark
-            self.ranks.add_classes(leaf.name, mark)
+            ranks.add_classes(leaf.name, mark)
+            if leaf.name in self.owed[job_class].key:
+                self.owed[job_class].add_classes(leaf.name, mark)
+
+    def _rank(self, leaf: LeafSeat, job_class: int, claim: int) -> None:
+        """The leaf has something in its draw of this class, and this claim."""
+        classes = leaf.draws[job_class].classes
+        self.ranks[job_class].set(leaf.name, claim, classes)
+        if leaf.is_owed and len(self.owed) > 1:
+            self.owed[job_class].set(leaf.name, claim, classes)
+        else:
+            self.owed[job_class].drop(leaf.name)
 
     def withdraw(self, leaf: LeafSeat, bin_id: int) -> None:
         """Takes a bin out of the draw of its leaf."""
-        leaf.draw.drop(bin_id)
+        job_class = job_class_of(bin_id)
+        leaf.draws[job_class].drop(bin_id)
         self.reordered[leaf.name] = True
-        if not leaf.draw.key:
-            self.ranks.drop(leaf.name)
+        if not leaf.draws[job_class].key:
+            self.ranks[job_class].drop(leaf.name)
+            self.owed[job_class].drop(leaf.name)
 
     def move(self, leaf: LeafSeat) -> None:
         """The leaf's claim may be another."""
         self.changed[leaf.name] = self.reordered[leaf.name] = True
-        if leaf.name in self.ranks.key:
-            self.ranks.set(leaf.name, self.claim(leaf), leaf.draw.classes)
+        claim: int | None = None
+        for job_class, ranks in enumerate(self.ranks):
+            if leaf.name in ranks.key:
+                claim = self.claim(leaf) if claim is None else claim
+                self._rank(leaf, job_class, claim)
 
     def run(self, leaf: str, demand: Vector, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
@@ -73,32 +92,49 @@ class Line:
         """Whether tasks of a leaf with this demand run."""
         return tuple(demand.items()) in self.running.get(leaf, {})
 
-    def set_head(self, leaf: LeafSeat, class_index: int | None) -> None:
-        """Counts a leaf among those with this class as their head, and no longer among those with another."""
+    def set_heads(self, leaf: LeafSeat, heads: list[int]) -> None:
+        """Counts a leaf among those with these classes as their heads, and no longer among those with others."""
         headed, before = self.headed, leaf.headed
-        if before is not None:
-            if headed[before] == 1:
-                del headed[before]
+        if before == heads:
+            return
+        for index in before:
+            if headed[index] == 1:
+                del headed[index]
             else:
-                headed[before] -= 1
-        leaf.headed = class_index
-        if class_index is not None:
-            headed[class_index] = headed.get(class_index, 0) + 1
+                headed[index] -= 1
+        leaf.headed = heads
+        for index in heads:
+            headed[index] = headed.get(index, 0) + 1
 
-    def next(self, live: int) -> tuple[LeafSeat, int] | None:
-        """The leaf with the best claim that has a bin of a class in the set `live`, and the first such bin; of a strict
-        leaf its head alone counts. None where there is none.
+    def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafSeat, int] | None:
+        """The leaf with the best claim that has a bin of a class of tasks in the set `live` (one for each class of
+        jobs), and the first such bin whose key is below `end`; of a strict leaf its head alone. `owed`: only leaves
+        below their guarantee. None where there is none.
         """
+        every = self.owed if owed else self.ranks
+        if len(every) == 1:
+            return self._first(every[0], 0, live[0], end)
+        best: tuple[int, str, int, int] | None = None
+        for job_class, ranks in enumerate(every):
+            found = self._first(ranks, job_class, live[job_class], end)
+            if found is not None:
+                leaf, bin_id = found
+                rank = ranks.key[leaf.name], leaf.name, leaf.draws[job_class].key[bin_id], bin_id
+                if best is None or rank < best:
+                    best = rank
+        return None if best is None else (self.leaves[best[1]], best[3])
+
+    def _first(self, ranks: Ranks[str], job_class: int, live: int, end: int | None) -> tuple[LeafSeat, int] | None:
         leaves = self.leaves
-        for block in self.ranks.blocks:
+        for block in ranks.blocks:
             if not block.classes & live:
                 continue
             classes = 0
             for _, name in block.entries:
                 leaf = leaves[name]
-                bin_id = leaf.first_of(live)
+                bin_id = leaf.first_of(live, job_class, end)
                 if bin_id is not None:
                     return leaf, bin_id
-                classes |= leaf.draw.classes
+                classes |= leaf.draws[job_class].classes
             block.classes = classes
         return None

@@ -3,11 +3,11 @@
 from typing import Literal
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafSeat
+from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafSeat, job_class_of
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import full_seat
 
-Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max"]
+Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool"]
 
 
 def short(board: Board) -> list[TaskClass]:
@@ -21,6 +21,8 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     """Why the tasks of each class wait, for the classes where that may have changed since the last call; for all
     where orders are strict or queues have a maximum, since there any change can alter it.
     """
+    for index in board.pools.flipped():
+        board.stirred[index] = True
     stirred = board.classes if board.is_mixed else [board.classes[index] for index in board.stirred]
     board.stirred = {}
     return [(task, _reason(board, task)) for task in stirred]
@@ -34,9 +36,11 @@ def _reason(board: Board, task: TaskClass) -> Reason:
     if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
         seats = [board.leaves[name] for name, _ in task.bins]
         return "behind_head" if any(leaf.strict for leaf in seats) else "queue_max"
-    if task.gang:
-        return "gang_no_room"
-    return "no_room" if board.room.could_fit(task) else "no_node"
+    if not task.gang and not board.room.could_fit(task):
+        return "no_node"
+    if board.pools.is_used_up(task):
+        return "pool"
+    return "gang_no_room" if task.gang else "no_room"
 
 
 def seeking(board: Board, task: TaskClass) -> list[LeafSeat]:
@@ -53,24 +57,26 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafSeat, int]]:
         leaf = board.leaves[name]
         top = leaf.bins[bin_id].top()
         assert top is not None, f"{name}: an empty bin"
-        if leaf.strict and bin_id != _head_of(board, leaf):
+        if leaf.strict and bin_id not in _heads_of(board, leaf):
             continue
         if full_seat(board.by_order[top], task) is None:
             found.append((leaf, bin_id))
     return found
 
 
-def _head_of(board: Board, leaf: LeafSeat) -> int | None:
-    """The bin that a strict leaf is at: the head of the first lane whose queues have room for it."""
+def _heads_of(board: Board, leaf: LeafSeat) -> list[int]:
+    """The bins that a strict leaf is at, one for each class of jobs: the head of the first lane whose queues have room
+    for it.
+    """
     heads: dict[int, tuple[int, int, int]] = {}
     for bin_id, bin_ in leaf.bins.items():
         top = bin_.top()
         assert top is not None, f"{leaf.name}: an empty bin"
         lane = bin_id >> LANE_BITS
         heads[lane] = min(heads.get(lane, (1 << 400, 0, 0)), (bin_.key[top], bin_id, top))
-    able = [
-        (key, bin_id)
-        for key, bin_id, top in heads.values()
-        if full_seat(board.by_order[top], board.classes[bin_id & CLASS_MASK]) is None
-    ]
-    return min(able)[1] if able else None
+    able: dict[int, tuple[int, int]] = {}
+    for key, bin_id, top in heads.values():
+        if full_seat(board.by_order[top], board.classes[bin_id & CLASS_MASK]) is None:
+            job_class = job_class_of(bin_id)
+            able[job_class] = min(able.get(job_class, (key, bin_id)), (key, bin_id))
+    return [bin_id for _, bin_id in able.values()]

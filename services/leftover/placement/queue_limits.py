@@ -41,3 +41,17 @@ def full_seat(job: JobSeat, task: TaskClass) -> QueueSeat | None:
     if not job.under:
         return None
     return next((seat for seat in job.under if not seat.has_room(task.pairs, task.gang or 1)), None)
+
+
+def count_in(seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:
+    """Queues hold `count` more tasks (fewer, where negative). Returns the bins that waited for one of them to shrink,
+    as (leaf, bin)."""
+    waited: list[tuple[str, int]] = []
+    for seat in seats:
+        for p, amount in task_pairs:
+            if p >= 0:
+                seat.held[p] += amount * count
+        if count < 0:
+            waited += seat.capped
+            seat.capped = {}
+    return waited

@@ -100,16 +100,20 @@ class Draw(Ranks[int]):
         self.classes = 0
         self.mask = mask
 
-    def first_of(self, live: int) -> int | None:
-        """The first bin whose class is in the set `live`, or None."""
+    def first_of(self, live: int, end: int | None = None) -> int | None:
+        """The first bin whose class is in the set `live` and whose key is below `end`, or None."""
         if not self.classes & live:
             return None
         mask, union = self.mask, 0
         for block in self.blocks:
+            if end is not None and block.entries[0][0] >= end:
+                return None
             hit = block.classes & live
             if hit:
                 classes = 0
-                for _, bin_id in block.entries:
+                for key, bin_id in block.entries:
+                    if end is not None and key >= end:
+                        return None
                     if hit >> (bin_id & mask) & 1:
                         return bin_id
                     classes |= 1 << (bin_id & mask)

@@ -1,0 +1,184 @@
+"""Pools of capacity by class of job: what all jobs of a class may hold before others are served (DRESS, section IV-C).
+
+A pool bounds lanes, (leaf, class) pairs: a leaf may have jobs of every class, and only those of a class whose pool is
+used up stand back. While jobs of several classes wait, a round serves in stages, each in the order of claims:
+
+1. leaves below their guarantee, within the pools;
+2. leaves below their guarantee, beyond the pools: a guarantee comes before the pools (policies.md, "Composition");
+3. all leaves, within the pools;
+4. all leaves, beyond the pools: what nobody can use inside its pool is lent, so no room stays idle for a pool's sake.
+   What was lent comes back as tasks end, since the other stages come first.
+
+While only jobs of one class wait there is nobody to keep room for, and one stage serves them all, as without pools.
+Under the order `giving` optional tasks are not served before the last stage: leftover goes across pools.
+"""
+
+from typing import NamedTuple
+
+from services.leftover.placement.entries import OPTIONAL_BIT, LeafSeat, job_class_of
+from services.leftover.placement.fits import Demands, numbers
+from services.leftover.placement.leaf_queue import Line
+from services.leftover.placement.nodes import TaskClass
+
+JOB_CLASSES_MAX = 8
+"""Classes of jobs at the most; a lane has room for 256."""
+
+PPM = 1_000_000
+
+_SHUT_LEAST = 16
+"""After so many classes of tasks that found their pool too small, those it is too small for are worked out anew."""
+
+
+class Stage(NamedTuple):
+    """A part of a round: serves tasks `within` the pools alone, or only leaves that are `owed` their guarantee."""
+
+    within: bool
+    owed: bool
+
+
+EVERYBODY = Stage(within=False, owed=False)
+STAGES = (Stage(within=True, owed=False), EVERYBODY)
+STAGES_OWED = (Stage(within=True, owed=True), Stage(within=False, owed=True), *STAGES)
+
+
+class Pools:
+    """By class of job and resource position: what its pool is, and what its jobs hold. Without pools all jobs are of
+    one class, and nothing is bounded. `beyond`: (leaf, class) pairs that were served beyond the pool in this round
+    because of the leaf's guarantee, though others could have started within theirs.
+    """
+
+    def __init__(self, ppm: list[int], total: list[int], demands: Demands) -> None:
+        """`ppm`: by class, its part of the cell in millionths; empty: no pools. `total`: capacity by position."""
+        self.count = max(1, len(ppm))
+        self._total = total
+        self._demands = demands
+        self.most: list[list[int]] = []
+        self.held = [[0] * len(total) for _ in range(self.count)]
+        self.set(ppm)
+        self._waiting: list[dict[int, int]] = [{} for _ in range(self.count)]  # By class of tasks, how many bins.
+        self._open = [0] * self.count  # Classes of tasks that may fit into what is left of the pool, for this stage.
+        self._failed = 0
+        self._used_up = [0] * self.count  # Classes of tasks that did not fit when that was last looked at.
+        self.stage = EVERYBODY
+        self.beyond: dict[tuple[str, int], bool] = {}
+
+    def set(self, ppm: list[int]) -> None:
+        """Other sizes for the same classes. Rounds down, so that all together never exceed the cell."""
+        self.most = [[have * part // PPM for have in self._total] for part in ppm]
+
+    def job_class(self, job_class: int) -> int:
+        """The pool that a job of this class belongs to: not judged yet, or from before there were fewer classes, it
+        counts as one of the largest.
+        """
+        return job_class if 0 <= job_class < self.count else self.count - 1
+
+    # ------------------------------------------------------------ what is held, and who waits
+    def hold(self, job_class: int, pairs: list[tuple[int, int]], count: int) -> None:
+        """Jobs of a class hold `count` more tasks (fewer, where negative); `pairs` as (resource position, amount)."""
+        held = self.held[job_class]
+        for p, amount in pairs:
+            if p >= 0:
+                held[p] += amount * count
+
+    def give_back(self, job_class: int, amounts: list[int]) -> None:
+        """A job is over: what it still holds counts in no pool."""
+        held = self.held[job_class]
+        for p, amount in enumerate(amounts):
+            held[p] -= amount
+
+    def wait(self, bin_id: int, task: TaskClass, bins: int) -> None:
+        """Tasks wait in one bin more (fewer, where negative)."""
+        waiting = self._waiting[job_class_of(bin_id)]
+        left = waiting.pop(task.index, 0) + bins
+        if left:
+            waiting[task.index] = left
+
+    @property
+    def compete(self) -> bool:
+        """Whether jobs of several classes wait."""
+        return self.count > 1 and sum([1 for waiting in self._waiting if waiting]) > 1
+
+    # ------------------------------------------------------------ questions
+    def rest(self, job_class: int) -> list[int]:
+        """What is left of a pool, by position; less than nothing where it has borrowed."""
+        return [most - held for most, held in zip(self.most[job_class], self.held[job_class], strict=True)]
+
+    def has_room(self, job_class: int, task: TaskClass) -> bool:
+        """Whether one more task, or the whole gang, stays within the pool."""
+        most, held, count = self.most[job_class], self.held[job_class], task.gang or 1
+        return all(p < 0 or held[p] + amount * count <= most[p] for p, amount in task.pairs)
+
+    def is_exceeded(self, job_class: int) -> bool:
+        """Whether the jobs of a class hold more than their pool."""
+        return self.count > 1 and min(self.rest(job_class), default=0) < 0
+
+    def is_used_up(self, task: TaskClass) -> bool:
+        """Whether tasks wait whose pools, all of them, have no room for one more, as of the last `flipped`. To three
+        significant bits: of a task that asks for a little more than is left it is not said.
+        """
+        at, found = task.index, False
+        for waiting, used_up in zip(self._waiting, self._used_up, strict=True):
+            if at in waiting:
+                if not used_up >> at & 1:
+                    return False
+                found = True
+        return found
+
+    def flipped(self) -> list[int]:
+        """Classes of tasks, by number, whose pool is used up and was not at the last call, or the other way round."""
+        if self.count == 1:
+            return []
+        flipped = 0
+        for job_class, before in enumerate(self._used_up):
+            now = self._demands.all & ~self._demands.classes(self.rest(job_class)) if self.compete else 0
+            self._used_up[job_class] = now
+            flipped |= before ^ now
+        return numbers(flipped)
+
+    # ------------------------------------------------------------ a round
+    def stages(self, line: Line) -> tuple[Stage, ...]:
+        """The stages of a round."""
+        if not self.compete:
+            return (EVERYBODY,)
+        return STAGES_OWED if any(owed.key for owed in line.owed) else STAGES
+
+    def begin(self, stage: Stage) -> None:
+        """What follows is this stage."""
+        self.stage = stage
+        if stage.within:
+            self._look()
+
+    def _look(self) -> None:
+        self._open = [self._demands.classes(self.rest(job_class)) for job_class in range(self.count)]
+        self._failed = 0
+
+    def next(self, line: Line, live: int) -> tuple[LeafSeat, int] | None:
+        """The leaf and the bin to serve next in this stage, or None; `live`: classes of tasks that are worth a try."""
+        if self.count == 1:
+            return line.next([live])
+        if self.stage.within:
+            return self._next_within(line, live, owed=self.stage.owed)
+        return line.next([live] * self.count, owed=self.stage.owed)
+
+    def _next_within(self, line: Line, live: int, *, owed: bool) -> tuple[LeafSeat, int] | None:
+        return line.next([live & open_ for open_ in self._open], owed=owed, end=1 << OPTIONAL_BIT)
+
+    def refuses(self, job_class: int, task: TaskClass) -> bool:
+        """Whether the pool has no room for the task in this stage. Then it is passed over until the next one."""
+        if not self.stage.within or self.has_room(job_class, task):
+            return False
+        self._open[job_class] &= ~(1 << task.index)
+        self._failed += 1
+        if self._failed > _SHUT_LEAST:
+            before = self._open
+            self._look()
+            self._open = [now & was for now, was in zip(self._open, before, strict=True)]
+        return True
+
+    def note(self, line: Line, live: int, leaf: LeafSeat, job_class: int) -> None:
+        """A task of the leaf was placed: takes note if it went beyond the pool at the expense of another's."""
+        stage = self.stage
+        if not stage.owed or stage.within or (leaf.name, job_class) in self.beyond:
+            return
+        if self.is_exceeded(job_class) and self._next_within(line, live, owed=False) is not None:
+            self.beyond[leaf.name, job_class] = True
