@@ -41,7 +41,7 @@ COMPILED = {
         "state",
         "task_reports",
     ),
-    "services/altruism/core": ("decide", "fold", "giving", "state"),
+    "services/altruism/core": ("decide", "fold", "giving", "state", "waits"),
     "services/altruism/planning": ("backward", "forward", "orders", "plan", "work"),
     "services/fairness": ("tree",),
     "services/fairness/accounts": ("intervals", "ledger", "seat"),
@@ -59,7 +59,7 @@ COMPILED = {
         "tolerance",
     ),
     "services/fairness/hdrf": ("node_fill", "static"),
-    "services/leftover/core": ("board", "decide", "fold", "gather", "state"),
+    "services/leftover/core": ("asks", "board", "decide", "fold", "gather", "state"),
     "services/leftover/placement": (
         "ageing",
         "board",

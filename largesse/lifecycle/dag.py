@@ -1,58 +1,130 @@
 """A job's graph of stages and how far it has come. Shared words of every core that follows jobs."""
 
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from largesse.lifecycle.state import Graph, Progress
 from schemas.estimates import duration_ms
-from schemas.jobs import JobSpec
+from schemas.jobs import JobSpec, Stage
 
-LONE_KEPT = 1_024
-"""Shapes of jobs with one stage that are remembered."""
+SHAPES_STAGES_MAX = 16_384
+"""Graphs are kept for jobs alike until those kept have more stages than this together; the oldest go first."""
+
+RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand")
+"""Fields of a stage that say how its tasks run, and nothing that a core goes by."""
+
+_Shape = tuple[tuple[object, ...], ...]
+_read: Callable[[Stage], tuple[object, ...]] = attrgetter(*[f.name for f in fields(Stage) if f.name not in RUN_BY])
+
+_shapes: dict[_Shape, Graph] = {}
+_stages_kept = 0
 
 _last: list[tuple[JobSpec, Graph]] = []
 """The spec asked for last, with its graph: the cores of one process meet each admission one after the other."""
 
 
 def graph_of(spec: JobSpec) -> Graph:
-    """The graph of an admitted job, whose stage names are unique and whose parents exist. Nobody changes it."""
+    """The graph of an admitted job, whose stage names are unique and whose parents exist. Nobody changes it: jobs alike
+    share one. Its stages hold what a scheduler goes by; commands, environments and true durations are in the spec.
+    """
+    global _stages_kept
     if _last and _last[0][0] is spec:
         return _last[0][1]
-    graph = _graph_of(spec)
+    shape = tuple([_shape(stage) for stage in spec.stages])
+    graph = _shapes.get(shape)
+    if graph is None:
+        graph = _shapes[shape] = _graph_of([_bare(stage) for stage in spec.stages])
+        _stages_kept += len(shape)
+        while _stages_kept > SHAPES_STAGES_MAX and len(_shapes) > 1:
+            oldest = next(iter(_shapes))
+            del _shapes[oldest]
+            _stages_kept -= len(oldest)
     _last[:] = [(spec, graph)]
     return graph
 
 
-def _graph_of(spec: JobSpec) -> Graph:
-    if len(spec.stages) == 1:
-        return Graph(spec.stages, *_lone(spec.stages[0].stage, spec.stages[0].tasks))
-    position = {stage.stage: i for i, stage in enumerate(spec.stages)}
-    children: list[list[int]] = [[] for _ in spec.stages]
-    for i, stage in enumerate(spec.stages):
+def _shape(stage: Stage) -> tuple[object, ...]:
+    """Everything that `_bare` keeps, as something that can be looked up."""
+    return tuple([_frozen(value) for value in _read(stage)])
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, dict):
+        return tuple(value.items())
+    return tuple(value) if isinstance(value, list) else value
+
+
+_NO_TIMES: list[int] = []
+_NO_WORDS: list[str] = []
+_NO_ENV: dict[str, str] = {}
+_NO_AMOUNTS: dict[str, int] = {}
+
+
+def _bare(stage: Stage) -> Stage:
+    """A stage without what no core reads."""
+    return replace(stage, durations_ms=_NO_TIMES, command=_NO_WORDS, env=_NO_ENV, cwd=None, true_demand=_NO_AMOUNTS)
+
+
+def lean(spec: JobSpec, graph: Graph) -> JobSpec:
+    """An equal spec that shares with the graph, and so with all jobs alike, what they have in common."""
+    stages = graph.stages
+    if not all(_is_bare(stage) for stage in spec.stages):
+        stages = [_with_rest(bare, stage) for bare, stage in zip(stages, spec.stages, strict=True)]
+    return replace(spec, stages=stages)
+
+
+def _is_bare(stage: Stage) -> bool:
+    """Whether a stage has nothing that a graph leaves out."""
+    return not (stage.durations_ms or stage.command or stage.env or stage.true_demand) and stage.cwd is None
+
+
+def _with_rest(bare: Stage, stage: Stage) -> Stage:
+    return replace(
+        bare,
+        durations_ms=stage.durations_ms or _NO_TIMES,
+        command=stage.command or _NO_WORDS,
+        env=stage.env or _NO_ENV,
+        cwd=stage.cwd,
+        true_demand=stage.true_demand or _NO_AMOUNTS,
+    )
+
+
+def _graph_of(stages: list[Stage]) -> Graph:
+    position = {stage.stage: i for i, stage in enumerate(stages)}
+    children: list[list[int]] = [[] for _ in stages]
+    for i, stage in enumerate(stages):
         for parent in stage.after:
             children[position[parent]].append(i)
-    parents = [len(stage.after) for stage in spec.stages]
+    parents = [len(stage.after) for stage in stages]
     roots = [i for i, count in enumerate(parents) if count == 0]
-    return Graph(spec.stages, position, children, [stage.tasks for stage in spec.stages], parents, roots)
-
-
-@lru_cache(LONE_KEPT)
-def _lone(stage: str, tasks: int) -> tuple[dict[str, int], list[list[int]], list[int], list[int], list[int]]:
-    """What follows the stages in the graph of a job with one stage: jobs of one shape share it."""
-    return {stage: 0}, [[]], [tasks], [0], [0]
+    return Graph(stages, position, children, [stage.tasks for stage in stages], parents, roots)
 
 
 def progress_of(graph: Graph) -> Progress:
-    """Nothing has ended yet. Without edges nobody counts parents down, so those stay the graph's."""
-    return Progress(graph.tasks.copy(), graph.parents.copy() if len(graph.tasks) > 1 else graph.parents)
+    """Nothing has ended yet. The lists are the graph's own until something has: jobs that wait are many."""
+    return Progress(graph.tasks, graph.parents)
+
+
+def set_left(graph: Graph, progress: Progress, at: int, left: int) -> None:
+    """So many tasks of stage `at` have not ended in success."""
+    if progress.left is graph.tasks:
+        progress.left = graph.tasks.copy()
+    progress.left[at] = left
 
 
 def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int]:
     """`count` tasks of stage `at` have succeeded: positions of the stages that may run from now on."""
-    left = progress.left[at] = progress.left[at] - count
+    left = progress.left[at] - count
+    set_left(graph, progress, at, left)
     assert left >= 0, f"{graph.stages[at].stage}: more tasks ended than it has"
     if left:
         return []
-    ready = []
+    ready: list[int] = []
+    if not graph.children[at]:
+        return ready
+    if progress.parents is graph.parents:
+        progress.parents = graph.parents.copy()
     for child in graph.children[at]:
         progress.parents[child] -= 1
         if progress.parents[child] == 0:

@@ -45,6 +45,10 @@ class Seen:
         self.ran_ms = ran_ms
 
 
+NOTHING_SEEN: dict[str, Seen] = {}
+"""Of jobs of which nothing has ended: shared, since such jobs are many. Nobody changes it."""
+
+
 @dataclass(slots=True)
 class History:
     """Earlier runs: by "recurring name/stage", the stage that ended last at the end."""
@@ -67,16 +71,22 @@ def recurring_name(job: str) -> str:
         end = at
 
 
-def observe(seen: dict[str, Seen], stage: Stage, count: int, run_ms: list[int], estimates: Estimates) -> None:
-    """Tasks of a job's stage have succeeded. Nothing is kept where nobody would ask for it."""
+def observe(
+    seen: dict[str, Seen], stage: Stage, count: int, run_ms: list[int], estimates: Estimates
+) -> dict[str, Seen]:
+    """Tasks of a job's stage have succeeded: what to keep as seen from now on. Nothing is added where nobody would ask
+    for it."""
     if not run_ms or (stage.estimate_ms and estimates == "spec"):
-        return
+        return seen
+    if seen is NOTHING_SEEN:
+        seen = {}
     known = seen.get(stage.stage)
     if known is None:
         seen[stage.stage] = Seen(count, total_ms(run_ms, count))
     else:
         known.tasks += count
         known.ran_ms += total_ms(run_ms, count)
+    return seen
 
 
 def learn(history: History, job: str, seen: dict[str, Seen]) -> None:

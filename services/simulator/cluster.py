@@ -7,10 +7,10 @@ hold more than they have, and tasks there run slower (shared_nodes.py).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, lean, progress_of, set_left
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.state import Graph, Progress
 from schemas import (
@@ -20,7 +20,6 @@ from schemas import (
     JobAdmitted,
     JobEnded,
     JobRejected,
-    JobSpec,
     NodeRegistered,
     NodeReported,
     Policy,
@@ -72,20 +71,24 @@ class Run:
 
 @dataclass(slots=True)
 class SimJob:
-    """A live job: its truth and how far it has come."""
+    """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
+    `running`: by number, its attempts that have not ended; None: there is none.
+    """
 
-    spec: JobSpec
+    stages: list[Stage]
     graph: Graph
     progress: Progress
-    stretch: list[tuple[int, int]]
-    running: dict[int, Run] = field(default_factory=dict)
+    running: dict[int, Run] | None = None
 
-    def __init__(self, spec: JobSpec, graph: Graph, progress: Progress, stretch: list[tuple[int, int]]) -> None:
-        self.spec = spec
+    def __init__(self, stages: list[Stage], graph: Graph, progress: Progress) -> None:
+        self.stages = stages
         self.graph = graph
         self.progress = progress
-        self.stretch = stretch
-        self.running = {}
+        self.running = None
+
+    def runs(self) -> list[Run]:
+        """Its attempts that have not ended, in the order in which they started."""
+        return [] if self.running is None else list(self.running.values())
 
 
 class SimCluster:
@@ -230,7 +233,8 @@ class SimCluster:
         for end in ends:
             run = self._live.get(end & _NUMBER_MASK)
             if run is not None:
-                stage = next(s for s in self.jobs[run.grant.job].spec.stages if s.stage == run.grant.stage)
+                job = self.jobs[run.grant.job]
+                stage = job.stages[job.graph.position[run.grant.stage]]
                 cut_ms = 1 if run.failure is not None else 0  # It had more to do than it was let.
                 run.failure = None
                 self._share(nodes, run, stage, (end >> _NUMBER_BITS) - record.time + cut_ms, record.time)
@@ -245,9 +249,7 @@ class SimCluster:
         body: JobAdmitted = record.body
         spec = body.spec
         graph = graph_of(spec)
-        stretch = [_stretch(stage) if stage.true_demand else _AS_TOLD for stage in graph.stages]
-        job = SimJob(spec, graph, progress_of(graph), stretch)
-        self.jobs[spec.job] = job
+        self.jobs[spec.job] = SimJob(lean(spec, graph).stages, graph, progress_of(graph))
         tasks = sum(graph.tasks)
         self.metrics.submitted(spec.job, spec.queue, class_name(self._policy, body.job_class), tasks, record.time)
         for at in graph.roots:
@@ -274,8 +276,8 @@ class SimCluster:
     def _start(self, grant: Grant, time: int) -> None:
         job = self.jobs[grant.job]
         at = job.graph.position[grant.stage]
-        stage = job.graph.stages[at]
-        durations, (true, told) = stage.durations_ms, job.stretch[at]
+        stage = job.stages[at]
+        durations, (true, told) = stage.durations_ms, _stretch(stage)
         self.metrics.started(grant.job, grant.stage, grant.count, time)
         first, end = grant.first, grant.first + grant.count
         while first < end:  # Neighbours that last equally long end as one.
@@ -289,6 +291,8 @@ class SimCluster:
                 lasts_ms = durations[0] if durations else stage.estimate_ms
             self._runs += 1
             run = Run(grant, first, last - first, time, lasts_ms, self._runs)
+            if job.running is None:
+                job.running = {}
             self._live[run.number] = job.running[run.number] = run
             if self._shared is None:
                 if true != told:
@@ -319,8 +323,8 @@ class SimCluster:
             back = item.count
             if stage.gang and item.reason != "gang":
                 back += stage.tasks - job.progress.left[at]
-                job.progress.left[at] = stage.tasks
-                for run in [r for r in job.running.values() if r.grant.stage == item.stage]:
+                set_left(job.graph, job.progress, at, stage.tasks)
+                for run in [r for r in job.runs() if r.grant.stage == item.stage]:
                     bad.append(self._fail(run, record.time, "gang"))
             self.metrics.runnable(item.job, item.stage, stage.demand, back, record.time)
         if bad:
@@ -330,8 +334,7 @@ class SimCluster:
         bad: list[TaskFailure] = []
         for end in record.body.jobs:
             job = self.jobs[end.job]
-            if job.running:
-                bad += [self._fail(run, record.time, "killed") for run in list(job.running.values())]
+            bad += [self._fail(run, record.time, "killed") for run in job.runs()]
             del self.jobs[end.job]
             self.metrics.job_ended(end.job, record.time, end.outcome)
         if bad:
@@ -347,7 +350,10 @@ class SimCluster:
     def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> SimJob:
         grant = run.grant
         job = self.jobs[grant.job]
+        assert job.running is not None, f"{grant.job}: nothing of it runs"
         del job.running[run.number], self._live[run.number]
+        if not job.running:
+            job.running = None
         idle_ms = 0
         if self._shared is not None:
             self._shared.stop(grant.node, run.number, time)
@@ -367,6 +373,8 @@ _AS_TOLD = (1, 1)
 def _stretch(stage: Stage) -> tuple[int, int]:
     """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
     worst = _AS_TOLD
+    if not stage.true_demand:
+        return worst
     for resource, true in stage.true_demand.items():
         told = stage.demand.get(resource, 0)
         if told and true * worst[1] > worst[0] * told:

@@ -5,9 +5,11 @@ from schemas.nodes import devices_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
+from services.altruism.core.waits import does_wait, waiting
 from services.fairness.core.backoff import could_start
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import Node
+from services.leftover.core.asks import asks_of
 from tests.cells import holds_of
 
 
@@ -73,10 +75,10 @@ def check_tasks(cell):
         assert known.progress == job.progress
         assert cell.fairness.jobs[name].progress == job.progress
         if is_parked(cell.altruism.gate, name):
-            assert not job.waits, f"{name} stands before the gate of its queue"
+            assert not does_wait(job), f"{name} stands before the gate of its queue"
             continue
         for at, of in enumerate(job.graph.stages):
-            waits = [i for span in job.waits.get(at, []) for i in range(span.first, span.first + span.count)]
+            waits = [i for span in waiting(job).get(at, []) for i in range(span.first, span.first + span.count)]
             resting = [item for item in cell.altruism.later.get(name, []) if item.stage == at]
             later = [i for item in resting for i in range(item.first, item.first + item.count)]
             held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in holds]
@@ -97,7 +99,7 @@ def check_tasks(cell):
                     assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"
                     continue
             assert len(waits) + len(later) + len(held) + done == of.tasks, f"{name}/{of.stage}: a task is lost"
-            for span in job.waits.get(at, []):
+            for span in waiting(job).get(at, []):
                 assert {*last[span.first : span.first + span.count]} == {span.attempt - 1}, (
                     f"{name}/{of.stage}/{span.first} waits for {span.attempt}"
                 )
@@ -108,13 +110,13 @@ def check_asks(cell):
     for name, job in cell.altruism.jobs.items():
         waits = {
             (job.graph.stages[at].stage, index, span.attempt, span.since_ms)
-            for at, spans in job.waits.items()
+            for at, spans in waiting(job).items()
             for span in spans
             for index in range(span.first, span.first + span.count)
         }
         asks = [
             (ask.stage, index, ask.attempt, ask.since_ms)
-            for ask in cell.leftover.jobs[name].asks
+            for ask in asks_of(cell.leftover.jobs[name])
             for index in range(ask.first, ask.first + ask.count)
         ]
         assert len(asks) == len(set(asks)), f"{name} asks twice for the same"
@@ -209,7 +211,7 @@ def check_could_start(cell):
     """What fairness takes for tasks that could start is what altruism asks for: none that waits out a back-off."""
     asked = {}
     for name, job in cell.altruism.jobs.items():
-        tasks = sum(span.count for spans in job.waits.values() for span in spans)
+        tasks = sum(span.count for spans in waiting(job).values() for span in spans)
         if tasks:
             leaf = cell.fairness.jobs[name].queue
             asked[leaf] = asked.get(leaf, 0) + tasks
@@ -247,7 +249,7 @@ def check_conserved(cell):
         return
     reasons = {}
     for job in cell.altruism.jobs.values():
-        for at, spans in job.waits.items():
+        for at, spans in waiting(job).items():
             of = job.graph.stages[at]
             kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != _class_of(of)]
             rooms = [_room(each, of) for name, each in cell.admission.nodes.items() if name not in kept]

@@ -13,6 +13,7 @@ from schemas import JobAdmitted, JobSpec, RoundClosed
 from services.admission import core as admission
 from services.agent import core as agent
 from services.gateway import view
+from services.leftover.core.asks import asks_of
 from services.leftover.placement import board
 from tests.cells import SlowCell, config, holds_of, job, node, stage
 from tests.properties.histories import NODES, QUEUES_IN, Play, drawn, replay
@@ -176,6 +177,6 @@ def test_what_an_earlier_job_asked_for_is_not_asked_for_by_a_later_one_of_its_na
     story.open()
     story.take(job("j", stage("other", 3)))
     story.close()
-    asks = story.leftover.jobs["j"].asks
+    asks = asks_of(story.leftover.jobs["j"])
     assert [(ask.stage, ask.first, ask.count) for ask in asks] == [("other", 0, 3)]
     assert [(grant.stage, grant.count) for grant in story.settle()] == [("other", 3)]

@@ -7,6 +7,7 @@ import pytest
 from largesse.ids import shard_of
 from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX
 from schemas import Queue, StageAsk
+from services.leftover.core.asks import asks_of
 from tests.cells import SlowCell, config, indexes, job, known, node, report, single, stage, tree
 
 NAMES = [f"j{i}" for i in range(12)]
@@ -32,7 +33,7 @@ def asked(story, shard=0):
 
 def known_to_leftover(story):
     """What leftover takes each job to ask for: job -> its asks."""
-    return {name: job.asks for name, job in story.leftover.jobs.items()}
+    return {name: asks_of(job) for name, job in story.leftover.jobs.items()}
 
 
 def chain(name):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from largesse.lifecycle.dag import critical_path_ms, end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import critical_path_ms, end_tasks, graph_of, lean, progress_of
 from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.state import Span, Tries
 from schemas.edge.cycles import find_cycle
@@ -53,11 +53,31 @@ def test_the_critical_path_is_the_longest_way_through_the_graph_by_what_a_task_o
     assert critical_path_ms(graph_of(job("flat", replace(stage("a", 9), estimate_ms=4), stage("b")))) == 1_000
 
 
-def test_each_job_has_its_own_graph():
-    assert graph_of(DIAMOND) is graph_of(DIAMOND)
+def test_jobs_alike_share_one_graph():
     other = job("d", *DIAMOND.stages)
-    assert graph_of(other) is not graph_of(DIAMOND)
-    assert graph_of(other) == graph_of(DIAMOND)
+    assert graph_of(other) is graph_of(DIAMOND)
+    run_otherwise = replace(DIAMOND.stages[0], command=["/bin/true"], env={"A": "b"}, durations_ms=[7], cwd="/")
+    assert graph_of(job("d", run_otherwise, *DIAMOND.stages[1:])) is graph_of(DIAMOND)
+    for change in ({"tasks": 9}, {"estimate_ms": 4}, {"labels": {"a": "b"}}, {"demand": {"cpu": 1}}, {"retries": 5}):
+        assert graph_of(job("d", replace(DIAMOND.stages[0], **change), *DIAMOND.stages[1:])) != graph_of(DIAMOND)
+
+
+def test_what_ends_of_one_job_does_not_end_of_another_like_it():
+    graph = graph_of(DIAMOND)
+    first, second = progress_of(graph), progress_of(graph)
+    for at in (START, START, START, LEFT):
+        end_tasks(graph, first, at, 1)
+    assert second == progress_of(graph)
+    assert graph == graph_of(job("d", *DIAMOND.stages))
+
+
+def test_a_lean_spec_is_an_equal_one_that_shares_its_stages():
+    full = replace(DIAMOND.stages[0], command=["/bin/true"], env={"A": "b"}, durations_ms=[7], cwd="/", true_demand={})
+    spec = replace(job("d", full, *DIAMOND.stages[1:]), priority=3, user="u")
+    assert lean(spec, graph_of(spec)) == spec
+    plain = replace(DIAMOND, stages=[replace(each, durations_ms=[]) for each in DIAMOND.stages])
+    assert lean(plain, graph_of(plain)) == plain
+    assert lean(plain, graph_of(plain)).stages is graph_of(DIAMOND).stages
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_jobs_recur_under_the_name_without_the_numbers_at_its_end(name, recurrin
 def seen_of(spec_stage, estimates, *runs):
     seen = {}
     for count, run_ms in runs:
-        observe(seen, spec_stage, count, run_ms, estimates)
+        seen = observe(seen, spec_stage, count, run_ms, estimates)
     return seen
 
 

@@ -1,7 +1,7 @@
 """What admission learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
 from largesse.lifecycle.state import Graph, Tries
@@ -37,7 +37,7 @@ from schemas.jobs import UNJUDGED
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from services.admission.core.granted import NOTHING, mark_of, put
+from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import Ended, Hold, JobState, NodeState, Opening, PartialRegistration, State
@@ -176,7 +176,8 @@ def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: F
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     graph = graph_of(body.spec)
-    job = JobState(body.spec, graph, progress_of(graph), record.seq, [NOTHING] * len(graph.tasks), body.job_class)
+    granted, spec = nothing_yet(len(graph.tasks)), lean(body.spec, graph)
+    job = JobState(spec, graph, progress_of(graph), record.seq, granted, body.job_class)
     state.jobs[body.spec.job] = job
     if body.job_class == UNJUDGED:
         state.unjudged[body.spec.job] = True
@@ -313,7 +314,8 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
     job = live if ended is None else ended.job
     assert job is not None, f"job {name} has ended and holds nothing"
     at = job.graph.position[stage]
-    job.granted[at] = put(job.granted[at], first, first + count, mark_of(attempt, False), job.graph.tasks[at])
+    mark = mark_of(attempt, False)
+    job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
     job.held -= count
     if ended is not None and not job.held:
         ended.job = None
@@ -344,7 +346,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
                     node.devices_free[device] -= milli
             node.holds[attempt_key(grant.job, grant.stage, index)] = hold
         mark = mark_of(grant.attempt, True)
-        job.granted[at] = put(job.granted[at], grant.first, grant.first + grant.count, mark, job.graph.tasks[at])
+        end = grant.first + grant.count
+        job.granted = put_in(job.granted, at, grant.first, end, mark, job.graph.tasks[at])
         job.held += grant.count
         for resource, amount in demand.items():
             node.free[resource] -= amount * grant.count

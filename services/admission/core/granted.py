@@ -29,6 +29,24 @@ NOTHING: list[int] = []
 _LONE = [[0, mark] for mark in range(8)]
 """By mark, what is kept of a stage with one task: jobs of one task are many, and most are alike in this."""
 
+_LONE_STAGE = [[pairs] for pairs in _LONE]
+_NO_STAGE_YET = [NOTHING]
+
+
+def nothing_yet(stages: int) -> list[list[int]]:
+    """What is kept of a job of so many stages of which nothing was granted. That of one stage is shared."""
+    return _NO_STAGE_YET if stages == 1 else [NOTHING] * stages
+
+
+def put_in(stages: list[list[int]], at: int, first: int, end: int, mark: int, tasks: int) -> list[list[int]]:
+    """`put` in what is kept of stage `at` of a job: what to keep of the job instead."""
+    if len(stages) == 1:
+        if tasks == 1 and mark < len(_LONE_STAGE):
+            return _LONE_STAGE[mark]
+        return [put(stages[0], first, end, mark, tasks)]
+    stages[at] = put(stages[at], first, end, mark, tasks)
+    return stages
+
 
 def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> list[int]:
     """Gives tasks `first` .. `end - 1`, of a stage's `tasks`, another mark; returns the list to keep instead.

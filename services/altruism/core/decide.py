@@ -9,6 +9,7 @@ from largesse.lifecycle.queue_policy import GIVING
 from schemas import Asks, Entitlement, JobAsk
 from services.altruism.core.giving import asks_of, has_moved, plan_of, planned_of
 from services.altruism.core.state import State
+from services.altruism.core.waits import does_wait
 
 
 def decide(state: State, opened: OpenRound) -> list[Asks]:
@@ -23,7 +24,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
     else:
         for name in names:
             job = state.jobs.get(name)
-            if job is not None and (job.waits or not state.full):
+            if job is not None and (does_wait(job) or not state.full):
                 asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
     return [Asks(state.shard, of, asks, state.full, _wake_ms(state, opened, asks))]
 
@@ -41,7 +42,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> li
                 planning[name] = names[name] = True
     asks = []
     for name in names:
-        if name not in state.jobs or (state.full and not state.jobs[name].waits):
+        if name not in state.jobs or (state.full and not does_wait(state.jobs[name])):
             continue
         job = state.jobs[name]
         said_plan = plan_of(state, job, name, entitled, opened) if name in planning or job.plan is None else None

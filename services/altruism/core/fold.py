@@ -39,7 +39,8 @@ from services.altruism.core.giving import (
     start_tasks,
     stop_tasks,
 )
-from services.altruism.core.state import Gang, Job, Later, State
+from services.altruism.core.state import NOTHING_STARTED, Gang, Job, Later, State
+from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -69,8 +70,8 @@ def _switch(state: State, time: int, *, on: bool) -> None:
         later: dict[int, int] = {}
         for item in state.later.get(name, ()):
             later[item.stage] = later.get(item.stage, 0) + item.count
-        job.plan, job.started = None, running_now(job, later, time) if on else {}
-        if job.waits or job.started:
+        job.plan, job.started = None, running_now(job, later, time) if on else NOTHING_STARTED
+        if does_wait(job) or job.started:
             _derail(state, name, job)
             _change(state, name)
 
@@ -96,7 +97,7 @@ def _begin(state: State, names: list[str], time: int) -> None:
     """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
     for name in names:
         job = state.jobs[name]
-        _ready(job, job.graph.roots, time)
+        begin(job, time)
         state.written += _is_ours(state, name)
         if state.policy.preset in GIVING:
             _derail(state, name, job)
@@ -104,8 +105,9 @@ def _begin(state: State, names: list[str], time: int) -> None:
 
 
 def _ready(job: Job, stages: list[int], time: int) -> None:
+    waits = own_waits(job)
     for at in stages:
-        job.waits[at] = [Span(0, job.graph.stages[at].tasks, 1, time)]
+        waits[at] = [Span(0, job.graph.stages[at].tasks, 1, time)]
 
 
 def _change(state: State, name: str) -> None:
@@ -142,7 +144,7 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
         job = state.jobs.get(item.job)
         if job is not None:
             at = job.graph.position[item.stage]
-            observe(job.seen, job.graph.stages[at], item.count, item.run_ms, state.policy.estimates)
+            job.seen = observe(job.seen, job.graph.stages[at], item.count, item.run_ms, state.policy.estimates)
             _succeed(state, record, job, item.job, at, item.count, item.attempt)
 
 
@@ -240,7 +242,7 @@ def _continues(last: Later, item: Later) -> bool:
 
 def _put_first(job: Job, item: Later, since_ms: int) -> None:
     """Tasks that come back go before those that never ran, neighbours as one span: a lost node costs its stages."""
-    spans = job.waits.setdefault(item.stage, [])
+    spans = own_waits(job).setdefault(item.stage, [])
     if spans:
         head = spans[0]
         if (head.first + head.count, head.attempt, head.since_ms) == (item.first, item.attempt, since_ms):
@@ -275,7 +277,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
             continue
         if known.state == "succeeded":
             stage = job.graph.stages[job.graph.position[known.stage]]
-            observe(job.seen, stage, known.count, known.run_ms, state.policy.estimates)
+            job.seen = observe(job.seen, stage, known.count, known.run_ms, state.policy.estimates)
             _succeed(state, record, job, known.job, job.graph.position[known.stage], known.count, known.attempt)
             continue
         for index in range(known.first, known.first + known.count):
@@ -314,7 +316,7 @@ def _deal_again(state: State, of: int) -> None:
     if state.policy.preset in GIVING:
         for name, job in state.jobs.items():
             if shard_of(name, of) == state.shard:
-                if job.waits or job.started:
+                if does_wait(job) or job.started:
                     state.stale[name] = job.derailed = True
             else:
                 job.plan = None
@@ -363,10 +365,10 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         if job is None:
             continue
         at = job.graph.position[grant.stage]
-        spans = job.waits[at]
+        spans = own_waits(job)[at]
         take(spans, grant.first, grant.count)
         if not spans:
-            del job.waits[at]
+            forget_empty(job, at)
         if state.policy.preset in GIVING:
             start_tasks(job, at, grant.count, record.time)
         if job.graph.stages[at].gang:

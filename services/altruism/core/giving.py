@@ -12,10 +12,12 @@ from largesse.ids import draw
 from largesse.lifecycle.entitlements import key_of
 from largesse.lifecycle.remaining import direction_of, set_of, share_vector, work_of
 from largesse.lifecycle.run_times import expected_ms, source_of
+from largesse.lifecycle.state import Span
 from schemas import JobPlan, LateStart, StageAsk, StageEstimate, Vector
 from schemas.estimates import end_ms
 from schemas.rounds import AskKind
-from services.altruism.core.state import Job, Planned, Started, State
+from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
+from services.altruism.core.waits import waiting
 from services.altruism.planning.plan import plan
 from services.altruism.planning.work import Amounts, Running, Work
 
@@ -98,10 +100,10 @@ def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
 
 
 # ---------------------------------------------------------------- what follows
-def required_of(job: Job, planned: Planned, at: int, now_ms: int) -> int:
-    """How many of the waiting tasks of a stage have to start now. Those that started since the plan come off the
-    earliest latest starts; a gang is needed as a whole."""
-    waits = sum([span.count for span in job.waits[at]])
+def required_of(job: Job, planned: Planned, at: int, spans: list[Span], now_ms: int) -> int:
+    """How many of the waiting tasks of a stage, `spans`, have to start now. Those that started since the plan come off
+    the earliest latest starts; a gang is needed as a whole."""
+    waits = sum([span.count for span in spans])
     if at not in planned.waiting:
         return waits
     due = -(planned.waiting[at] - waits)
@@ -116,7 +118,9 @@ def required_of(job: Job, planned: Planned, at: int, now_ms: int) -> int:
 def is_late(job: Job, now_ms: int) -> bool:
     """Whether tasks wait that had to start before this moment."""
     planned = job.plan
-    return planned is not None and any(required_of(job, planned, at, now_ms - 1) for at in job.waits)
+    if planned is None:
+        return False
+    return any(required_of(job, planned, at, spans, now_ms - 1) for at, spans in waiting(job).items())
 
 
 def next_due(job: Job, now_ms: int) -> int | None:
@@ -125,8 +129,8 @@ def next_due(job: Job, now_ms: int) -> int | None:
     found = None
     if planned is None or not planned.gives:
         return None
-    for at in job.waits:
-        started = planned.waiting.get(at, 0) - sum([span.count for span in job.waits[at]])
+    for at, spans in waiting(job).items():
+        started = planned.waiting.get(at, 0) - sum([span.count for span in spans])
         for at_ms, count in planned.late.get(at, ()):
             started -= count
             if started < 0 and at_ms > now_ms:
@@ -141,17 +145,18 @@ def _in_share(state: State, job: Job, planned: Planned) -> dict[int, int]:
     vector = share_vector(
         direction_of(work_of(job.graph, job.progress, job.seen), state.capacity), state.capacity, planned.share
     )
-    for at in job.waits:
+    waits = waiting(job)
+    for at in waits:
         for kind, amount in job.graph.stages[at].demand.items():
             vector[kind] = max(vector.get(kind, 0), amount)
     for at, groups in job.started.items():
         for kind, amount in job.graph.stages[at].demand.items():
             vector[kind] = vector.get(kind, 0) - amount * sum([each.count for each in groups])
     found = {}
-    for at in sorted(job.waits):
+    for at in sorted(waits):
         stage = job.graph.stages[at]
         demand = [(kind, amount) for kind, amount in stage.demand.items() if amount]
-        count = min([sum([span.count for span in job.waits[at]]), *[vector[kind] // amount for kind, amount in demand]])
+        count = min([sum([span.count for span in waits[at]]), *[vector[kind] // amount for kind, amount in demand]])
         found[at] = count = 0 if count < (stage.tasks if stage.gang else 1) else count
         for kind, amount in demand:
             vector[kind] -= amount * count
@@ -163,10 +168,10 @@ def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> lis
     start, then the rest."""
     asks: dict[AskKind, list[StageAsk]] = {"required": [], "optional": []}
     fits = _in_share(state, job, planned) if planned is not None and not planned.gives else {}
-    for at in sorted(job.waits):
+    for at, spans in sorted(waiting(job).items()):
         stage = job.graph.stages[at].stage
-        need = None if planned is None else fits[at] if fits else required_of(job, planned, at, now_ms)
-        for span in job.waits[at]:
+        need = None if planned is None else fits[at] if fits else required_of(job, planned, at, spans, now_ms)
+        for span in spans:
             first = span.count if need is None else min(need, span.count)
             if need is not None:
                 need -= first
@@ -181,6 +186,8 @@ def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> lis
 # ---------------------------------------------------------------- what runs
 def start_tasks(job: Job, at: int, count: int, time: int) -> None:
     """Tasks of a stage have been granted."""
+    if job.started is NOTHING_STARTED:
+        job.started = {}
     groups = job.started.setdefault(at, [])
     if groups and groups[-1].start_ms == time:
         groups[-1].count += count
@@ -190,7 +197,9 @@ def start_tasks(job: Job, at: int, count: int, time: int) -> None:
 
 def stop_tasks(job: Job, at: int, count: int) -> None:
     """Tasks of a stage have ended. Which does not matter: those that started first are taken to have."""
-    groups = job.started.get(at, [])
+    groups = job.started.get(at)
+    if groups is None:
+        return
     while count and groups:
         ended = min(count, groups[0].count)
         groups[0].count -= ended
@@ -198,19 +207,20 @@ def stop_tasks(job: Job, at: int, count: int) -> None:
         if not groups[0].count:
             del groups[0]
     if not groups:
-        job.started.pop(at, None)
+        del job.started[at]
 
 
 def running_now(job: Job, later: Mapping[int, int], time: int) -> dict[int, list[Started]]:
     """What runs of a job whose starts nobody has noted, as if it had started now; `later`: by stage, tasks that wait
     out a back-off."""
-    found = {}
+    found: dict[int, list[Started]] = {}
+    waits = waiting(job)
     for at, left in enumerate(job.progress.left):
         if not job.progress.parents[at]:
-            count = left - sum([span.count for span in job.waits.get(at, ())]) - later.get(at, 0)
+            count = left - sum([span.count for span in waits.get(at, ())]) - later.get(at, 0)
             if count > 0:
                 found[at] = [Started(time, count)]
-    return found
+    return found or NOTHING_STARTED
 
 
 def count_capacity(state: State, node: str, capacity: Vector | None) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
-from largesse.lifecycle.run_times import History, Seen
+from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Gate, Graph, Progress, Span, Tries
 from schemas import Policy, Vector
 from schemas.tasks import Failure
@@ -54,13 +54,21 @@ class Planned:
     waiting: dict[int, int] = field(default_factory=dict)
 
 
+NO_WAITS: dict[int, list[Span]] = {}
+NOTHING_STARTED: dict[int, list[Started]] = {}
+_NONE: list[int] = []
+"""Of jobs of which that is so: shared, since such jobs are many. Nobody changes them."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
-    """A live job. By stage position, `waits`: what could start now; `started`: where jobs are planned, what runs, those
-    that started first before the others. `derailed`: tasks have failed or were lost since the last plan.
-    `admitted`: seq of its admission. `seen`: by stage, how long its tasks ran, where somebody may ask for it;
-    `from_history`: positions of the stages whose run time is told by earlier runs.
+    """A live job. By stage position, `waits`: what could start now (waits.py reads and changes it); `started`: where
+    jobs are planned, what runs, those that started first before the others. `fresh_ms`: since when all its stages
+    without parents wait, where nothing of it has been granted yet: then that is what waits; -1: something has, or it
+    may not run yet. `derailed`: tasks have failed or were lost since the last plan. `admitted`: seq of its admission.
+    `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
+    whose run time is told by earlier runs.
     """
 
     graph: Graph
@@ -74,6 +82,7 @@ class Job:
     derailed: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
     from_history: list[int] = field(default_factory=list)
+    fresh_ms: int = -1
 
     def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
@@ -81,12 +90,13 @@ class Job:
         self.queue = queue
         self.admitted = admitted
         self.tries = None
-        self.waits = {}
-        self.started = {}
+        self.waits = NO_WAITS
+        self.started = NOTHING_STARTED
         self.plan = None
         self.derailed = False
-        self.seen = {}
-        self.from_history = []
+        self.seen = NOTHING_SEEN
+        self.from_history = _NONE
+        self.fresh_ms = -1
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ def _observe(state: State, ended: TaskEnd | KnownAttempt) -> None:
     job = state.jobs.get(ended.job)
     if job is not None:
         stage = job.graph.stages[job.graph.position[ended.stage]]
-        observe(job.seen, stage, ended.count, ended.run_ms, state.policy.estimates)
+        job.seen = observe(job.seen, stage, ended.count, ended.run_ms, state.policy.estimates)
 
 
 def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
-from largesse.lifecycle.run_times import History, Seen
+from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Gate, Graph, Progress, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.ledger import Ledger
@@ -34,7 +34,7 @@ class Job:
         self.progress = progress
         self.tries = None
         self.began = False
-        self.seen = {}
+        self.seen = NOTHING_SEEN
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -5,6 +5,7 @@ from largesse.lifecycle.queue_policy import order_of
 from largesse.lifecycle.run_times import expected_ms
 from schemas import HeldRoom, Stage, StageAsk, Vector
 from schemas.queue_tree import walk
+from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board, Discipline
 from services.leftover.placement.entries import BY_WORK_LEFT, Order, Waiting
@@ -35,8 +36,8 @@ def build(state: State) -> Board:
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
     for name, job in state.jobs.items():
-        if job.asks:
-            board.wait(name, waiting_of(board, job, job.asks))
+        if does_ask(job):
+            board.wait(name, waiting_of(board, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang)
     room.keep({room.number[n]: class_of(board, held) for n, held in state.kept.items() if n in room.number})

@@ -3,6 +3,7 @@
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
 from schemas.quantities import SHARE_UNITS
+from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.board import build, waiting_of
 from services.leftover.core.fold import in_shard
 from services.leftover.core.gather import due_of, hold, said_of, shortfalls
@@ -40,11 +41,11 @@ def _show_asks(state: State, board: Board, asks: Asks) -> None:
     if asks.full:
         named = {ask.job: True for ask in asks.jobs}
         for name, job in state.jobs.items():
-            if job.asks and name not in named and in_shard(name, asks):
+            if does_ask(job) and name not in named and in_shard(name, asks):
                 board.wait(name, [])
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
-        if asking is not None and not _alike(asking.asks, ask.asks):  # Else the board has it as it is.
+        if asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
             board.wait(ask.job, waiting_of(board, asking, ask.asks))
 
 

@@ -25,16 +25,16 @@ from schemas import (
     RoundClosed,
     RoundOpened,
     Shares,
-    StageAsk,
     Struck,
     TaskFailed,
     TaskFinished,
     TaskRange,
 )
 from schemas.nodes import devices_of
+from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import leaf_at, leaf_of, seat, waiting_of, work_left
 from services.leftover.core.gather import due_of
-from services.leftover.core.state import Held, Job, Node, State
+from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Held, Job, Node, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 from services.leftover.placement.nodes import class_key
@@ -131,9 +131,9 @@ def _begin(state: State, names: list[str], record: Record) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = record.seq
-        job.asks = [StageAsk(s.stage, 0, s.tasks, 1, record.time) for s in job.graph.stages if not s.after]
+        job.fresh_ms = record.time
         if state.board is not None:
-            state.board.wait(name, waiting_of(state.board, job, job.asks))
+            state.board.wait(name, waiting_of(state.board, job, asks_of(job)))
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -174,9 +174,11 @@ def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[in
     job = state.jobs.get(name)
     if job is None:
         return
-    observe(job.seen, job.graph.stages[job.graph.position[stage]], count, run_ms, state.policy.estimates)
+    job.seen = observe(job.seen, job.graph.stages[job.graph.position[stage]], count, run_ms, state.policy.estimates)
     if len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
         return
+    if job.done is NOTHING_DONE:
+        job.done = {}
     job.done[stage] = job.done.get(stage, 0) + count
     if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
         state.board.set_work(name, work_left(state.board, job))
@@ -239,12 +241,12 @@ def _asks(state: State, record: Record[Asks]) -> None:
     if body.full:
         for name, job in state.jobs.items():
             if job.began < state.opened and in_shard(name, body):
-                job.asks = []
-    ask: JobAsk
-    for ask in body.jobs:
-        known = state.jobs.get(ask.job)
+                ask(job, NO_ASKS)
+    said: JobAsk
+    for said in body.jobs:
+        known = state.jobs.get(said.job)
         if known is not None and known.order < state.opened:  # Else another job had the name when it was asked for.
-            known.asks = list(ask.asks)  # Its spans are never changed in place.
+            ask(known, said.asks)
 
 
 def _grants(state: State, record: Record[Grants]) -> None:
@@ -307,25 +309,7 @@ def _bind(state: State, grant: Grant, time: int) -> None:
         key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
         if key in state.starved:
             state.starved[key] = state.opened_ms
-    _shorten(job.asks, grant)
-
-
-def _shorten(asks: list[StageAsk], grant: Grant) -> None:
-    """Takes granted tasks off what the job asks for."""
-    for i, ask in enumerate(asks):
-        behind = grant.first - ask.first
-        if ask.stage != grant.stage or behind < 0 or behind >= ask.count:
-            continue
-        ahead = ask.count - behind - grant.count
-        assert ahead >= 0, f"{grant.job}/{grant.stage}: granted tasks are not one span that it asked for"
-        parts = ((ask.first, behind), (grant.first + grant.count, ahead))
-        asks[i : i + 1] = [_part(ask, first, count) for first, count in parts if count]
-        return
-    raise AssertionError(f"{grant.job}/{grant.stage}/{grant.first} was granted but not asked for")
-
-
-def _part(ask: StageAsk, first: int, count: int) -> StageAsk:
-    return StageAsk(ask.stage, first, count, ask.attempt, ask.since_ms, ask.kind)
+    shorten(job, grant)
 
 
 def _take_back(state: State, struck: list[Struck]) -> None:
@@ -342,7 +326,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         if alive:
             jobs[name] = True
     for name in jobs:
-        board.wait(name, waiting_of(board, state.jobs[name], state.jobs[name].asks))
+        board.wait(name, waiting_of(board, state.jobs[name], asks_of(state.jobs[name])))
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.queue_policy import Group
-from largesse.lifecycle.run_times import History, Seen
+from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Gate, Graph
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
 from services.leftover.placement.board import Board
@@ -25,12 +25,18 @@ class Node:
     unschedulable: bool = False
 
 
+NO_ASKS: list[StageAsk] = []
+NOTHING_DONE: dict[str, int] = {}
+"""Of jobs of which that is so: shared, since such jobs are many. Nobody changes them."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
-    """A live job: its queue, its place in the order of admission, its graph, what it asks for in its order. `began`:
-    seq of the record since which it may run; from then on it asks for all tasks of the stages without parents.
-    `done`: by stage, tasks that have succeeded; `seen`: how long those ran, where somebody may ask for it.
+    """A live job: its queue, its place in the order of admission, its graph. `began`: seq of the record since which it
+    may run; from then on it asks for all tasks of the stages without parents. `fresh_ms`: when that was, as long as
+    that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `done`: by stage, tasks that
+    have succeeded; `seen`: how long those ran, where somebody may ask for it.
     """
 
     queue: str
@@ -41,6 +47,7 @@ class Job:
     done: dict[str, int] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
+    fresh_ms: int = -1
 
     def __init__(self, queue: str, order: int, priority: int, graph: Graph) -> None:
         self.queue = queue
@@ -48,9 +55,10 @@ class Job:
         self.priority = priority
         self.graph = graph
         self.began = 0
-        self.done = {}
-        self.seen = {}
-        self.asks = []
+        self.done = NOTHING_DONE
+        self.seen = NOTHING_SEEN
+        self.asks = NO_ASKS
+        self.fresh_ms = -1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

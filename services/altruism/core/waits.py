@@ -1,0 +1,39 @@
+"""What of a job could start now. Of a job of which nothing has been granted yet it follows from its graph, and is not
+written down: in a full cell nearly all jobs are like that.
+"""
+
+from largesse.lifecycle.state import Span
+from services.altruism.core.state import NO_WAITS, Job
+
+
+def begin(job: Job, time: int) -> None:
+    """The job may run from now on: all its stages without parents wait."""
+    job.fresh_ms = time
+
+
+def does_wait(job: Job) -> bool:
+    """Whether anything of it could start now."""
+    return job.fresh_ms >= 0 or bool(job.waits)
+
+
+def waiting(job: Job) -> dict[int, list[Span]]:
+    """By stage position, the spans that could start now, in their order. To be read only."""
+    if job.fresh_ms < 0:
+        return job.waits
+    return {at: [Span(0, job.graph.stages[at].tasks, 1, job.fresh_ms)] for at in job.graph.roots}
+
+
+def own_waits(job: Job) -> dict[int, list[Span]]:
+    """The same, to be changed: from now on it is written down."""
+    if job.fresh_ms >= 0:
+        job.waits, job.fresh_ms = waiting(job), -1
+    elif job.waits is NO_WAITS:
+        job.waits = {}
+    return job.waits
+
+
+def forget_empty(job: Job, at: int) -> None:
+    """Nothing of a stage waits any more."""
+    del job.waits[at]
+    if not job.waits:
+        job.waits = NO_WAITS
