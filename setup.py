@@ -29,9 +29,10 @@ COMPILED = {
     ),
     "largesse/log": ("codec",),
     "schemas": ("estimates", "quantities", "queue_tree"),
-    "services/admission": ("job_class",),
+    "services/admission": ("job_class", "reserve_ratio"),
     "services/admission/core": (
         "classes",
+        "demand",
         "fold",
         "granted",
         "judge",

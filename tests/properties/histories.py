@@ -260,6 +260,7 @@ class Play:
             {"keyframe_rounds": 1 + value % 4},
             {"fifo_order": ("job", "stage")[value % 2]},
             {"estimates": ("spec", "history")[value % 2]},
+            {"classes": ("on", "off")[value % 2], "theta_permille": (100, 300, 600)[value % 3]},
         ]
         self.call("take", config(**knobs[which % len(knobs)]))
 

@@ -20,12 +20,7 @@ def reference_of(state: State) -> Vector:
     """What requests are compared with: what the nodes have, or what no task holds of it."""
     if state.policy.class_reference == "total":
         return state.capacity
-    free: Vector = {}
-    for node in state.nodes.values():
-        if not node.lost:
-            for kind, amount in node.free.items():
-                free[kind] = free.get(kind, 0) + max(0, amount)
-    return free
+    return {kind: max(0, amount - state.used.get(kind, 0)) for kind, amount in state.capacity.items()}
 
 
 def judged_again(state: State) -> list[JobJudged]:

@@ -37,6 +37,7 @@ from schemas.jobs import UNJUDGED
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import Failure, TaskEnd, TaskFailure
+from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.skips import fold_refused, fold_skipped
@@ -129,6 +130,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
                 node.devices_free[index] = node.devices_free.get(index, 0) - milli
     state.nodes[body.node] = node
     _count_capacity(state, body.capacity, 1)
+    remeasure(state)
 
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
@@ -151,6 +153,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     state.known.pop(body.node, None)
     state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
+    remeasure(state)
     _end_ranges(state, record, body.lost, "lost")
     state.needs_round = True
 
@@ -181,6 +184,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     state.jobs[body.spec.job] = job
     if body.job_class == UNJUDGED:
         state.unjudged[body.spec.job] = True
+    note_job(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
     _count_tasks(state, body.spec.user, _tasks_of(graph))
     state.needs_round = True
@@ -209,6 +213,7 @@ def _over(state: State, record: Record, end: JobEnd) -> None:
     job = state.jobs[end.job]
     if not job.over:
         job.over = True
+        forget_job(state, end.job)
         _count_tasks(state, job.spec.user, -_tasks_of(job.graph))
         state.over.append(end)
         state.over_cause = record.id
@@ -317,16 +322,29 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
     mark = mark_of(attempt, False)
     job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
     job.held -= count
+    _use(state, job, at, -count)
+    if live is not None:
+        note_job(state, name)
     if ended is not None and not job.held:
         ended.job = None
     return live
 
 
+def _use(state: State, job: JobState, at: int, tasks: int) -> None:
+    """Tasks of a stage hold room from now on; negative: no longer."""
+    demand = job.graph.stages[at].demand
+    for resource, amount in demand.items():
+        state.used[resource] = state.used.get(resource, 0) + amount * tasks
+    note_held(state, job.job_class, demand, tasks)
+
+
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
     state.round, state.opened_ms, state.needs_round = record.round, record.time, False
+    state.pools_ppm = record.body.pools_ppm
     for judged in record.body.judged:
         state.jobs[judged.job].job_class = judged.job_class
+        state.demand = None
     if state.unjudged and any(state.capacity.values()):
         state.unjudged = {}
 
@@ -349,6 +367,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         end = grant.first + grant.count
         job.granted = put_in(job.granted, at, grant.first, end, mark, job.graph.tasks[at])
         job.held += grant.count
+        _use(state, job, at, grant.count)
+        note_job(state, grant.job)
         for resource, amount in demand.items():
             node.free[resource] -= amount * grant.count
     state.open = None
@@ -371,6 +391,10 @@ def _told(state: State, record: Record[Releases | Plans]) -> None:
         state.wake_forecast_ms[kind] = body.wake_ms
     if isinstance(body, Plans):
         state.needs_round = True
+    else:
+        state.curves, state.curves_ms = body.curves, body.at_ms
+        if pools_of(state, record.time) != state.pools_ppm:
+            state.needs_round = True
 
 
 def _time(state: State, record: Record[TimeReached]) -> None:

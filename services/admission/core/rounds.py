@@ -23,6 +23,7 @@ from schemas import (
 )
 from schemas.rounds import Strike
 from services.admission.core.classes import judged_again
+from services.admission.core.demand import pools_of
 from services.admission.core.state import JobState, NodeState, State
 
 Due = JobEnded | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
@@ -43,7 +44,9 @@ def due(state: State, time: int, prefix: bytes) -> Due | None:
     if state.removed:
         return NodeForgotten(next(iter(state.removed)))
     if state.needs_round and time >= earliest_opening_ms(state):
-        return RoundOpened(RULES, prefix.hex(), state.policy.altruism_shards, [], judged_again(state))
+        return RoundOpened(
+            RULES, prefix.hex(), state.policy.altruism_shards, pools_of(state, time), judged_again(state)
+        )
     gone = _gone_longest(state)
     return NodeForgotten(gone[1]) if gone is not None and gone[0] <= time else None
 

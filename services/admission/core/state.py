@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.state import Graph, Progress, Tries
-from schemas import Device, JobEnd, JobSpec, Policy, Queue, RoundOpened, Vector
+from schemas import Cache, Device, JobEnd, JobSpec, Policy, Queue, ReleaseCurve, RoundOpened, Vector
 from schemas.nodes import KnownAttempt
 
 LIVE_JOBS_MAX = 1_000_000
@@ -115,6 +115,33 @@ class Skip:
     passed: bool = False
 
 
+Shape = tuple[int, ...]
+"""Of a job that waits for something: its class, its request in millionths, and by stage how many tasks wait."""
+
+
+@dataclass(slots=True)
+class ClassTally:
+    """What jobs of a class hold, wait for, and by request (millionths of the measure) how many jobs wait; `ascending`:
+    those requests.
+    """
+
+    held: Vector = field(default_factory=dict)
+    pending: Vector = field(default_factory=dict)
+    jobs: dict[int, int] = field(default_factory=dict)
+    ascending: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Demand:
+    """By class; `shapes` by job that waits for something; `known`: shapes, each once; `dirty`: jobs to look at."""
+
+    classes: list[ClassTally]
+    measure: Vector
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    known: dict[Shape, Shape] = field(default_factory=dict)
+    dirty: dict[str, bool] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Opening:
     """The round that waits for its answers."""
@@ -136,7 +163,9 @@ class State:
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
     "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
     closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is
-    to be judged at the next opening that has capacity."""
+    to be judged at the next opening that has capacity. `used`: what attempts hold in all. `pools_ppm`: of the last
+    opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests are
+    compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -164,3 +193,9 @@ class State:
     wake_forecast_ms: dict[str, int] = field(default_factory=dict)
     forecast_seq: dict[str, int] = field(default_factory=dict)
     unjudged: dict[str, bool] = field(default_factory=dict)
+    used: Vector = field(default_factory=dict)
+    measure: Vector = field(default_factory=dict)
+    pools_ppm: list[int] = field(default_factory=list)
+    curves: list[ReleaseCurve] = field(default_factory=list)
+    curves_ms: int = 0
+    demand: Cache[Demand | None] = None

@@ -1,0 +1,139 @@
+"""Admission in stories: classes that are judged late, pools that an opening says, what classes hold and wait for."""
+
+import pytest
+from hypothesis import strategies as st
+
+from schemas import JobAdmitted, ReleaseCurve, RoundOpened
+from schemas.jobs import UNJUDGED
+from services.admission.core.demand import amount_at, forecast_of, pools_of
+from tests.cells import SlowCell, config, drop_caches, job, node, stage
+from tests.properties.histories import Play, drawn
+from tests.strategies import for_all
+
+ON = {"classes": "on", "theta_permille": 250, "reserve_ratio_permille_min": 0}
+
+
+def cell(*inputs, knobs=ON, **nodes):
+    """A cell with pools and one node of eight cores."""
+    story = SlowCell(1)
+    story.take(config(**knobs), node("n1", cpu=8_000, memory=16_000), *inputs)
+    return story
+
+
+def small(name, tasks=1):
+    return job(name, stage(tasks=tasks, cpu=1_000, memory=0))
+
+
+def large(name, tasks=8):
+    return job(name, stage(tasks=tasks, cpu=1_000, memory=0))
+
+
+def opened(story):
+    """What the last opening said."""
+    return story.bodies(RoundOpened)[-1]
+
+
+def test_a_job_that_comes_before_any_node_is_judged_by_the_first_opening_with_capacity():
+    story = SlowCell(1)
+    story.take(config(**ON), small("s"), large("l"))
+    assert [body.job_class for body in story.bodies(JobAdmitted)] == [UNJUDGED, UNJUDGED]
+    story.settle()
+    assert opened(story).judged == []
+
+    story.take(node("n1", cpu=8_000, memory=16_000))
+    story.settle()
+
+    assert [(each.job, each.job_class) for each in opened(story).judged] == [("s", 0), ("l", 1)]
+
+
+def test_other_thresholds_judge_live_jobs_again():
+    story = cell(small("s"), large("l"), small("m", tasks=3))
+    story.settle()
+
+    story.take(config(theta_permille=500))
+    story.settle()
+
+    assert [(each.job, each.job_class) for each in opened(story).judged] == [("m", 0)]
+
+
+@pytest.mark.parametrize("knobs", [{"classes": "off"}, {**ON, "theta_permille": 0}, {**ON, "theta_permille": 1_000}])
+def test_without_pools_openings_say_none(knobs):
+    story = cell(small("s"), large("l"), knobs=knobs)
+    story.settle()
+
+    assert opened(story).pools_ppm == []
+
+
+def test_the_small_pool_grows_by_what_the_large_one_cannot_use():
+    story = cell(large("l", tasks=4))
+    story.settle()
+    assert opened(story).pools_ppm == [0, 1_000_000]
+
+    story.take(small("s", tasks=2))
+    story.settle()
+
+    assert opened(story).pools_ppm == [250_000, 750_000]
+
+
+def test_the_pools_stay_in_their_bounds():
+    story = cell(large("l"), knobs={**ON, "reserve_ratio_permille_min": 70})
+    story.settle()
+
+    assert opened(story).pools_ppm == [70_000, 930_000]
+
+
+def test_a_class_is_compared_with_what_no_task_holds_where_the_policy_says_so():
+    story = cell(large("l", tasks=6), knobs={**ON, "class_reference": "available"})
+    story.settle()
+
+    assert (story.take(small("s")).job_class, story.take(small("t", tasks=2)).reference) == (1, "available")
+
+
+def test_pools_can_be_switched_off_and_on_while_it_runs():
+    story = cell(large("l"), small("s"))
+    story.settle()
+    assert len(opened(story).pools_ppm) == 2
+
+    story.take(config(classes="off"))
+    story.settle()
+    assert opened(story).pools_ppm == []
+
+    story.take(config(classes="on", class_thresholds_permille=[500]))
+    story.settle()
+    assert len(opened(story).pools_ppm) == 3
+
+
+def test_what_is_to_come_first_gives_back_what_was_borrowed():
+    assert forecast_of({"cpu": 10}, {"cpu": 4}, {"cpu": 3}) == {"cpu": 9}
+    assert forecast_of({"cpu": 10}, {"cpu": 12}, {"cpu": 3}) == {"cpu": 1}
+    assert forecast_of({"cpu": 10}, {"cpu": 30}, {"cpu": 3}) == {"cpu": 0}
+
+
+@pytest.mark.parametrize(("after_ms", "amount"), [(0, 0), (1_999, 0), (2_000, 5), (2_001, 5), (9_000, 8)])
+def test_a_curve_stays_until_its_next_point(after_ms, amount):
+    assert amount_at(ReleaseCurve(0, "cpu", [[2_000, 5], [3_000, 8]]), after_ms) == amount
+
+
+@for_all(st.integers(0, 2**32))
+def test_what_classes_hold_and_wait_for_is_kept_up_to_date(seed):
+    """As it would be worked out from all jobs and nodes."""
+    play = Play(SlowCell(4), **ON, class_thresholds_permille=[500])
+    for step in drawn(seed, 60):
+        play.step(*step)
+        admission = play.cell.admission
+        if play.cell.opening is None and admission.demand is not None and pools_of(admission, play.cell.time):
+            kept = plain(admission.demand)
+            drop_caches([admission])
+            pools_of(admission, play.cell.time)
+            assert kept == plain(admission.demand)
+
+
+def plain(demand):
+    """Without what is none."""
+    return [
+        [left(tally.held), left(tally.pending), tally.jobs, tally.ascending] for tally in demand.classes
+    ], demand.shapes
+
+
+def left(vector):
+    return {kind: amount for kind, amount in vector.items() if amount}
