@@ -45,7 +45,7 @@ COMPILED = {
     "services/altruism/core": ("decide", "fold", "giving", "state", "waits"),
     "services/altruism/planning": ("backward", "forward", "orders", "plan", "work"),
     "services/fairness": ("tree",),
-    "services/fairness/accounts": ("intervals", "ledger", "seat"),
+    "services/fairness/accounts": ("intervals", "queue_account", "tree_accounts"),
     "services/fairness/core": (
         "backoff",
         "decide",

@@ -18,7 +18,7 @@ from statistics import median
 from services.fairness.hdrf.dynamic import LiveTree
 from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole
-from services.fairness.tree import Node
+from services.fairness.tree import TreeNode
 
 KINDS = 3
 CAPACITY = [10**9] * KINDS
@@ -50,23 +50,23 @@ def measured(leaves: int, depth: int) -> list[float | None]:
     return [*fillings, whole, *live(endless, Random(2))]
 
 
-def tree(leaves: int, depth: int, limited: bool, draw: Random) -> Node:
+def tree(leaves: int, depth: int, limited: bool, draw: Random) -> TreeNode:
     """A tree of so many leaves, each inner node with as many children as its depth makes even."""
     nodes = []
     for at in range(leaves):
         demand = [draw.randint(1, 2000) if draw.random() < 0.75 else 0 for _ in range(KINDS)]
         demand[draw.randrange(KINDS)] += 1
         tasks = max(1, int(draw.random() * 4 * CAPACITY[0] / leaves / max(demand))) if limited else None
-        nodes.append(Node(f"leaf {at}", draw.randint(1, 5), demand=demand, tasks=tasks))
+        nodes.append(TreeNode(f"leaf {at}", draw.randint(1, 5), demand=demand, tasks=tasks))
     fan = max(2, round(leaves ** (1 / depth)))
     for level in range(depth - 1):
         if len(nodes) > fan:
             groups = [nodes[at : at + fan] for at in range(0, len(nodes), fan)]
-            nodes = [Node(f"{level}.{at}", draw.randint(1, 5), children=group) for at, group in enumerate(groups)]
-    return Node("root", children=nodes)
+            nodes = [TreeNode(f"{level}.{at}", draw.randint(1, 5), children=group) for at, group in enumerate(groups)]
+    return TreeNode("root", children=nodes)
 
 
-def live(root: Node, draw: Random) -> list[float | None]:
+def live(root: TreeNode, draw: Random) -> list[float | None]:
     """Seconds to build a live tree, and per change: a task starts, a task ends, a kind fills up or frees again."""
     began = time.process_time()
     live_tree = LiveTree(root, CAPACITY, foresees=True)
@@ -91,11 +91,11 @@ def live(root: Node, draw: Random) -> list[float | None]:
     return [build, give, finish, demand, weight, *toggled(root, live_tree, start), full(live_tree, holding, draw)]
 
 
-def toggled(root: Node, live_tree: LiveTree, start: Callable[[], None]) -> tuple[float, float]:
+def toggled(root: TreeNode, live_tree: LiveTree, start: Callable[[], None]) -> tuple[float, float]:
     """Seconds to fill a kind up, or free it again: the median, and the worst of the first two."""
     # A leaf that takes all that is free of the scarcest kind, and gives it back.
     kind = min(range(KINDS), key=lambda j: live_tree.free[j])
-    live_tree.add(root.name, Node("hog", demand=[1] * KINDS, tasks=0))
+    live_tree.add(root.name, TreeNode("hog", demand=[1] * KINDS, tasks=0))
     costs = []
     for _ in range(CHANGES // 10):
         start()  # Something else changes meanwhile, so that each view has to catch up.

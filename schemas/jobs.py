@@ -46,8 +46,8 @@ class Stage:
 
 @dataclass(slots=True)
 class JobSpec:
-    """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs under;
-    `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
+    """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs
+    under; `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
     """
 
     job: str

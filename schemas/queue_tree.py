@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from schemas.queues import Queue
-from schemas.wording import counted
+from schemas.wording import plural
 
 QUEUE_DEFAULT = "default"
 
@@ -58,5 +58,5 @@ def stranded(tree: Queue, jobs: Mapping[str, int], before: Queue | None) -> str 
         return None
     path, count, others = lost[0], jobs[lost[0]], len(lost) - 1
     what = "would have queues below it" if path in queues else "would be gone"
-    told = f'queue "{path}" {what}, and has {counted(count, "live job")}; let them end or cancel them'
-    return f"{told}, and the same in {counted(others, 'other queue')}" if others else told
+    told = f'queue "{path}" {what}, and has {plural(count, "live job")}; let them end or cancel them'
+    return f"{told}, and the same in {plural(others, 'other queue')}" if others else told

@@ -39,6 +39,6 @@ def _distance(a: str, b: str, limit: int) -> int:
     return row[-1]
 
 
-def counted(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
     """`1 job`, `2 jobs`, `1,000 jobs`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

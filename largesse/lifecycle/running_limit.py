@@ -1,4 +1,4 @@
-"""Which jobs may run: a queue with `running_jobs_max` lets so many through, the others stand before its gate.
+"""Which jobs may run: a queue with `running_jobs_max` lets so many through, the others are parked.
 
 Shared words of every core that follows jobs. A job that was let through stays so until it ends, also when the limit is
 lowered. Who goes next: of the jobs that every queue above them has a place for, the one of highest priority, then the
@@ -7,104 +7,104 @@ one admitted first.
 
 from bisect import insort
 
-from largesse.lifecycle.state import Gate, Parked
+from largesse.lifecycle.state import Parked, RunningLimits
 from schemas.queues import Queue
 
 
-def admit(gate: Gate, job: str, queue: str, priority: int, order: int) -> bool:
+def admit(running: RunningLimits, job: str, queue: str, priority: int, admitted: int) -> bool:
     """Whether a job that comes now may run at once; else it is parked."""
-    gate.leaf[job] = queue
-    if not gate.limits or _pass(gate, queue):
+    running.leaf[job] = queue
+    if not running.limits or _pass(running, queue):
         return True
-    insort(gate.parked.setdefault(queue, []), Parked(job, priority, order), key=_rank)
+    insort(running.parked.setdefault(queue, []), Parked(job, priority, admitted), key=_rank)
     return False
 
 
-def leave(gate: Gate, job: str) -> list[str]:
+def leave(running: RunningLimits, job: str) -> list[str]:
     """A job is over: those that may run from now on, in the order in which they were let through.
 
     Costs the leaves that have parked jobs, only where there are limits.
     """
-    queue = gate.leaf.pop(job, None)
-    if queue is None or not gate.limits:
+    queue = running.leaf.pop(job, None)
+    if queue is None or not running.limits:
         return []
-    waiting = gate.parked.get(queue, [])
+    waiting = running.parked.get(queue, [])
     left = [parked for parked in waiting if parked.job != job]
     if len(left) < len(waiting):
-        _keep(gate, queue, left)
+        _keep(running, queue, left)
         return []
-    for path in _limited(gate, queue):
-        gate.through[path] -= 1
-    return _let_through(gate)
+    for path in _limited(running, queue):
+        running.through[path] -= 1
+    return _let_through(running)
 
 
-def limit(gate: Gate, tree: Queue | None) -> list[str]:
+def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
     """A new tree is in force: jobs that may run from now on. Nobody who was let through is called back."""
-    gate.limits = {}
+    running.limits = {}
     if tree is not None:
-        _collect(gate.limits, tree, "")
-    before = {parked.job: True for waiting in gate.parked.values() for parked in waiting}
-    gate.through = dict.fromkeys(gate.limits, 0)
-    if gate.limits:
-        for job, queue in gate.leaf.items():
+        _collect(running.limits, tree, "")
+    before = {parked.job: True for waiting in running.parked.values() for parked in waiting}
+    running.through = dict.fromkeys(running.limits, 0)
+    if running.limits:
+        for job, queue in running.leaf.items():
             if job not in before:
-                for path in _limited(gate, queue):
-                    gate.through[path] += 1
-    return _let_through(gate)
+                for path in _limited(running, queue):
+                    running.through[path] += 1
+    return _let_through(running)
 
 
-def is_parked(gate: Gate, job: str) -> bool:
+def is_parked(running: RunningLimits, job: str) -> bool:
     """Whether a live job stands before the gate."""
-    return any(parked.job == job for parked in gate.parked.get(gate.leaf.get(job, ""), ()))
+    return any(parked.job == job for parked in running.parked.get(running.leaf.get(job, ""), ()))
 
 
-def full_queue(gate: Gate, queue: str) -> str | None:
+def full_queue(running: RunningLimits, queue: str) -> str | None:
     """The queue, this one or the nearest above it, that has no place; None where all have one."""
-    return next((path for path in _limited(gate, queue) if gate.through[path] >= gate.limits[path]), None)
+    return next((path for path in _limited(running, queue) if running.through[path] >= running.limits[path]), None)
 
 
 def _rank(parked: Parked) -> tuple[int, int]:
-    return -parked.priority, parked.order
+    return -parked.priority, parked.admitted
 
 
-def _limited(gate: Gate, queue: str) -> list[str]:
+def _limited(running: RunningLimits, queue: str) -> list[str]:
     """Paths with a limit, from the queue up to the top."""
     found = []
     path = queue
     while True:
-        if path in gate.limits:
+        if path in running.limits:
             found.append(path)
         if not path:
             return found
         path = path.rpartition("/")[0]
 
 
-def _pass(gate: Gate, queue: str) -> bool:
-    if full_queue(gate, queue) is not None:
+def _pass(running: RunningLimits, queue: str) -> bool:
+    if full_queue(running, queue) is not None:
         return False
-    for path in _limited(gate, queue):
-        gate.through[path] += 1
+    for path in _limited(running, queue):
+        running.through[path] += 1
     return True
 
 
-def _let_through(gate: Gate) -> list[str]:
+def _let_through(running: RunningLimits) -> list[str]:
     ready: list[str] = []
     while True:
-        heads = [waiting[0] for queue, waiting in gate.parked.items() if full_queue(gate, queue) is None]
+        heads = [waiting[0] for queue, waiting in running.parked.items() if full_queue(running, queue) is None]
         if not heads:
             return ready
         head = min(heads, key=_rank)
-        queue = gate.leaf[head.job]
-        _pass(gate, queue)
-        _keep(gate, queue, gate.parked[queue][1:])
+        queue = running.leaf[head.job]
+        _pass(running, queue)
+        _keep(running, queue, running.parked[queue][1:])
         ready.append(head.job)
 
 
-def _keep(gate: Gate, queue: str, waiting: list[Parked]) -> None:
+def _keep(running: RunningLimits, queue: str, waiting: list[Parked]) -> None:
     if waiting:
-        gate.parked[queue] = waiting
+        running.parked[queue] = waiting
     else:
-        del gate.parked[queue]
+        del running.parked[queue]
 
 
 def _collect(limits: dict[str, int], queue: Queue, path: str) -> None:

@@ -55,15 +55,15 @@ class Progress:
 
 @dataclass(slots=True)
 class Parked:
-    """A job before the gate. `order`: the seq of its admission."""
+    """A job before the gate. `admitted`: the seq of its admission."""
 
     job: str
     priority: int
-    order: int
+    admitted: int
 
 
 @dataclass(slots=True)
-class Gate:
+class RunningLimits:
     """`limits` and `through` (jobs let through) by queue path, "" the whole tree, only for queues with a limit; `leaf`:
     live job -> its queue; `parked`: by leaf queue, who waits, first comes first.
     """

@@ -40,7 +40,7 @@ from schemas.edge.cycles import find_cycle
 from schemas.jobs import JobCancelled, JobSpec, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
-from schemas.wording import counted, nearest
+from schemas.wording import nearest, plural
 
 STAGES_MAX = 1_000
 JOB_TASKS_MAX = 1_000_000
@@ -227,7 +227,7 @@ def _tasks(stage: StageSubmission) -> int:
             raise Malformed("tasks", 'is missing: write how many tasks the stage has, or "durations_ms"')
         return stage.tasks
     if stage.tasks is not None and stage.tasks != len(stage.durations_ms):
-        there = counted(len(stage.durations_ms), "duration")
+        there = plural(len(stage.durations_ms), "duration")
         raise Malformed("tasks", f'is {stage.tasks}, but durations_ms has {there}: leave it out, or say "duration_ms"')
     return len(stage.durations_ms)
 

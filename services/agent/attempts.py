@@ -26,8 +26,8 @@ from services.agent.core import Start
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
 from services.agent.folders import OVER, attempt_folder, open_folder, run_name
 from services.agent.found import (
+    AttemptFolder,
     Guarded,
-    Place,
     StopReason,
     Timed,
     Unsound,
@@ -243,7 +243,7 @@ class Attempts:
             raise OSError(errno.EINVAL, f"LARGESSE_NODE_CGROUP: {fault}") from None
         self.groups.sweep(self._key(local) for local in self.by_key.values() if local.pid is not None)
 
-    def _find(self, place: Place) -> Local | None:
+    def _find(self, place: AttemptFolder) -> Local | None:
         """The attempt in a folder; None where nothing could start there, or it cannot be told which attempt it is."""
         name = place.name()
         try:

@@ -53,7 +53,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldAttempt:
     """An attempt that the log says the node holds. `begun`: the log has its start. `given`: `take` has said to start
     it.
     """
@@ -85,7 +85,7 @@ class State:
     drain_until_ms: int | None = None
     node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
     jobs: dict[str, Job] = field(default_factory=dict)
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, HeldAttempt] = field(default_factory=dict)
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
 
@@ -95,7 +95,7 @@ class Start:
     """Run this attempt, once."""
 
     key: str
-    held: Held
+    held: HeldAttempt
     stage: Stage
 
 
@@ -104,7 +104,7 @@ class Stop:
     """End this attempt and report it `failed` with `reason`; one that never started is reported so at once."""
 
     key: str
-    held: Held
+    held: HeldAttempt
     reason: StopReason
 
 
@@ -214,7 +214,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         job = state.jobs[grant.job]
         for task in range(grant.count):
             devices = grant.devices[task] if grant.devices else []
-            held = Held(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
+            held = HeldAttempt(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
             key = attempt_key(held.job, held.stage, held.index, held.attempt)
             state.held[key] = held
             state.held_of.setdefault(held.job, {})[key] = True

@@ -39,7 +39,7 @@ class Unsound(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AttemptFolder:
     """An attempt's folder, by the encoded names on the way to it. `root`: below which it lies: JOBS, or a shelf of what
     was put away (clearing.py).
     """
@@ -108,7 +108,7 @@ class Timed:
 
 def places(
     data: Path, job: str | None = None, stage: str | None = None, index: int | None = None, *, ended: bool = False
-) -> Iterator[Place]:
+) -> Iterator[AttemptFolder]:
     """Every folder that is named like an attempt's, of all or of one job, stage and task, and is no link. `ended`: also
     of what was put away.
     """
@@ -121,7 +121,7 @@ def places(
 
 def _places(
     data: Path, root: tuple[str, ...], job: str | None, stage: str | None, index: int | None
-) -> Iterator[Place]:
+) -> Iterator[AttemptFolder]:
     top = data.joinpath(*root)
     jobs = [folder_name(job)] if job is not None else folders_in(top)
     for job_name in jobs:
@@ -133,7 +133,7 @@ def _places(
                 for attempt in folders_in(top / job_name / run / stage_name):
                     name = _index_and_number(attempt)
                     if name is not None and index in (None, name[0]):
-                        yield Place(data, job_name, run, stage_name, *name, root)
+                        yield AttemptFolder(data, job_name, run, stage_name, *name, root)
 
 
 def _index_and_number(attempt: str) -> tuple[int, int] | None:
@@ -148,7 +148,7 @@ def attempt_folders(data: Path) -> Iterator[Path]:
     return (place.folder for place in places(data, ended=True))
 
 
-def task_in(place: Place, folder: int) -> Task | None:
+def task_in(place: AttemptFolder, folder: int) -> Task | None:
     """The task of an attempt; None: there is none. Raises Unsound, OSError."""
     document = _read(folder, TASK, whole=True)
     if document is None:

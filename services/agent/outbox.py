@@ -45,14 +45,14 @@ class Name:
 
 @dataclass(slots=True)
 class Due:
-    """When a piece of news is to be said next, and how long after that again."""
+    """When a report is to be sent next, and how long after that again."""
 
     at_ms: int
     repeat_ms: int = REPEAT_MS
 
 
 @dataclass(slots=True)
-class News:
+class Unreported:
     """What of one attempt the log has not confirmed: its start, its end, or both."""
 
     name: Name
@@ -73,42 +73,42 @@ class Said:
 
 @dataclass(slots=True)
 class Outbox:
-    """Unconfirmed news by attempt key."""
+    """Unconfirmed reports by attempt key."""
 
-    news: dict[str, News] = field(default_factory=dict)
+    unreported: dict[str, Unreported] = field(default_factory=dict)
 
     def started(self, key: str, name: Name, now_ms: int) -> None:
         """The attempt runs."""
-        self.news.setdefault(key, News(name, start=Due(now_ms)))
+        self.unreported.setdefault(key, Unreported(name, start=Due(now_ms)))
 
     def ended(self, key: str, name: Name, result: Result, now_ms: int) -> None:
         """The attempt has ended; the first result stands."""
-        known = self.news.setdefault(key, News(name))
+        known = self.unreported.setdefault(key, Unreported(name))
         if known.result is None:
             known.result, known.end = result, Due(now_ms)
 
     def begun(self, key: str) -> None:
         """The log has the start."""
-        known = self.news.get(key)
+        known = self.unreported.get(key)
         if known is not None:
             known.start = None
             if known.end is None:
-                del self.news[key]
+                del self.unreported[key]
 
     def over(self, key: str) -> None:
         """The log has the end: nothing is left to say."""
-        self.news.pop(key, None)
+        self.unreported.pop(key, None)
 
     def again(self, now_ms: int) -> None:
         """Everything is said anew, as after a registration."""
-        for known in self.news.values():
+        for known in self.unreported.values():
             known.start = known.start and Due(now_ms)
             known.end = known.end and Due(now_ms)
 
     def due(self, now_ms: int) -> list[Said]:
         """What is to be said now."""
         found = []
-        for key, known in self.news.items():
+        for key, known in self.unreported.items():
             start = known.start is not None and known.start.at_ms <= now_ms
             end = known.end is not None and known.end.at_ms <= now_ms
             if start or end:
@@ -117,13 +117,13 @@ class Outbox:
 
     def due_ms(self) -> int | None:
         """When something is to be said next."""
-        dues = (due for known in self.news.values() for due in (known.start, known.end))
+        dues = (due for known in self.unreported.values() for due in (known.start, known.end))
         return min((due.at_ms for due in dues if due is not None), default=None)
 
     def sent(self, said: Iterable[Said], now_ms: int) -> None:
         """The bus has it. It is said again if the log does not show it, ever more seldom."""
         for part in said:
-            known = self.news.get(part.key)
+            known = self.unreported.get(part.key)
             if known is None:
                 continue
             if part.start and known.start is not None:

@@ -24,7 +24,7 @@ REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
 LEAVE_SECONDS = 3
 
 
-class Voice:
+class Reporter:
     """Speaks for one node. Messages of one topic keep their order, also when one has to be sent twice.
 
     `unschedulable`: why the node takes no new tasks, said at once when it changes; empty: it does. `heard_ms`: when the

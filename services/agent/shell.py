@@ -25,7 +25,7 @@ from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
 from services.agent.outbox import Name, Result
-from services.agent.reporter import RETRY_MS, Voice
+from services.agent.reporter import RETRY_MS, Reporter
 from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
@@ -81,7 +81,7 @@ class _Agent:
         self._reader = LogReader(bus, node.partition)
         self._folded = 0  # Records since the last checkpoint.
         self._attempts = Attempts(node)
-        self._voice = Voice(bus, node)
+        self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._runs = Runs()
         self._troubles = Troubles(DEPARTING if node.departing else "")
@@ -111,7 +111,7 @@ class _Agent:
             if not self._node.keep_running:
                 await self._end_all("lost" if self._node.leaves else "killed")
             if self._node.leaves:
-                await self._voice.leave(self._state)
+                await self._reporter.leave(self._state)
             if self._node.departing and self._registered.is_set() and not self._attempts.alive:
                 await self._put_all_away()
         finally:
@@ -119,7 +119,7 @@ class _Agent:
             self._attempts.close_events()
             self._attempts.groups.close()
             CAUGHT_UP.remove(self._node.name)
-            await self._voice.drop()
+            await self._reporter.drop()
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
@@ -250,9 +250,9 @@ class _Agent:
                 case Stop():
                     self._stop(action)
                 case Begun(key):
-                    self._voice.outbox.begun(key)
+                    self._reporter.outbox.begun(key)
                 case Over(key):
-                    self._voice.outbox.over(key)
+                    self._reporter.outbox.over(key)
                     if (local := self._attempts.by_key.get(key)) is not None:
                         self._drop(local)
         if starts:
@@ -289,7 +289,7 @@ class _Agent:
     def _report(self, action: Start | Stop, result: Result) -> None:
         held = action.held
         name = Name(held.job, held.stage, held.index, held.attempt)
-        self._voice.outbox.ended(action.key, name, result, mono_ms())
+        self._reporter.outbox.ended(action.key, name, result, mono_ms())
 
     def _drop(self, local: Local) -> None:
         """The log does not wait for it, or no longer: nothing of it is reported, and nothing of it runs on."""
@@ -317,13 +317,13 @@ class _Agent:
                 if local.phase == "ended":
                     self._forget(local)
             elif local.result is None:
-                self._voice.outbox.started(local.key, local.name, now_ms)
+                self._reporter.outbox.started(local.key, local.name, now_ms)
             elif local.result.reason == "lost" and not local.stopping:
                 self._withheld.append(local)
                 self._troubles.suspect(now_ms)
                 self._look.set()
             else:
-                self._voice.outbox.ended(local.key, local.name, local.result, now_ms)
+                self._reporter.outbox.ended(local.key, local.name, local.result, now_ms)
         if changed:
             self._wake.set()
 
@@ -341,7 +341,7 @@ class _Agent:
             if self._caught_up.is_set():
                 if self._state.standing == "lost" and not self._attempts.alive:
                     self._renew()
-                moments.append(await self._voice.speak(self._state, self._attempts.by_key.values()))
+                moments.append(await self._reporter.speak(self._state, self._attempts.by_key.values()))
             next_ms = min(moment for moment in moments if moment is not None)
             await self._sleep_until(next_ms)
 
@@ -354,7 +354,7 @@ class _Agent:
             now_ms = mono_ms()
             if now_ms - before_ms > PAUSE_MS:
                 spared_ms = now_ms + PAUSE_MS  # It was paused, so the bus has to get a chance first.
-            if now_ms >= max(spared_ms, self._voice.heard_ms + cut_off_ms):
+            if now_ms >= max(spared_ms, self._reporter.heard_ms + cut_off_ms):
                 self._cut_off()
         await asyncio.Event().wait()
 
@@ -383,14 +383,14 @@ class _Agent:
     def _say_troubles(self) -> None:
         """Tells the log whether the node takes tasks, and then what was withheld until it knows."""
         troubles = self._troubles
-        if self._voice.unschedulable and not troubles.reason:
+        if self._reporter.unschedulable and not troubles.reason:
             self._log.info("takes new tasks again")
-        self._voice.unschedulable = troubles.reason
+        self._reporter.unschedulable = troubles.reason
         if self._withheld and (self._state.unschedulable or not (troubles.reason or troubles.suspected)):
             withheld, self._withheld = self._withheld, []
             for local in withheld:
                 if self._attempts.by_key.get(local.key) is local and not local.quiet and local.result is not None:
-                    self._voice.outbox.ended(local.key, local.name, local.result, mono_ms())
+                    self._reporter.outbox.ended(local.key, local.name, local.result, mono_ms())
         self._wake.set()
 
     async def _watch_node(self) -> None:

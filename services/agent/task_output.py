@@ -14,7 +14,7 @@ from largesse.process.health import Page, Pages
 from largesse.readers import Readers, ReadersBusy
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, named, page_of, wanted_of
 from services.agent.documents import TASK
-from services.agent.found import Place, Unsound, places
+from services.agent.found import AttemptFolder, Unsound, places
 from services.agent.streams import TIMES, space_ms
 
 LOOKS_MAX = 3
@@ -99,7 +99,7 @@ def _offset_since(folder: int, stream: str, since_ms: int) -> int:
     return following[0][1] if following else NUMBER_MAX
 
 
-def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
+def attempt_with_output(data: Path, wanted: Wanted) -> AttemptFolder | None:
     """Where the attempt lives; of two jobs that had the same name, of the later, unless `admitted` says which."""
     found = [
         place
@@ -107,7 +107,7 @@ def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
         if wanted.admitted in (None, place.admitted) and wanted.attempt in (None, place.attempt)
     ]
 
-    def order(place: Place) -> tuple[int, int]:
+    def order(place: AttemptFolder) -> tuple[int, int]:
         # Of one job the numbers say which is later, also where the wall clock was set back between two attempts.
         made = made_ns(place)
         return (made, place.attempt) if wanted.admitted is None else (place.attempt, made)
@@ -115,7 +115,7 @@ def attempt_with_output(data: Path, wanted: Wanted) -> Place | None:
     return max(found, key=order, default=None)
 
 
-def made_ns(place: Place) -> int:
+def made_ns(place: AttemptFolder) -> int:
     """When an attempt's folder was made; 0: it is half made, or being cleared away."""
     try:
         folder = place.open()

@@ -12,7 +12,7 @@ from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
 from services.cli.operating import config_app, node_app
-from services.cli.show import counted
+from services.cli.show import plural
 
 if TYPE_CHECKING:
     from schemas import JobRejected
@@ -262,4 +262,4 @@ def export(
     if json:
         out_json({"log": log, "records": records, "export": target})
     else:
-        out(f"{counted(records, 'record')} in {target}")
+        out(f"{plural(records, 'record')} in {target}")

@@ -11,7 +11,7 @@ import typer
 
 from services.cli.ending import Wrong, note, pipe
 from services.cli.progress import counting, progress_of
-from services.cli.show import counted
+from services.cli.show import plural
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
 from services.simulator.workloads.source import Option
@@ -60,7 +60,7 @@ def _command(name: str) -> Callable[..., None]:
         except OSError as error:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
         for why, count in left.most_common():
-            note(f"left out: {counted(count, 'job')}: {why}")
+            note(f"left out: {plural(count, 'job')}: {why}")
 
     file = inspect.Parameter(
         "file",

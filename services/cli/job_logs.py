@@ -6,7 +6,7 @@ from time import sleep
 from services.cli.client import Gateway, job_path, step
 from services.cli.ending import Broken, Ending, Refused, Unanswered, Wrong, note, out_json
 from services.cli.printing import FOLLOW_S, Sink, Tail, document_of, output_of, print_output
-from services.cli.show import counted
+from services.cli.show import plural
 
 FOLLOWED_MAX = 100
 """So many tasks are followed at once: each is asked for again and again."""
@@ -70,7 +70,7 @@ def print_logs(
     if json:
         out_json({"job": job, **params, "tasks": found})
     if missed:
-        raise Broken(f"the output of {counted(missed, 'task')} is not to be had")
+        raise Broken(f"the output of {plural(missed, 'task')} is not to be had")
 
 
 def _tasks_of(gateway: Gateway, job: str, stage: str | None) -> list[str]:
@@ -93,7 +93,7 @@ def _path(job: str, task: str) -> str:
 
 def _follow(gateway: Gateway, job: str, tasks: list[str], params: dict[str, object], begin: dict[str, object]) -> None:
     if len(tasks) > FOLLOWED_MAX:
-        told = f"{job} has {counted(len(tasks), 'task')}: at most {FOLLOWED_MAX} are followed at once"
+        told = f"{job} has {plural(len(tasks), 'task')}: at most {FOLLOWED_MAX} are followed at once"
         raise Wrong(f"--follow: {told}; name a stage or a task")
     lines = {task: Prefixed(task, sys.stdout.buffer) for task in tasks}
     tails = {task: Tail(gateway, _path(job, task), params, lines[task], begin=begin, quiet=True) for task in tasks}

@@ -8,7 +8,7 @@ import typer
 from services.cli.arguments import Json, Node, Url, file_path
 from services.cli.client import Gateway, step
 from services.cli.ending import Wrong, note, out, out_json
-from services.cli.show import counted
+from services.cli.show import plural
 
 REASON_MAX = 300
 """Characters of the reason for a drain, as the cell takes them."""
@@ -37,7 +37,7 @@ def _drain(name: str, what: str, url: str | None, json: bool, **params: str | in
     if json:
         out_json(document)
     else:
-        out(f"{name}: {document['state']}, {counted(document['running'], 'task')} on it")
+        out(f"{name}: {document['state']}, {plural(document['running'], 'task')} on it")
 
 
 @node_app.command("drain", short_help="Stop new placements on a node.")

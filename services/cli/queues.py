@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from services.cli.show import counted, rendered, rounded, tabbed, table, width
+from services.cli.show import plural, rendered, rounded, tabbed, table, width
 
 Document = dict[str, Any]
 
@@ -61,7 +61,7 @@ def limits_text(queue: Document) -> str:
     limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
     told += [f"{name} {_limit(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
     if (most := limits["running_jobs_max"]) is not None:
-        told.append(f"{counted(most, 'job')} run{'s' if most == 1 else ''} at once")
+        told.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
         told.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")

@@ -202,7 +202,7 @@ def plain(value: object) -> str:
     return "" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
 
 
-def counted(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
     """`1 job`, `2 jobs`, `1,000 jobs`. As in `schemas.wording`, whose package takes long to import."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 

@@ -13,7 +13,7 @@ from schemas import JobRejected, JobSpec
 from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
 from schemas.queues import KnobValue
-from schemas.wording import counted
+from schemas.wording import plural
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
@@ -145,7 +145,7 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
     ]
-    work = f"{counted(result['jobs'], 'job')}, {counted(result['tasks'], 'task')}"
+    work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
     return head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused)
 
@@ -155,7 +155,7 @@ def _rejections(count: int, refused: list[JobRejected]) -> str:
         return ""
     rows = [(body.spec.job, f"{body.reason}: {body.field}: {body.detail}") for body in refused]
     more = count - len(rows)
-    text = f"\n{counted(count, 'job')} refused:\n" + listed(("", ""), rows)
+    text = f"\n{plural(count, 'job')} refused:\n" + listed(("", ""), rows)
     return text + (f"and {more:,} more, all in --json\n" if more else "")
 
 
@@ -165,7 +165,7 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
 
     first = next(iter(results.values()))
     drawn = comparison_table(results)
-    head = f"{counted(first['jobs'], 'job')}, {counted(first['tasks'], 'task')}, seed {first['seed']}\n\n"
+    head = f"{plural(first['jobs'], 'job')}, {plural(first['tasks'], 'task')}, seed {first['seed']}\n\n"
     return head + in_blocks(("", *drawn.columns[1:]), drawn.rows)
 
 

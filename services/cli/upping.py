@@ -15,7 +15,7 @@ from largesse.settings import SettingWrong
 from largesse.telemetry import configure
 from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
-from schemas.wording import counted
+from schemas.wording import plural
 from services.agent.capacity import measured
 from services.agent.cgroups import NoCgroups, open_groups
 from services.agent.settings import NodeSettings, TaskUser, read_task_user, with_limits
@@ -176,7 +176,7 @@ def _limits_told(node: NodeSettings) -> str:
 
 def _left_running(tasks: int) -> str:
     goes_on = "runs on and waits" if tasks == 1 else "run on and wait"
-    return f"{counted(tasks, 'task')} {goes_on} for the next start"
+    return f"{plural(tasks, 'task')} {goes_on} for the next start"
 
 
 def _greet(plan: Plan, host: Host, limits: str) -> None:
@@ -187,7 +187,7 @@ def _greet(plan: Plan, host: Host, limits: str) -> None:
     )
     left = "go on, and the next `largesse up` here takes them over" if first.keep_running else "are ended"
     out(f"cell `default` at {host.url}")
-    out(f"{counted(len(plan.nodes), 'node')}: {what}")
+    out(f"{plural(len(plan.nodes), 'node')}: {what}")
     for line in (_other_config(plan, host), _other_nodes(plan, host)):
         if line:
             out(line)

@@ -8,7 +8,7 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import Draw, counted, described, listed, moment, on_terminal, plain, rounded, span, width
+from services.cli.show import Draw, described, listed, moment, on_terminal, plain, plural, rounded, span, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
@@ -96,7 +96,7 @@ def _lines(document: Document) -> Iterator[str]:
             tasks = stage["tasks"]
             done, running = tasks["succeeded"], tasks["running"]
             if done or running:
-                failed = f", {counted(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
+                failed = f", {plural(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
                 yield f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
         if document["why"]:
             yield f"{job}: {document['why']}"
@@ -121,7 +121,7 @@ def job_text(document: Document, draw: Draw = listed) -> str:
     if places:
         shown = PLACES_SHOWN if draw is listed else len(places)
         left = len(places) - shown
-        more = f"and on {counted(left, 'more node')}\n" if left > 0 else ""
+        more = f"and on {plural(left, 'more node')}\n" if left > 0 else ""
         text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
     return text + _usage_text(document, draw) + _failures_text(document, draw) + _results_text(document, draw)
 
@@ -144,7 +144,7 @@ def _usage_text(document: Document, draw: Draw) -> str:
         return ""
     shown = USAGE_SHOWN if draw is listed else len(rows)
     left = len(rows) - shown
-    more = f"and {counted(left, 'more task')}: see --json\n" if left > 0 else ""
+    more = f"and {plural(left, 'more task')}: see --json\n" if left > 0 else ""
     heads = ("finished task", "attempt", "node", "ran", "memory", "CPU time")
     return "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
 

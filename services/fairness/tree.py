@@ -30,7 +30,7 @@ into it, the first to be served lowest."""
 
 
 @dataclass(slots=True)
-class Node:
+class TreeNode:
     """A queue: inner with `children`, or a leaf with a `demand` per task and `tasks` asked for in all (None: endless).
 
     A leaf may also stand for many unlike tasks: their summed demand as one task, of which it is served a fraction.
@@ -39,7 +39,7 @@ class Node:
 
     name: str
     weight: int | Fraction = 1
-    children: list["Node"] = field(default_factory=list)
+    children: list["TreeNode"] = field(default_factory=list)
     demand: Sequence[int] = ()
     tasks: int | None = 1
     held: Sequence[int] = ()
@@ -47,7 +47,7 @@ class Node:
     rank: int = 0
 
 
-def walk(root: Node) -> Iterator[Node]:
+def walk(root: TreeNode) -> Iterator[TreeNode]:
     """Every node, parents before their children, in the order of the tree."""
     ahead = [root]
     while ahead:
@@ -56,12 +56,12 @@ def walk(root: Node) -> Iterator[Node]:
         ahead += reversed(node.children)
 
 
-def leaves(root: Node) -> Iterator[Node]:
+def leaves(root: TreeNode) -> Iterator[TreeNode]:
     """Every leaf, in the order of the tree."""
     return (node for node in walk(root) if not node.children)
 
 
-def in_rank(children: Sequence[Node]) -> list[Node]:
+def in_rank(children: Sequence[TreeNode]) -> list[TreeNode]:
     """First come first: ascending rank, then name."""
     return sorted(children, key=lambda child: (child.rank, child.name))
 

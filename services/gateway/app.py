@@ -36,7 +36,7 @@ from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, compl
 from services.gateway.output import ReadOutput, check_task, fetch_output, first_of, printed, why_nothing
 from services.gateway.problems import Problem, as_json, dumped, install, malformed
 from services.gateway.reading import message_of, read_request
-from services.gateway.streams import EventStream, Places
+from services.gateway.streams import EventStream, StreamLimit
 from services.gateway.view_state import ENDED_JOBS_MAX, State
 from services.gateway.watching import WATCHERS_MAX, Watching, is_told
 
@@ -77,9 +77,9 @@ class Api:
         self.lists = asyncio.Semaphore(LISTS_MAX)
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
-        self.outputs = Places(OUTPUTS_MAX, "answers with output")
+        self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
         # Watchers must leave connections to others.
-        self.watchers = Places(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
+        self.watchers = StreamLimit(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
         self.watching = Watching(follower)
         self.metrics = CellMetrics()
 

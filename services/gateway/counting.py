@@ -9,7 +9,7 @@ PLACES = "slots"
 _ONE_PLACE = {PLACES: 1}
 
 
-def counted(policy: Policy, demand: Vector) -> Vector:
+def counted_demand(policy: Policy, demand: Vector) -> Vector:
     """What one task with this demand counts as."""
     return _ONE_PLACE if policy.preset == "slots" else demand
 

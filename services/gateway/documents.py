@@ -16,7 +16,7 @@ from services.gateway.kept import results_of
 from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
-from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, class_of
+from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, stage_class_key
 
 Document = dict[str, Any]
 
@@ -177,7 +177,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     if asked and (told := queueing.at_max(job.spec.queue, stage)):
         reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
-        found = _reason(state.waits.get(class_of(stage), "next_round"), asked)
+        found = _reason(state.waits.get(stage_class_key(stage), "next_round"), asked)
         if found["reason"] in ("no_node", "gang_no_room") and (told := queueing.drained(stage)):
             found["text"] = told
         reasons.append(found)

@@ -20,8 +20,8 @@ from schemas.edge.read import ConfigPatch
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
 from schemas.queues import with_knobs
-from schemas.wording import counted as counted_text
-from services.gateway.counting import PLACES, added, capacity_of, counted
+from schemas.wording import plural
+from services.gateway.counting import PLACES, added, capacity_of, counted_demand
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
 from services.gateway.queue_documents import settings_document, with_shares
@@ -85,7 +85,7 @@ def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
     """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
     had the cell this tree: its gates may let more jobs run than now.
     """
-    gate = state.gate
+    gate = state.running_limits
     through: dict[str, bool] = {}
     if gate.parked and tree is not state.queues:
         # `limit` puts new lists in the place of those that it shortens; all else of the view's gate it only reads.
@@ -200,7 +200,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         told = f"other queues are guaranteed all {resource} that it could have"
         remarks.append(f"{named(path)}: {told}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
-        ask = f"{counted_text(count, 'job')} {'asks' if count == 1 else 'ask'}"
+        ask = f"{plural(count, 'job')} {'asks' if count == 1 else 'ask'}"
         remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")
     return remarks
 
@@ -220,7 +220,7 @@ def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
 def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
     for stage, left in zip(job.spec.stages, job.progress.left, strict=True):
         at_once = stage.tasks if stage.gang else 1
-        asked = counted(policy, stage.demand)
+        asked = counted_demand(policy, stage.demand)
         if left and any(amount * at_once > ceiling.get(kind, amount * at_once) for kind, amount in asked.items()):
             return True
     return False

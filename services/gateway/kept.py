@@ -31,6 +31,5 @@ def results_of(state: State, name: str) -> list[dict[str, Any]]:
 
 def _result(folder: str, age_ms: int, node: str, name: str, job: LiveJob | EndedJob) -> dict[str, Any]:
     ended = isinstance(job, EndedJob)
-    admitted = job.admitted if isinstance(job, EndedJob) else job.order
-    where = f"{folder}/{ENDED if ended else LIVE}/{folder_name(name)}/{admitted}-*"
+    where = f"{folder}/{ENDED if ended else LIVE}/{folder_name(name)}/{job.admitted}-*"
     return {"node": node, "folder": where, "until_ms": job.ended_ms + age_ms if isinstance(job, EndedJob) else None}

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, rendered
-from schemas.wording import counted
+from schemas.wording import plural
 from services.gateway.asking import Unanswered, ask
 from services.gateway.places import place_of
 from services.gateway.problems import Problem
@@ -66,7 +66,7 @@ async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:
         return f"there is no output of {task}: it has not started, or its output was removed"
     if wanted.attempt is not None and wanted.attempt < last.attempt:
         return f"there is no output of attempt {wanted.attempt} of {task}; the last attempt is {last.attempt}"
-    return f"there is no attempt {wanted.attempt} of {task}: it has had {counted(last.attempt, 'attempt')}"
+    return f"there is no attempt {wanted.attempt} of {task}: it has had {plural(last.attempt, 'attempt')}"
 
 
 async def first_of(read: ReadOutput, wanted: Wanted, tail: int | None) -> tuple[Wanted, Piece | None]:

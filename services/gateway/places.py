@@ -6,7 +6,7 @@ from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, StageUse, Stat
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OutputPlace:
     """A node, and the seq of the job's admission, which distinguishes it from an earlier job of the same name."""
 
     node: str
@@ -56,7 +56,7 @@ def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
     return found
 
 
-def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> Place | None:
+def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> OutputPlace | None:
     """Where an attempt of a task ran, by default the last; None where it never did, or that is not known any more.
 
     The job has to be in view, and to have that task. Of an attempt that is neither the last nor among the failures that
@@ -64,7 +64,7 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
     """
     live = state.jobs.get(name)
     if live is not None:
-        admitted, failures, places = live.order, live.failures, live.places
+        admitted, failures, places = live.admitted, live.failures, live.places
         at = live.graph.position[stage]
     else:
         ended = state.ended[name]
@@ -72,6 +72,6 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
         at = next(at for at, each in enumerate(ended.stages) if each.stage == stage)
     for failed in reversed(failures):
         if (failed.stage, failed.index, failed.attempt) == (stage, index, attempt):
-            return Place(failed.node, admitted)
+            return OutputPlace(failed.node, admitted)
     node = places[at][index] if places and index < len(places[at]) else ""
-    return Place(node, admitted) if node else None
+    return OutputPlace(node, admitted) if node else None

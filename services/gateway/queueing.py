@@ -10,9 +10,9 @@ from largesse.lifecycle.running_limit import full_queue
 from schemas import Policy, Stage, Vector
 from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
-from schemas.wording import counted as counted_text
-from services.gateway.counting import added, counted, used_by
-from services.gateway.view_state import LiveJob, NodeRow, State, class_of
+from schemas.wording import plural
+from services.gateway.counting import added, counted_demand, used_by
+from services.gateway.view_state import LiveJob, NodeRow, State, stage_class_key
 
 NODES_TOLD_MAX = 3
 """Draining nodes that a reason names at most."""
@@ -30,20 +30,20 @@ class Queueing:
 
     def before_gate(self, job: LiveJob) -> str:
         """Which queue's `running_jobs_max` holds a job back, and how many jobs are ahead of it, in words."""
-        gate = self._state.gate
+        gate = self._state.running_limits
         full = full_queue(gate, job.spec.queue)
         if full is None or job.spec.job not in gate.leaf:
             return "is being cancelled"
         most = gate.limits[full]
-        ahead = bisect_left(self._line(full), (-job.spec.priority, job.order))
+        ahead = bisect_left(self._line(full), (-job.spec.priority, job.admitted))
         place = f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it" if ahead else "it is next"
-        return f"{named(full)} allows {counted_text(most, 'job')} at a time; {place}"
+        return f"{named(full)} allows {plural(most, 'job')} at a time; {place}"
 
     def at_max(self, queue: str, stage: Stage) -> str | None:
         """Which queue's `max` leaves no room for one task of a stage (of a gang: for all), in words; None: none."""
         if not self._state.ceilings:
             return None
-        tasks, demand = stage.tasks if stage.gang else 1, counted(self._state.policy, stage.demand)
+        tasks, demand = stage.tasks if stage.gang else 1, counted_demand(self._state.policy, stage.demand)
         for path in upwards(queue):
             for resource, most in self._state.ceilings.get(path, {}).items():
                 asked, held = demand.get(resource, 0) * tasks, self._holds(path).get(resource, 0)
@@ -61,7 +61,7 @@ class Queueing:
         """
         if self._draining is None:
             self._draining = {name: node for name, node in self._state.nodes.items() if _is_closed(node)}
-        kind = class_of(stage)
+        kind = stage_class_key(stage)
         if kind not in self._drained:
             self._drained[kind] = self._told_of(stage) if self._draining else None
         return self._drained[kind]
@@ -89,9 +89,9 @@ class Queueing:
         """The jobs that one queue's `running_jobs_max` holds back, from all leaves below it, first to go first."""
         line = self._lines.get(full)
         if line is None:
-            parked = self._state.gate.parked
+            parked = self._state.running_limits.parked
             leaves = [leaf for leaf in parked if not full or leaf == full or leaf.startswith(full + "/")]
-            line = self._lines[full] = sorted((-job.priority, job.order) for leaf in leaves for job in parked[leaf])
+            line = self._lines[full] = sorted((-job.priority, job.admitted) for leaf in leaves for job in parked[leaf])
         return line
 
     def _holds(self, queue: str) -> Vector:

@@ -19,7 +19,7 @@ class EventStream(Response):
 
 
 @dataclass(slots=True)
-class Places:
+class StreamLimit:
     """At most `most` answers of one kind at a time; `what`: their name in messages, in the plural."""
 
     most: int
@@ -27,12 +27,12 @@ class Places:
     taken: int = 0
 
     @contextmanager
-    def place(self) -> Iterator["Place"]:
-        """Takes a place while a request prepares its answer, and until the stream of `Place.streaming` ends. Raises
-        Problem where all are taken."""
+    def place(self) -> Iterator["StreamPermit"]:
+        """Takes a place while a request prepares its answer, and until the stream of `StreamPermit.streaming` ends.
+        Raises Problem where all are taken."""
         if self.taken >= self.most:
             raise Problem(503, "busy", f"there are {self.most} {self.what} already, as many as are allowed: try again")
-        place = Place(self)
+        place = StreamPermit(self)
         try:
             yield place
         finally:
@@ -40,10 +40,10 @@ class Places:
                 place.leave()
 
 
-class Place:
+class StreamPermit:
     """One of the places."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: StreamLimit) -> None:
         self._places = places
         self.streams = False
         places.taken += 1
@@ -59,7 +59,7 @@ class Place:
 
 
 class _Streaming(StreamingResponse):
-    def __init__(self, place: Place, parts: AsyncGenerator[bytes, None], **response: Any) -> None:
+    def __init__(self, place: StreamPermit, parts: AsyncGenerator[bytes, None], **response: Any) -> None:
         super().__init__(parts, **response)
         self._parts = parts
         self._place = place

@@ -13,7 +13,7 @@ from schemas import Stage, Vector
 from services.gateway.counting import added
 from services.gateway.documents import state_of, state_of_node
 from services.gateway.queueing import Queueing
-from services.gateway.view_state import LiveJob, State, Touched, class_of
+from services.gateway.view_state import LiveJob, State, Touched, stage_class_key
 
 LOOKED_AT_ONCE = 200
 """Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""
@@ -63,8 +63,8 @@ class _Sum:
 
     def put(self, name: str, job: LiveJob, tasks: int) -> None:
         self.tasks += tasks
-        self.jobs[name] = job.submitted_ms, job.order
-        heappush(self.oldest, (job.submitted_ms, job.order, name))
+        self.jobs[name] = job.submitted_ms, job.admitted
+        heappush(self.oldest, (job.submitted_ms, job.admitted, name))
 
     def remove(self, name: str, tasks: int) -> None:
         self.tasks -= tasks
@@ -208,7 +208,7 @@ def _keys_of(state: State, job: LiveJob) -> Keys:
             asked = min(waiting, job.asked[at])
             reason = "back_off" if job.retry_ms[at] > state.time else "next_round"
         if asked:
-            _put(keys, (job.spec.queue, "asked", class_of(stage)), asked, stage)
+            _put(keys, (job.spec.queue, "asked", stage_class_key(stage)), asked, stage)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked)
         _put(keys, (job.spec.queue, "running", ""), working)
     return keys

@@ -54,11 +54,11 @@ from services.gateway.view_reservations import fold_given_back, fold_planned, fo
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
+    Allocation,
     DrainRow,
     EndedJob,
     EndedStage,
     FailedAttempt,
-    Hold,
     LiveJob,
     NodeRow,
     StageUse,
@@ -100,7 +100,7 @@ def _admitted(state: State, record: Record) -> None:
         progress=progress_of(graph),
         job_class=body.job_class,
         author=body.author,
-        order=record.seq,
+        admitted=record.seq,
         submitted_ms=record.time,
         running=[0] * of,
         starting=[0] * of,
@@ -114,7 +114,7 @@ def _admitted(state: State, record: Record) -> None:
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
     touch(state, body.spec.job)
-    if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+    if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
 
 
@@ -173,17 +173,17 @@ def _job_ended(state: State, record: Record) -> None:
             job_class=class_name(state.policy, job.job_class),
             started_ms=job.started_ms,
             failures=job.failures,
-            admitted=job.order,
+            admitted=job.admitted,
         )
         _keep(state, over)
         keep_places(state, end.job, job.places, job.used)
-        _let_run(state, leave(state.gate, end.job), record)
+        _let_run(state, leave(state.running_limits, end.job), record)
 
 
 def _cancelled(state: State, record: Record) -> None:
     """Its place behind the gate is free; JobEnded follows."""
     body: JobCancelled = record.body
-    _let_run(state, leave(state.gate, body.job), record)
+    _let_run(state, leave(state.running_limits, body.job), record)
 
 
 def _keep(state: State, job: EndedJob) -> None:
@@ -359,7 +359,7 @@ def _closed(state: State, record: Record) -> None:
         demand, queue = job.graph.stages[at].demand, job.spec.queue
         place(job.places[at], grant.first, grant.count, grant.node)
         for index in range(grant.first, grant.first + grant.count):
-            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Hold(grant.attempt, grant.node, queue, demand)
+            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
         node = state.nodes[grant.node]
         node.holds += grant.count
         _add(node.used, demand, grant.count)
@@ -401,7 +401,7 @@ def _asks(state: State, record: Record) -> None:
                 touch(state, name)
     for told in body.jobs:
         found = state.jobs.get(told.job)
-        if found is not None and found.order < state.opened:  # Else another job had the name when it was asked for.
+        if found is not None and found.admitted < state.opened:  # Else another job had the name when it was asked for.
             found.asked = [0] * len(found.asked)
             touch(state, told.job)
             for ask in told.asks:
@@ -433,7 +433,7 @@ def _configured(state: State, record: Record) -> None:
         state.policy = body.policy
     if body.queues is not None:
         _plant(state, body.queues)
-        _let_run(state, limit(state.gate, body.queues), record)
+        _let_run(state, limit(state.running_limits, body.queues), record)
 
 
 def _plant(state: State, tree: Queue) -> None:

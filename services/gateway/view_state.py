@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.lifecycle.state import Gate, Graph, Progress, Tries
+from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
 from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Record, Stage, Vector
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
@@ -57,7 +57,7 @@ class StageUse:
 class LiveJob:
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none; as long as the highest index granted), and by node how many tasks are there now. `order`: seq of its
+    ("": none; as long as the highest index granted), and by node how many tasks are there now. `admitted`: seq of its
     admission. `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
 
     spec: JobSpec
@@ -65,7 +65,7 @@ class LiveJob:
     progress: Progress
     job_class: int
     author: str
-    order: int
+    admitted: int
     submitted_ms: int
     running: list[int]
     starting: list[int]
@@ -114,7 +114,7 @@ class EndedJob:
 
 
 @dataclass(slots=True)
-class Hold:
+class Allocation:
     """An attempt that holds room on a node, for a job that may have ended already."""
 
     attempt: int
@@ -178,8 +178,8 @@ class Touched:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `configured`: whether a config has ever been set. `gate`: which jobs may run. `opened`: seq of the last
-    opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many they are.
+    """One cell. `configured`: whether a config has ever been set. `running_limits`: which jobs may run. `opened`: seq
+    of the last opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
@@ -194,7 +194,7 @@ class State:
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     configured: bool = False
-    gate: Gate = field(default_factory=Gate)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
     opened: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     jobs: dict[str, LiveJob] = field(default_factory=dict)
@@ -202,7 +202,7 @@ class State:
     places: dict[str, list[list[str]]] = field(default_factory=dict)
     places_kept: int = 0
     used_by: dict[str, list[StageUse]] = field(default_factory=dict)
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, Allocation] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
@@ -234,6 +234,6 @@ def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], ga
     return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
 
 
-def class_of(stage: Stage) -> str:
+def stage_class_key(stage: Stage) -> str:
     """The class that a stage's tasks belong to."""
     return class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)

@@ -31,7 +31,7 @@ class CellUnknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CellTopics:
     """Where a log lies. `bus`: the URL of the cluster."""
 
     bus: str
@@ -39,7 +39,7 @@ class Place:
     partition: int
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> CellTopics:
     """The place that `kafka://HOST:PORT/CELL` names; without a cell: `default`. Raises CellUnknown, BusUrlWrong,
     BusError.
     """
@@ -52,7 +52,7 @@ def place_of(url: str) -> Place:
     if cell not in found:
         there = f"there are {', '.join(sorted(found)[:_LISTED_MOST])}" if found else "there is none"
         raise CellUnknown(f"{bus}: no log of cell {cell!r}; {there}")
-    return Place(bus, cell, found[cell])
+    return CellTopics(bus, cell, found[cell])
 
 
 async def _cells(url: str) -> dict[str, int]:
@@ -86,7 +86,7 @@ async def _cell_in(bus: Bus, partition: int) -> str | None:
     return None
 
 
-def log_messages(place: Place) -> Iterator[Message]:
+def log_messages(place: CellTopics) -> Iterator[Message]:
     """The messages of the log. Raises BusUrlWrong, BusError."""
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
@@ -96,7 +96,7 @@ def log_messages(place: Place) -> Iterator[Message]:
             runner.run(bus.close())
 
 
-def messages(place: Place) -> Iterator[Message]:
+def messages(place: CellTopics) -> Iterator[Message]:
     """The messages of the log and, before each that ends a round, those that may answer it; at the end what is left of
     decisions. Raises as log_messages.
     """
@@ -119,7 +119,7 @@ def messages(place: Place) -> Iterator[Message]:
             runner.run(bus.close())
 
 
-def _numbers(topic: str, place: Place) -> range:
+def _numbers(topic: str, place: CellTopics) -> range:
     """The partitions of a decision topic that are the cell's."""
     if topic in SHARDED:
         return range(place.partition * SHARDS_MAX, (place.partition + 1) * SHARDS_MAX)

@@ -39,7 +39,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
-from schemas.wording import counted
+from schemas.wording import plural
 from services.admission.core.judge import judge, lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
@@ -95,7 +95,7 @@ class Verdict:
 
     def text(self) -> str:
         """For people."""
-        compared = f"{counted(self.rounds_compared, 'round')} compared, {counted(self.records, 'record')}"
+        compared = f"{plural(self.rounds_compared, 'round')} compared, {plural(self.records, 'record')}"
         fed = "".join(f"; {_rounds(s)} of rules {s.rules}: fed, not compared" for s in self.fed)
         if self.difference is None:
             word = "same" if self.rounds_compared else "nothing of these rules to compare"

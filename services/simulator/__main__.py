@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from schemas.queues import Preset
-from schemas.wording import counted
+from schemas.wording import plural
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.run import Options, simulate
 
@@ -53,8 +53,8 @@ def main() -> int:
         outcomes.append(json.loads(done.stdout))
     for preset, first in outcomes[0].items():
         print(
-            f"{preset:9} {counted(first['jobs'], 'job')}, {first['rejected']} refused,"
-            f" {counted(first['rounds'], 'round')}, {first['digest']}"
+            f"{preset:9} {plural(first['jobs'], 'job')}, {first['rejected']} refused,"
+            f" {plural(first['rounds'], 'round')}, {first['digest']}"
         )
     if outcomes[0] != outcomes[1]:
         different = [preset for preset in PRESETS if outcomes[0][preset] != outcomes[1][preset]]

@@ -11,7 +11,7 @@ from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge.read import Cluster, ConfigPatch
 from schemas.queues import KnobValue
-from schemas.wording import counted
+from schemas.wording import plural
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Drive
 from services.simulator.engine import Cell, Listener
@@ -56,7 +56,7 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
     agents.close_held(cell.time)
     if agents.jobs:
         raise Stuck(
-            f"nothing can start any more with {counted(len(agents.jobs), 'job')} left, the first is"
+            f"nothing can start any more with {plural(len(agents.jobs), 'job')} left, the first is"
             f" {next(iter(agents.jobs))!r}"
         )
     result = agents.metrics.result()

@@ -8,7 +8,7 @@ from services.admission.core.granted import attempt_of, is_held, marks
 from services.altruism.core.waits import does_wait, waiting
 from services.fairness.core.backoff import could_start
 from services.fairness.hdrf.static import fill
-from services.fairness.tree import Node
+from services.fairness.tree import TreeNode
 from services.leftover.core.asks import asks_of
 from tests.cells import holds_of
 
@@ -74,12 +74,12 @@ def check_tasks(cell):
             continue
         assert known.progress == job.progress
         assert cell.fairness.jobs[name].progress == job.progress
-        if is_parked(cell.altruism.gate, name):
+        if is_parked(cell.altruism.running_limits, name):
             assert not does_wait(job), f"{name} stands before the gate of its queue"
             continue
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in waiting(job).get(at, []) for i in range(span.first, span.first + span.count)]
-            resting = [item for item in cell.altruism.later.get(name, []) if item.stage == at]
+            resting = [item for item in cell.altruism.backing_off.get(name, []) if item.stage == at]
             later = [i for item in resting for i in range(item.first, item.first + item.count)]
             held = [i for i in range(of.tasks) if f"{name}/{of.stage}/{i}" in holds]
             runs = marks(known.granted[at], 0, of.tasks)
@@ -156,19 +156,19 @@ def fair_levels(preset, queues, capacity, demand):
             if not any(map(any, (each.values() for each in demand.get(path, {}).values()))):
                 return None
             vectors = [[each.get(kind, 0) for kind in kinds] for each in demand[path].values()]
-            leaves.append(Node(path, queue.weight, demand=vectors[0]))
+            leaves.append(TreeNode(path, queue.weight, demand=vectors[0]))
             if len(vectors) > 1:
-                leaves[-1].children = [Node(f"{path}//{at}", demand=vector) for at, vector in enumerate(vectors)]
+                leaves[-1].children = [TreeNode(f"{path}//{at}", demand=vector) for at, vector in enumerate(vectors)]
             return leaves[-1]
         below = [grow(child, f"{path}/{child.name}" if path else child.name) for child in queue.children]
         children = [each for each in below if each is not None]
-        return Node(path or "/", queue.weight, children) if children else None
+        return TreeNode(path or "/", queue.weight, children) if children else None
 
     top = grow(queues, "")
     if top is None:
         return {}
     if preset == "drf":
-        top = Node("/", children=leaves)
+        top = TreeNode("/", children=leaves)
     found = fill(top, [capacity[kind] for kind in kinds])
     reached = found.leaves | found.nodes
     return {leaf.name: reached[leaf.name].share_units for leaf in leaves}

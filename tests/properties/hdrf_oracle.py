@@ -8,7 +8,7 @@ fast, and what of all that can happen happens first.
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from services.fairness.tree import Node
+from services.fairness.tree import TreeNode
 
 
 @dataclass
@@ -17,12 +17,12 @@ class Motion:
 
     speed: list[Fraction]
     rise: Fraction
-    parts: list[tuple[Node, Fraction]]  # Child, and its clock per unit of this clock.
+    parts: list[tuple[TreeNode, Fraction]]  # Child, and its clock per unit of this clock.
 
 
 @dataclass
 class Oracle:
-    root: Node
+    root: TreeNode
     capacity: list[int]
     counts_full: bool = False  # Naive: what is full counts in inner shares, as Algorithm 1 is printed.
     tasks: dict[str, Fraction] = field(default_factory=dict)

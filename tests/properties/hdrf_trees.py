@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from services.fairness.tree import ONE, Node, leaves
+from services.fairness.tree import ONE, TreeNode, leaves
 
 NEARLY = Fraction(1, 2**50)
 """Of the cell: far more than the filling may round, far less than any amount drawn."""
@@ -15,11 +15,11 @@ NEARLY = Fraction(1, 2**50)
 
 def leaf(name, *demand, tasks=None, weight=1, held=(), rank=0):
     """A leaf that asks for `tasks` (None: endless) of `demand`."""
-    return Node(name, weight, demand=demand, tasks=tasks, held=held, rank=rank)
+    return TreeNode(name, weight, demand=demand, tasks=tasks, held=held, rank=rank)
 
 
 def inner(name, *children, weight=1, order="hdrf", rank=0):
-    return Node(name, weight, children=list(children), order=order, rank=rank)
+    return TreeNode(name, weight, children=list(children), order=order, rank=rank)
 
 
 def shares(reached):
@@ -69,8 +69,8 @@ def trees(draw, kinds, depth=3, amounts=(0, 0, 1, 1, 2, 3), tasks=limits):
     def node(levels):
         name = f"n{next(count)}"
         if levels == 0 or draw(st.integers(0, 2)) == 0:
-            return Node(name, draw(weights), demand=draw(demand), tasks=draw(tasks))
-        return Node(name, draw(weights), children=[node(levels - 1) for _ in range(draw(st.integers(1, 3)))])
+            return TreeNode(name, draw(weights), demand=draw(demand), tasks=draw(tasks))
+        return TreeNode(name, draw(weights), children=[node(levels - 1) for _ in range(draw(st.integers(1, 3)))])
 
     return inner("root", *[node(depth - 1) for _ in range(draw(st.integers(1, 4)))])
 

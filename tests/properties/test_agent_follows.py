@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from largesse.lifecycle.retries import is_broken
 from services.admission import core as admission
 from services.agent import core
-from services.agent.core import Held, Over, Start, Stop, attempt_key
+from services.agent.core import HeldAttempt, Over, Start, Stop, attempt_key
 from tests.cells import SlowCell
 from tests.properties.histories import NODES, Play, histories
 from tests.strategies import for_all
@@ -66,7 +66,7 @@ def test_what_an_agent_takes_on_it_is_told_to_end_or_sees_ended(history, tree_na
     epochs = {record.body.node: record.body.epoch for record in records if record.type == "NodeRegistered"}
     for node, epoch in epochs.items():
         state = core.start(node, epoch)
-        runs: dict[str, Held] = {}
+        runs: dict[str, HeldAttempt] = {}
         for record in records:
             core.fold(state, record)
             for action in core.take(state):

@@ -108,7 +108,7 @@ class Watched(SlowCell):
         return record
 
     def _answer(self):
-        told = dict(self.fairness.told)
+        told = dict(self.fairness.levels)
         super()._answer()
         self.opened_at = len(self.records)
         check_grants_fit(self)

@@ -50,7 +50,7 @@ def got(books, path):
         if not path or f"{unit}/".startswith(f"{path}/"):
             parts = books.state.parts.get(unit)
             if parts is None:
-                add_level(books, total, books.state.told.get(unit, 0), vector)
+                add_level(books, total, books.state.levels.get(unit, 0), vector)
             else:
                 assert parts.keys() == {",".join(key) for key in books.demand_by_set[unit]}
                 for key, each in books.demand_by_set[unit].items():
@@ -159,7 +159,7 @@ def test_what_a_maximum_leaves_goes_to_those_who_ask(shape, given):
         return min(own, each.max.get("cpu", own))
 
     wanted = min(within("", shape), CAPACITIES[0]["cpu"]) * SHARE_UNITS // CAPACITIES[0]["cpu"]
-    assert abs(sum(books.state.told.values()) - wanted) <= NEARLY
+    assert abs(sum(books.state.levels.values()) - wanted) <= NEARLY
 
 
 # ---------------------------------------------------------------- guarantees
@@ -265,25 +265,25 @@ def test_another_policy_for_a_subtree_leaves_the_rest_as_it_was(shape, given, at
         return replace(each, children=children, policy=policy if path == top else each.policy)
 
     before, after = asked(shape, given), asked(changed(shape, ""), given)
-    outside = {path for path in before.state.told if not path.startswith(f"{top}/")}
-    assert {path for path in after.state.told if path != top and not path.startswith(f"{top}/")} == outside
+    outside = {path for path in before.state.levels if not path.startswith(f"{top}/")}
+    assert {path for path in after.state.levels if path != top and not path.startswith(f"{top}/")} == outside
     for path in outside:
-        assert abs(before.state.told[path] - after.state.told[path]) <= NEARLY
+        assert abs(before.state.levels[path] - after.state.levels[path]) <= NEARLY
     assert abs(got(before, top).get("cpu", 0) - got(after, top).get("cpu", 0)) <= NEARLY
     if policy in LISTS:
-        assert not any(path.startswith(f"{top}/") for path in after.state.told)
+        assert not any(path.startswith(f"{top}/") for path in after.state.levels)
 
 
 def test_queues_with_another_policy_stand_among_the_leaves_of_a_flat_tree_as_one():
     shape = tree(queue("in", 5, queue("x"), replace(queue("l", 1, "y", "z"), policy="fifo")), queue("b"))
     books = asked(shape, [(at, {"cpu": 1_000}, 60) for at in range(4)], "drf")
 
-    assert {path: level * 3 // SHARE_UNITS for path, level in books.state.told.items()} == {
+    assert {path: level * 3 // SHARE_UNITS for path, level in books.state.levels.items()} == {
         "in/x": 0,
         "in/l": 0,
         "b": 0,
     }
-    assert sum(books.state.told.values()) == 999_999_999
+    assert sum(books.state.levels.values()) == 999_999_999
 
 
 # ---------------------------------------------------------------- shortcuts
@@ -311,5 +311,5 @@ def test_in_a_full_cell_levels_are_those_of_a_filling_from_nothing_after_every_c
             getattr(each, what)(*values)
             each.decide()
 
-    assert books[0].state.told == books[1].state.told
+    assert books[0].state.levels == books[1].state.levels
     assert books[0].told == books[1].told

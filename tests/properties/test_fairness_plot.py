@@ -53,7 +53,7 @@ def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given
             each.decide()
 
     assert books[0].told == books[1].told
-    assert books[0].state.told == books[1].state.told
+    assert books[0].state.levels == books[1].state.levels
 
 
 @for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)
@@ -82,7 +82,7 @@ def test_under_maxima_it_comes_to_what_is_filled_by_events(shape, given, changes
         for what, *values in changes:
             getattr(books, what)(*values)
             books.decide()
-        told.append(books.state.told)
+        told.append(books.state.levels)
 
     assert told[0].keys() == told[1].keys()
     assert all(abs(level - told[1][unit]) <= NEARLY for unit, level in told[0].items())
@@ -98,7 +98,7 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
         each.look()
         each.cancel(1)
         each.look()
-        told.append(each.state.told)
+        told.append(each.state.levels)
 
     assert told == [{"b": 0}, {"b": 0}]
 
@@ -107,13 +107,13 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
 def planted(monkeypatch):
     """The trees planted, one after the other."""
     found = []
-    planting = core_levels.Planting
+    planting = core_levels.FillTree
 
     def counting(*given):
         found.append(planting(*given))
         return found[-1]
 
-    monkeypatch.setattr(core_levels, "Planting", counting)
+    monkeypatch.setattr(core_levels, "FillTree", counting)
     return found
 
 
@@ -153,7 +153,7 @@ def test_other_demands_below_a_maximum_plant_no_tree(planted):
         books.look()
 
     assert len(planted) == before
-    assert 190 <= sum(books.state.told[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
+    assert 190 <= sum(books.state.levels[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_queue_that_never_asked_has_its_place_in_a_tree_in_which_many_do(plant
     books.look()
 
     assert len(planted) == before
-    assert set(books.state.told) == {"a", "b", "c/c1"}
+    assert set(books.state.levels) == {"a", "b", "c/c1"}
 
 
 def test_a_limit_that_begins_to_count_ends_it(planted):

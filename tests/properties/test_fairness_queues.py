@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import Seat
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from tests.cells import queue, tree
 from tests.properties.fairness_books import Books, walked
 from tests.strategies import for_all
@@ -190,19 +190,19 @@ def play(books, steps):
 
 def grown(asked, told, fair):
     """Books of a queue x, a queue y over two and some of little weight, with all that is known put in at once."""
-    root, y = Seat("", 1), Seat("y", 240)
-    seats = [Seat("x", 300), y, Seat("w", 440), *[Seat(f"z{i}", 4 * (i + 1)) for i in range(3)]]
-    for above, children in ((root, seats), (y, [Seat("y/0", 3), Seat("y/1", 1)])):
+    root, y = QueueAccount("", 1), QueueAccount("y", 240)
+    those = [QueueAccount("x", 300), y, QueueAccount("w", 440), *[QueueAccount(f"z{i}", 4 * (i + 1)) for i in range(3)]]
+    for above, children in ((root, those), (y, [QueueAccount("y/0", 3), QueueAccount("y/1", 1)])):
         for child in children:
             above.grow(child)
-    ledger = Ledger(root, [100_000, 50_000])
+    accounts = TreeAccounts(root, [100_000, 50_000])
     for leaf, given in asked.items():
-        ledger.put(ledger.seats[leaf], *given)
-    ledger.share_out(fair)
+        accounts.put(accounts.queues[leaf], *given)
+    accounts.share_out(fair)
     for name, values in told.items():
-        ledger.tell(name, values)
-    ledger.settle()
-    return ledger
+        accounts.publish(name, values)
+    accounts.settle()
+    return accounts
 
 
 @for_all(st.integers(0, 2**32), st.sampled_from([1, 3, 9]))
@@ -216,7 +216,7 @@ def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed
         held = chance.choice([0, 100, 20_000, 29_700, 29_800, 29_900])
         waits = chance.choice([0, 1])
         asked[leaf] = ([level, level // chance.choice([2, 4])], [held, held // 4], [60 * waits, 0], waits)
-    ledger = grown(asked, told, fair)
+    accounts = grown(asked, told, fair)
     for step in range(120):
         leaf = chance.choice(["x", "x", "x", "y/0", "w"])
         demand, used, waiting, tasks = asked[leaf]
@@ -234,102 +234,102 @@ def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed
                 waits = chance.choice([0, 0, 1, 2])
                 asked[leaf] = (demand, used, [waits * chance.choice([10, 30, 60, 90]), 0], waits)
             case 5:
-                fair = chance.choice([None, {name: chance.choice([290, 291]) * 1_000_000 for name in ledger.seats}])
-                ledger.share_out(fair)
-        ledger.put(ledger.seats[leaf], *asked[leaf])
-        ledger.settle()
+                fair = chance.choice([None, {name: chance.choice([290, 291]) * 1_000_000 for name in accounts.queues}])
+                accounts.share_out(fair)
+        accounts.put(accounts.queues[leaf], *asked[leaf])
+        accounts.settle()
 
         anew = grown(asked, told, fair)
-        assert set(ledger.news) == set(anew.news)
-        assert [ledger.told_of(ledger.seats[name]) for name in ledger.news] == [
-            anew.told_of(anew.seats[name]) for name in ledger.news
+        assert set(accounts.changed) == set(anew.changed)
+        assert [accounts.to_publish(accounts.queues[name]) for name in accounts.changed] == [
+            anew.to_publish(anew.queues[name]) for name in accounts.changed
         ]
-        assert {name for name, seat in ledger.seats.items() if seat.low} == {
-            name for name, seat in anew.seats.items() if seat.low
+        assert {name for name, account in accounts.queues.items() if account.low} == {
+            name for name, account in anew.queues.items() if account.low
         }
         if step % every == 0:
-            for name in sorted(ledger.news):
-                told[name] = ledger.told_of(ledger.seats[name])
-                ledger.tell(name, told[name])
-            ledger.settle()
+            for name in sorted(accounts.changed):
+                told[name] = accounts.to_publish(accounts.queues[name])
+                accounts.publish(name, told[name])
+            accounts.settle()
 
 
 @pytest.mark.parametrize("flat", [True, False])
 def test_one_leafs_change_costs_its_path_and_not_the_tree(flat, monkeypatch):
-    leaves = [Seat(f"l{i}", 1 + i % 5) for i in range(4_096)]
+    leaves = [QueueAccount(f"l{i}", 1 + i % 5) for i in range(4_096)]
     level = leaves
     while len(level) > 16 and not flat:
-        above = [Seat(f"{level[at].name}+", 1) for at in range(0, len(level), 16)]
-        for at, seat in enumerate(level):
-            above[at // 16].grow(seat)
+        above = [QueueAccount(f"{level[at].name}+", 1) for at in range(0, len(level), 16)]
+        for at, account in enumerate(level):
+            above[at // 16].grow(account)
         level = above
-    root = Seat("", 1)
-    for seat in level:
-        root.grow(seat)
-    ledger = Ledger(root, [10**9, 10**9])
-    for seat in leaves[:-1]:
-        ledger.put(seat, [1_000, 0], [0, 0], [1_000, 0], 1)
-    ledger.settle()
-    for seat in ledger.seats.values():
-        ledger.tell(seat.name, ledger.told_of(seat))
-    ledger.settle()
-    assert not ledger.news
+    root = QueueAccount("", 1)
+    for account in level:
+        root.grow(account)
+    accounts = TreeAccounts(root, [10**9, 10**9])
+    for account in leaves[:-1]:
+        accounts.put(account, [1_000, 0], [0, 0], [1_000, 0], 1)
+    accounts.settle()
+    for account in accounts.queues.values():
+        accounts.publish(account.name, accounts.to_publish(account))
+    accounts.settle()
+    assert not accounts.changed
 
     visits = []
-    visit = Ledger._visit
-    monkeypatch.setattr(Ledger, "_visit", lambda *given: visits.append(given[1].name) or visit(*given))
+    visit = TreeAccounts._visit
+    monkeypatch.setattr(TreeAccounts, "_visit", lambda *given: visits.append(given[1].name) or visit(*given))
     for name, used in ((leaves[7].name, [1_000, 0]), (leaves[-1].name, [0, 0]), (leaves[9].name, [0, 0])):
         asked = [0, 0] if name == leaves[9].name else [1_000, 0]
-        ledger.put(ledger.seats[name], asked, used, [0, 0], 0)
-        ledger.settle()
+        accounts.put(accounts.queues[name], asked, used, [0, 0], 0)
+        accounts.settle()
 
     assert len(visits) <= 3 * 6
 
 
 def test_two_small_moves_that_make_a_permille_together_are_told():
     """x asks for 0.6 permille less, and is then guaranteed 0.5 more: neither is news, but what it lends is."""
-    root, x, y, z = (Seat(name, weight) for name, weight in (("", 1), ("x", 500), ("y", 499), ("z", 1)))
-    for seat in (x, y, z):
-        root.grow(seat)
-    ledger = Ledger(root, [10_000])
+    root, x, y, z = (QueueAccount(name, weight) for name, weight in (("", 1), ("x", 500), ("y", 499), ("z", 1)))
+    for account in (x, y, z):
+        root.grow(account)
+    accounts = TreeAccounts(root, [10_000])
     for name, asks in (("x", 3_000), ("y", 9_000), ("z", 9_000)):
-        ledger.put(ledger.seats[name], [asks], [0], [0], 0)
-    ledger.settle()
-    for seat in (x, y, z):
-        ledger.tell(seat.name, ledger.told_of(seat))
+        accounts.put(accounts.queues[name], [asks], [0], [0], 0)
+    accounts.settle()
+    for account in (x, y, z):
+        accounts.publish(account.name, accounts.to_publish(account))
 
-    ledger.put(ledger.seats["x"], [2_994], [0], [0], 0)
-    ledger.settle()
-    assert not ledger.news
-    ledger.put(ledger.seats["z"], [0], [0], [0], 0)
-    ledger.settle()
-    assert "x" in ledger.news
-    assert ledger.told_of(x).lent - x.told.lent == 1_100_500
+    accounts.put(accounts.queues["x"], [2_994], [0], [0], 0)
+    accounts.settle()
+    assert not accounts.changed
+    accounts.put(accounts.queues["z"], [0], [0], [0], 0)
+    accounts.settle()
+    assert "x" in accounts.changed
+    assert accounts.to_publish(x).lent - x.published.lent == 1_100_500
 
 
 def test_once_everybody_gets_all_what_was_far_from_its_level_is_watched():
     """x asked for far more than its level and now for about that; then all is given, and it asks for more again."""
-    root, x, y = (Seat(name, weight) for name, weight in (("", 1), ("x", 1), ("y", 99)))
-    for seat in (x, y):
-        root.grow(seat)
-    ledger = Ledger(root, [100_000])
+    root, x, y = (QueueAccount(name, weight) for name, weight in (("", 1), ("x", 1), ("y", 99)))
+    for account in (x, y):
+        root.grow(account)
+    accounts = TreeAccounts(root, [100_000])
     for name in ("x", "y"):
-        ledger.put(ledger.seats[name], [60_000], [0], [0], 0)
-    ledger.share_out({"x": 306_000_000, "y": 600_000_000})
-    ledger.settle()
-    for seat in (x, y):
-        ledger.tell(seat.name, ledger.told_of(seat))
-    ledger.settle()
+        accounts.put(accounts.queues[name], [60_000], [0], [0], 0)
+    accounts.share_out({"x": 306_000_000, "y": 600_000_000})
+    accounts.settle()
+    for account in (x, y):
+        accounts.publish(account.name, accounts.to_publish(account))
+    accounts.settle()
 
-    ledger.put(ledger.seats["x"], [30_650], [0], [0], 0)
-    ledger.settle()
-    assert not ledger.news
-    ledger.share_out(None)
-    ledger.settle()
-    assert "x" not in ledger.news
-    ledger.put(ledger.seats["x"], [40_000], [0], [0], 0)
-    ledger.settle()
-    assert "x" in ledger.news
+    accounts.put(accounts.queues["x"], [30_650], [0], [0], 0)
+    accounts.settle()
+    assert not accounts.changed
+    accounts.share_out(None)
+    accounts.settle()
+    assert "x" not in accounts.changed
+    accounts.put(accounts.queues["x"], [40_000], [0], [0], 0)
+    accounts.settle()
+    assert "x" in accounts.changed
 
 
 @pytest.mark.parametrize("forgetful", [True, False])

@@ -56,7 +56,7 @@ def test_once_the_time_is_over_the_next_round_says_what_one_that_tolerates_nothi
         books.wait(TOLERANCE_MS)
         books.decide()
 
-    assert both[0].state.told == both[1].state.told
+    assert both[0].state.levels == both[1].state.levels
     assert both[0].state.parts == both[1].state.parts
 
 
@@ -87,8 +87,8 @@ def test_with_one_kind_no_level_is_off_by_more_than_is_tolerated(moves):
         for books in both:
             play(books, [each])
         if each[0] == "decide":
-            for unit, level in both[1].state.told.items():
-                assert abs(both[0].state.told[unit] - level) <= PERMILLE + ROUNDING, unit
+            for unit, level in both[1].state.levels.items():
+                assert abs(both[0].state.levels[unit] - level) <= PERMILLE + ROUNDING, unit
 
 
 @for_all(shapes(), small_moves)

@@ -13,7 +13,7 @@ from services.fairness.hdrf import arrays
 from services.fairness.hdrf.arrays import Plot
 from services.fairness.hdrf.baselines import ordered
 from services.fairness.hdrf.static import fill, fill_by_events
-from services.fairness.tree import ONE, SHARE_UNITS, Node, leaves, walk
+from services.fairness.tree import ONE, SHARE_UNITS, TreeNode, leaves, walk
 from tests.properties.hdrf_trees import cells, inner, leaf
 from tests.strategies import for_all
 
@@ -153,7 +153,7 @@ def test_what_does_not_is_filled_by_events(root, capacity):
     with pytest.raises(OverflowError):
         Plot(root, capacity)
     idle = [leaf(f"idle {at}", *[0] * len(capacity), tasks=0) for at in range(arrays.LEAVES_MIN)]
-    large = Node("top", children=[root, *idle])
+    large = TreeNode("top", children=[root, *idle])
 
     assert fill(large, capacity) == fill_by_events(large, capacity)
 

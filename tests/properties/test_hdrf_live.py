@@ -11,7 +11,7 @@ from services.fairness.hdrf.dynamic import LiveTree
 from services.fairness.hdrf.exact import Exact
 from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole
-from services.fairness.tree import ONE, Node, leaves, walk
+from services.fairness.tree import ONE, TreeNode, leaves, walk
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import NEARLY, cells, each, guarantees, leaf, settled_cells
 from tests.strategies import for_all
@@ -87,7 +87,7 @@ class ATreeInUse(RuleBasedStateMachine):
         new = leaf(f"new{self.names}", *demand, tasks=waiting, held=[0] * len(self.capacity))
         self.tasks[new.name] = 0
         if deep:
-            new = Node(f"group{self.names}", children=[new], order=data.draw(orders))
+            new = TreeNode(f"group{self.names}", children=[new], order=data.draw(orders))
         parent.children.append(new)
         self.live.add(parent.name, replace(new))
 

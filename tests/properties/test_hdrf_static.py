@@ -11,7 +11,7 @@ from services.fairness.hdrf.baselines import naive, ordered
 from services.fairness.hdrf.dynamic import LiveTree
 from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole, hand_out, held_at_last
-from services.fairness.tree import ONE, RANK_ORDERS, Node, leaves, walk
+from services.fairness.tree import ONE, RANK_ORDERS, TreeNode, leaves, walk
 from tests.properties.hdrf_oracle import oracle
 from tests.properties.hdrf_trees import NEARLY, cells, demands, each, flat_cells, guarantees, leaf, settled_cells
 from tests.strategies import for_all
@@ -277,7 +277,7 @@ def unevenness(root):
 @pytest.mark.parametrize("scale", [pytest.param(64, id="task by task"), pytest.param(10**6, id="many at a time")])
 def test_what_is_too_little_for_the_largest_tasks_goes_to_the_smallest(scale):
     demands_each = ((1, 0, 2), (3, 0, 0), (3, 0, 1), (3, 0, 1))
-    root = Node("root", children=[leaf(f"n{at}", *demand) for at, demand in enumerate(demands_each)])
+    root = TreeNode("root", children=[leaf(f"n{at}", *demand) for at, demand in enumerate(demands_each)])
     capacity = (31 * scale, 6 * scale, 10 * scale)
 
     tasks = fill_whole(root, capacity).tasks()
@@ -307,7 +307,7 @@ def test_the_naive_walk_by_heaps_leads_where_the_live_tree_does(cell, holds):
 def test_nor_does_it_end_where_many_tasks_are_given_at_a_time():
     """More tasks than go one by one: both go on with the same numbers of tasks at a time."""
     demands_each = ((1, 0), (3, 1), (1, 2))
-    root = Node("root", children=[leaf(f"n{at}", *demand) for at, demand in enumerate(demands_each)], order="naive")
+    root = TreeNode("root", children=[leaf(f"n{at}", *demand) for at, demand in enumerate(demands_each)], order="naive")
     tree = LiveTree(root, (40_000, 40_000))
     hand_out(tree)
 

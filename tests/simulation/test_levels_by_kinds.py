@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from services.fairness.hdrf.static import fill
-from services.fairness.tree import Node
+from services.fairness.tree import TreeNode
 from tests.simulation.placed_cells import Load, PlacedCell, queue
 from tests.strategies import for_all
 
@@ -53,10 +53,10 @@ def test_splitting_a_queue_by_kinds_gains_next_to_nothing(a, b, others):
     half the weight: a vector counts by its dominant kind alone (DRF), two vectors by one each."""
 
     def filled(ours):
-        beside = [Node(f"o{i}", weight, demand=demand) for i, (demand, weight) in enumerate(others)]
-        return fill(Node("/", children=[*ours, *beside]), [100, 100, 100]).leaves
+        beside = [TreeNode(f"o{i}", weight, demand=demand) for i, (demand, weight) in enumerate(others)]
+        return fill(TreeNode("/", children=[*ours, *beside]), [100, 100, 100]).leaves
 
-    one = filled([Node("l", 2, children=[Node("a", demand=a), Node("b", demand=b)])])
-    two = filled([Node("a", demand=a), Node("b", demand=b)])
+    one = filled([TreeNode("l", 2, children=[TreeNode("a", demand=a), TreeNode("b", demand=b)])])
+    two = filled([TreeNode("a", demand=a), TreeNode("b", demand=b)])
 
     assert all(10 * one[name].share >= 9 * two[name].share for name in "ab")

@@ -40,7 +40,7 @@ def test_a_group_has_its_half_though_one_of_its_queues_finds_no_room(held_back, 
 
 
 def levels_of(cell):
-    return cell.cell.fairness.told, cell.cell.fairness.dues
+    return cell.cell.fairness.levels, cell.cell.fairness.dues
 
 
 def labelled(**knobs):

@@ -304,7 +304,7 @@ def test_an_answer_that_lies_behind_the_end_of_the_log_on_kafka_is_compared(tmp_
     batch = [Outgoing(each.topic, each.partition, each.value) for each in [*messages, replace(last, value=value)]]
     asyncio.run(bus.writer().send(batch))
     monkeypatch.setattr(kafka_source, "open_bus", lambda url, client_id: bus)
-    place = kafka_source.Place("kafka://somewhere:9092", "default", 0)
+    place = kafka_source.CellTopics("kafka://somewhere:9092", "default", 0)
     verdict = verify(Source("kafka", lambda hear: steps_of(kafka_source.messages(place), hear=hear), lambda: 1))
 
     assert verdict.is_same != is_changed, verdict.text()

@@ -66,7 +66,7 @@ def test_a_log_on_kafka_with_garbage_in_it_is_found_by_its_cell_and_decided_the_
     for topic in (LOG, *DECISIONS):
         bus.skip(topic, 0)
     monkeypatch.setattr(kafka_source, "open_bus", lambda url, client_id: bus)
-    place = kafka_source.Place("kafka://somewhere:9092", "default", 0)
+    place = kafka_source.CellTopics("kafka://somewhere:9092", "default", 0)
     assert asyncio.run(kafka_source._cell_in(bus, 0)) == "default"
     verdict = verify(Source("kafka", lambda hear: steps_of(kafka_source.messages(place), hear=hear), lambda: 1))
 

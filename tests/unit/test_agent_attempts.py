@@ -11,7 +11,7 @@ import pytest
 from schemas import DeviceShare, Stage
 from services.agent import shim
 from services.agent.attempts import Attempts, mono_ms
-from services.agent.core import Held, Start
+from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.meter import session_of
 from services.agent.outbox import Result
@@ -25,7 +25,7 @@ SLEEPS = "import time; print(flush=True); time.sleep(1_000)"
 
 
 def start(*, devices=(), **stage):
-    held = Held("j", "map", 0, 1, 5, "e.1", devices=list(devices))
+    held = HeldAttempt("j", "map", 0, 1, 5, "e.1", devices=list(devices))
     return Start(NAME, held, Stage("map", 1, {"cpu": 1}, **stage))
 
 

@@ -68,7 +68,7 @@ def test_the_log_may_have_the_end_without_the_start():
 
     box.over("k0")
 
-    assert box.news == {}
+    assert box.unreported == {}
 
 
 def test_a_start_that_the_log_has_is_not_said_with_the_end():

@@ -232,7 +232,7 @@ def test_neighbours_that_are_lost_together_are_asked_as_one():
 def test_neighbours_that_fail_together_back_off_as_one():
     story = running(job("j", stage(tasks=1_000, retries=1)), cpu=1_000_000)
     story.fail(story.granted[0])
-    assert len(story.altruism.later["j"]) == 1
+    assert len(story.altruism.backing_off["j"]) == 1
     story.settle()
     assert attempts(story.at(1_000).settle()) == [(0, 1_000, 2)]
 

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from schemas.edge.strict_json import INPUT_BYTES_MAX
-from schemas.wording import counted
+from schemas.wording import plural
 from services.replay.verify import Span, Verdict
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
@@ -24,7 +24,7 @@ def test_the_version_is_that_of_the_distribution():
     ("count", "told"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs"), (1_001, "1,001 jobs")]
 )
 def test_one_is_no_plural(count, told):
-    assert counted(count, "job") == told
+    assert plural(count, "job") == told
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from importlib.util import module_from_spec, spec_from_loader
 
 import pytest
 
-from largesse.lifecycle.state import Gate, Parked
+from largesse.lifecycle.state import Parked, RunningLimits
 from largesse.log.compiled_types import readable
 from largesse.log.snapshots import dump, load
 
 SOURCE = '''
 from dataclasses import dataclass, field
-from largesse.lifecycle.state import Gate
+from largesse.lifecycle.state import RunningLimits
 
 @dataclass
 class Inner:
@@ -28,7 +28,7 @@ class Inner:
 @dataclass
 class Outer:
     inner: dict[str, Inner]
-    gate: Gate = field(default_factory=Gate)
+    gate: RunningLimits = field(default_factory=RunningLimits)
     maybe: Inner | None = None
 '''
 
@@ -45,13 +45,13 @@ def compiled(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)
     for kind in (module.Inner, module.Outer):
         for each in fields(kind):
-            each.type = {"spans": list, "inner": dict, "gate": Gate, "maybe": type}[each.name]
+            each.type = {"spans": list, "inner": dict, "gate": RunningLimits, "maybe": type}[each.name]
     return module
 
 
 def test_a_compiled_class_comes_back_from_what_was_written(compiled):
     inner = compiled.Inner([(1, "a")])
-    state = compiled.Outer({"x": inner}, Gate({"q": 1}, parked={"q": [Parked("j", 0, 1)]}), inner)
+    state = compiled.Outer({"x": inner}, RunningLimits({"q": 1}, parked={"q": [Parked("j", 0, 1)]}), inner)
 
     again = load(compiled.Outer, dump(state))
 

@@ -20,7 +20,7 @@ def cell(*queues, cpu=10_000, memory=10_240, **knobs):
 def levels(story):
     """The levels in force after a round, in permille of the cell."""
     story.settle()
-    return {name: target // 1_000_000 for name, target in story.fairness.told.items()}
+    return {name: target // 1_000_000 for name, target in story.fairness.levels.items()}
 
 
 def wants(name, tasks, *, queue_name, cpu=1_000, memory=0, **more):
@@ -305,7 +305,7 @@ class Levelled(Books):
 
     def check(self, body):
         super().check(body)
-        levels = {queue: target for queue, target in self.state.told.items() if queue not in body.gone}
+        levels = {queue: target for queue, target in self.state.levels.items() if queue not in body.gone}
         levels |= {level.queue: level.target for level in body.levels}
         assert levels == fair_levels(self.preset, self.tree, self.capacity, self.demand_by_set)
 

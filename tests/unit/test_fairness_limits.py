@@ -20,7 +20,7 @@ def cell(*queues, cpu=10_000, **knobs):
 def levels(story):
     """The levels in force after a round, in permille of the cell."""
     story.settle()
-    return {name: (target + 1) // 1_000_000 for name, target in story.fairness.told.items()}
+    return {name: (target + 1) // 1_000_000 for name, target in story.fairness.levels.items()}
 
 
 def wants(name, tasks, queue_name, cpu=1_000, memory=0, **more):

@@ -274,7 +274,7 @@ def test_a_task_that_waits_out_a_back_off_is_kept_from_nothing():
     later(story)
 
     assert breaches(story) == []
-    assert story.fairness.resting
+    assert story.fairness.backing_off
 
 
 def test_who_rests_stands_for_no_other_task_of_its_queue():
@@ -287,10 +287,10 @@ def test_who_rests_stands_for_no_other_task_of_its_queue():
     assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
     story.at(20).fail(*gang[1:])
     assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
-    assert [rest.at_ms for rest in story.fairness.resting["gang"].values()] == [60_020]
+    assert [rest.at_ms for rest in story.fairness.backing_off["gang"].values()] == [60_020]
 
     story.cancel("gang")
-    assert (could_start(story.fairness, "a")[0], story.fairness.resting) == (13, {})
+    assert (could_start(story.fairness, "a")[0], story.fairness.backing_off) == (13, {})
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -249,14 +249,14 @@ def test_jobs_that_a_new_limit_would_let_through_are_asked_for_and_nobody_moves(
     for name in "xyz":
         cell.submit(name, stage(tasks=2), queue="a")
     cell.submit("w", stage(tasks=9), queue="b")
-    gate = deepcopy(cell.view.gate)
+    gate = deepcopy(cell.view.running_limits)
 
     now = tasks_of(cell.view, cell.view.queues)
     then = tasks_of(cell.view, tree(of("a", running_jobs_max=2), "b"))
 
     assert (now["a"], then["a"]) == ([counts(1_000, 2)], [counts(1_000, 2, 2)])
     assert tasks_of(cell.view, tree("a", "b"))["a"] == [counts(1_000, 2, 4)]
-    assert cell.view.gate == gate
+    assert cell.view.running_limits == gate
 
 
 # ---------------------------------------------------------------- notes
@@ -313,7 +313,7 @@ def test_those_who_would_be_left_nothing_are_those_who_get_nothing_when_all_ask(
 
     empty = {path for path, _ in left_nothing(shape, books.capacity)}
     below_empty = {leaf for leaf in books.state.demand if any(f"{leaf}/".startswith(f"{path}/") for path in empty)}
-    assert below_empty == {leaf for leaf, level in books.state.told.items() if level < 10}
+    assert below_empty == {leaf for leaf, level in books.state.levels.items() if level < 10}
 
 
 # ---------------------------------------------------------------- over HTTP

@@ -46,7 +46,7 @@ async def granted(cell):
 
 def run_of(cell):
     """The folder of the job's run on its node."""
-    return f"{cell.follower.state.jobs['j'].order}-e1"
+    return f"{cell.follower.state.jobs['j'].admitted}-e1"
 
 
 def told_of(data, *, change=None, path=LOGS, **params):

@@ -17,7 +17,7 @@ from schemas.queue_tree import with_default
 from schemas.rounds import WaitReason
 from services.admission import core as admission
 from services.admission.core.judge import judge
-from services.fairness.core.queue_report import ledger_of
+from services.fairness.core.queue_report import accounts_of
 from services.gateway import view
 from services.gateway.documents import WHY, config_document, job_document, job_documents
 from services.gateway.problems import dumped
@@ -225,8 +225,8 @@ def test_what_a_queue_has_is_what_fairness_counts(preset, jobs):
             cell.start(name, which, first=int(index), node=hold.node)
             cell.finish(name, which, first=int(index), node=hold.node)
 
-        ledger = ledger_of(cell.cell.fairness)
-        counted = {path: ledger.told_of(seat).allocated for path, seat in ledger.seats.items()}
+        accounts = accounts_of(cell.cell.fairness)
+        counted = {path: accounts.to_publish(account).allocated for path, account in accounts.queues.items()}
         assert {path: round(each["allocated"] * SHARE_UNITS) for path, each in queues(cell).items()} == counted
 
 

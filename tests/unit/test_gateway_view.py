@@ -29,7 +29,7 @@ from services.gateway.documents import (
     node_document,
     node_documents,
 )
-from services.gateway.places import Place, place_of
+from services.gateway.places import OutputPlace, place_of
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
@@ -223,8 +223,8 @@ def test_a_nodes_address_is_that_of_its_last_registration():
 def test_it_is_known_where_each_task_ran_last_and_where_it_failed():
     cell = Watched(nodes=2, cpu=1).submit("j", stage(tasks=3, retries=1))
     assert [place_of(cell.view, "j", "s", index, None) for index in range(3)] == [
-        Place("n0", cell.view.jobs["j"].order),
-        Place("n1", cell.view.jobs["j"].order),
+        OutputPlace("n0", cell.view.jobs["j"].admitted),
+        OutputPlace("n1", cell.view.jobs["j"].admitted),
         None,
     ]
 
@@ -300,7 +300,7 @@ def test_a_job_says_where_its_results_lie_and_until_when():
     kept = ResultsKept("/var/agent", 1_000, 1, 1, 1)
     cell = Watched(nodes=0).take(NodeRegistered("n0", "e1", {"cpu": 4_000}, results=kept)).settle()
     cell.take(NodeReported("n0", "e1", {"cpu": 4_000})).submit("a/b", stage(tasks=2))
-    admitted = cell.view.jobs["a/b"].order
+    admitted = cell.view.jobs["a/b"].admitted
     assert cell.job("a/b")["results"] == [
         {"node": "n0", "folder": f"/var/agent/jobs/a%2Fb/{admitted}-*", "until_ms": None}
     ]
@@ -327,11 +327,11 @@ def test_where_tasks_of_ended_jobs_ran_is_known_for_so_many_of_them(monkeypatch)
 
     assert cell.job("a")["state"] == cell.job("b")["state"] == "succeeded"
     assert place_of(cell.view, "a", "s", 0, None) is None
-    assert place_of(cell.view, "b", "s", 1, None) == Place("n0", cell.view.ended["b"].admitted)
+    assert place_of(cell.view, "b", "s", 1, None) == OutputPlace("n0", cell.view.ended["b"].admitted)
     assert cell.view.places_kept == 2
     cell.settle(1).submit("b", stage(tasks=1))
     assert (cell.view.places, cell.view.places_kept) == ({}, 0)
-    assert place_of(cell.view, "b", "s", 0, None) == Place("n0", cell.view.jobs["b"].order)
+    assert place_of(cell.view, "b", "s", 0, None) == OutputPlace("n0", cell.view.jobs["b"].admitted)
 
 
 def test_a_restarted_agent_keeps_what_it_names_and_loses_the_rest():

@@ -6,7 +6,7 @@ import pytest
 
 from services.fairness.hdrf.dynamic import VIEWS_MAX, LiveTree
 from services.fairness.hdrf.views import View
-from services.fairness.tree import ONE, Node
+from services.fairness.tree import ONE, TreeNode
 from tests.properties.hdrf_trees import inner, leaf
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
@@ -189,7 +189,9 @@ def test_so_many_views_are_kept_and_no_more():
 
 
 def test_a_tree_starts_from_what_leaves_hold():
-    live = LiveTree(Node("r", children=[leaf("a", 2, 0, tasks=3, held=(6, 0)), leaf("b", 1, 1, held=(1, 1))]), (20, 20))
+    live = LiveTree(
+        TreeNode("r", children=[leaf("a", 2, 0, tasks=3, held=(6, 0)), leaf("b", 1, 1, held=(1, 1))]), (20, 20)
+    )
 
     assert live.tasks() == {"a": 3, "b": 1}
     assert live.free == [13, 19]

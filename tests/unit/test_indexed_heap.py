@@ -2,12 +2,12 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.indexed_heap import IndexedHeap
 from tests.strategies import for_all
 
 
 def keyed(**keys):
-    heap = Keyed()
+    heap = IndexedHeap()
     for name, key in keys.items():
         heap.set(name, key)
     return heap
@@ -68,7 +68,7 @@ moves = st.lists(
 
 @for_all(moves)
 def test_the_top_depends_on_ids_and_keys_alone(moves):
-    heap, plain = Keyed(), {}
+    heap, plain = IndexedHeap(), {}
     for what, *given in moves:
         if what == "set":
             heap.set(*given)

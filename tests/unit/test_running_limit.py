@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from largesse.lifecycle.running_limit import admit, full_queue, is_parked, leave, limit
-from largesse.lifecycle.state import Gate
+from largesse.lifecycle.state import RunningLimits
 from schemas.queues import Queue
 from tests.strategies import for_all
 
@@ -21,7 +21,7 @@ TREE = Queue(
 
 @pytest.fixture
 def gate():
-    gate = Gate()
+    gate = RunningLimits()
     assert limit(gate, TREE) == []
     return gate
 
@@ -71,7 +71,7 @@ def test_a_queue_says_which_one_above_it_is_full(gate):
 
 
 def test_the_limit_of_the_root_counts_everybody():
-    gate = Gate()
+    gate = RunningLimits()
     limit(gate, replace(TREE, running_jobs_max=1))
 
     assert come(gate, "b:1", "a/y:2") == ["1"]
@@ -100,7 +100,7 @@ def stories(draw):
 
 @for_all(stories())
 def test_whoever_stands_before_the_gate_has_a_full_queue_above_him(story):
-    gate, through, order = Gate(), {}, 0
+    gate, through, order = RunningLimits(), {}, 0
     for kind, one, other in story:
         if kind == "in":
             order += 1

@@ -14,7 +14,7 @@ def cell(*given, slots=4, queues=(), **knobs):
 
 def levels(story):
     """The levels in force, in permille of the cell's places."""
-    return {name: target // 1_000_000 for name, target in story.fairness.told.items()}
+    return {name: target // 1_000_000 for name, target in story.fairness.levels.items()}
 
 
 def served(grants):

@@ -21,7 +21,7 @@ LINE_BYTES = 4 << 20
 """A batch above this becomes several lines, each of them atomic."""
 
 
-class Place(NamedTuple):
+class WrittenAt(NamedTuple):
     """Where the next so many `messages` of a batch will lie."""
 
     segment: int
@@ -86,7 +86,7 @@ class GroupCommit:
         durable: bool,
         done: asyncio.Future[None] | None,
         kept: list[tuple[Path, bytes]],
-    ) -> list[Place]:
+    ) -> list[WrittenAt]:
         """Queues one batch, and settles where it lies. `done` ends when it is written, or synced if durable.
 
         `items` become lines of the journal; each of `kept` is an item for a file of its own.
@@ -100,7 +100,7 @@ class GroupCommit:
             if not self._runs or self._runs[-1][0] != self._segment:
                 self._runs.append((self._segment, self.head.sum, []))
             self._runs[-1][2].append(line)
-            places.append(Place(self._segment, self._position, len(part)))
+            places.append(WrittenAt(self._segment, self._position, len(part)))
             self._position += len(line)
             size += len(line)
             self.head = Head(self.head.line + 1, total, self._segment)

@@ -26,7 +26,7 @@ from largesse.bus.port import BusError
 from largesse.telemetry import configure
 from schemas.edge.config import SHARDS_MAX
 from schemas.topics import BY_NAME, SHARDED, SNAPSHOTS, Topic
-from schemas.wording import counted
+from schemas.wording import plural
 
 MESSAGE_BYTES_MIN = 1_048_576
 """What a topic must accept in one message: RECORD_BYTES_MAX, its header and a batch around it."""
@@ -92,7 +92,7 @@ def faults(name: str, topic: Topic | None, found: Found | None, partition: int) 
         return [f"topic {name} is missing"]
     wrong = []
     if partition >= found.partitions:
-        wrong.append(f"topic {name} has {counted(found.partitions, 'partition')}, number {partition} is not among them")
+        wrong.append(f"topic {name} has {plural(found.partitions, 'partition')}, number {partition} is not among them")
     if topic is not None:
         wrong += [f"topic {name} has {key}={found.settings.get(key)}, {need}" for key, need in _lacking(topic, found)]
     return wrong
@@ -281,7 +281,7 @@ async def _put_one_right(
         if check:
             return ["missing"], False
         await admin.make(name, partitions, replicas, settings_of(topic, replicas, flush=flush))
-        return [f"made, {counted(partitions, 'partition')}, {counted(replicas, 'replica')}"], True
+        return [f"made, {plural(partitions, 'partition')}, {plural(replicas, 'replica')}"], True
     lines, right = [], True
     lacking = _lacking(topic, found)
     if flush and is_volatile(topic, found):
@@ -296,9 +296,9 @@ async def _put_one_right(
     if found.partitions < partitions:
         if grow and not check:
             await admin.grow(name, partitions)
-            lines.append(f"{found.partitions} -> {counted(partitions, 'partition')}")
+            lines.append(f"{found.partitions} -> {plural(partitions, 'partition')}")
         else:
-            lines.append(f"has {counted(found.partitions, 'partition')}, needs {partitions}: --grow adds them")
+            lines.append(f"has {plural(found.partitions, 'partition')}, needs {partitions}: --grow adds them")
             right = False
     return lines or ["right"], right
 

@@ -41,7 +41,7 @@ from services.admission.core.demand import forget_job, note_held, note_job, pool
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.skips import fold_refused, fold_skipped
-from services.admission.core.state import Ended, Hold, JobState, NodeState, Opening, PartialRegistration, State
+from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -357,7 +357,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         demand, node = job.graph.stages[at].demand, state.nodes[grant.node]
         for task in range(grant.count):
             index = grant.first + task
-            hold = Hold(grant.attempt, grant.epoch, demand)
+            hold = Allocation(grant.attempt, grant.epoch, demand)
             if grant.devices:
                 hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
                 for device, milli in hold.devices.items():

@@ -17,7 +17,7 @@ SKIPS_MAX = 1_000
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Hold:
+class Allocation:
     """An attempt that holds room on its node: under which agent epoch, how much, which devices."""
 
     attempt: int
@@ -53,7 +53,7 @@ class NodeState:
     drain_reason: str = ""
     drain_ends: bool = False
     lost: bool = False
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, Allocation] = field(default_factory=dict)
     unschedulable: str = ""
 
 

@@ -12,7 +12,7 @@ from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.granted import attempt_of, is_held, marks
 from services.admission.core.keys import attempt_key
-from services.admission.core.state import Hold, State
+from services.admission.core.state import Allocation, State
 
 PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
 """Fields of an item that may say something of each of its tasks."""
@@ -122,14 +122,14 @@ def _add_held(
         return
     for index in range(low, high):
         key = attempt_key(item.job, item.stage, index)
-        hold: Hold | None = there.holds.get(key)
+        hold: Allocation | None = there.holds.get(key)
         if hold is None or (epoch and hold.epoch != epoch):
             _add(runs, index, index + 1, "foreign")
         else:
             _add(runs, index, index + 1, _of_held(hold, key, starting, seen))
 
 
-def _of_held(hold: Hold, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
+def _of_held(hold: Allocation, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
     """Of an attempt that holds room where its speaker says: does this count, or was it said before?"""
     if (starting and hold.started) or key in seen:
         return "stale"

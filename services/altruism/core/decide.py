@@ -53,7 +53,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> li
 
 def _wake_ms(state: State, opened: OpenRound, asks: list[JobAsk]) -> int | None:
     """The next end of a back-off, or latest start."""
-    moments = [item.at_ms for later in state.later.values() for item in later]
+    moments = [item.at_ms for later in state.backing_off.values() for item in later]
     moments += [at_ms for at_ms, _ in state.dues[:1]]
     for ask in asks:
         if ask.plan is not None and ask.plan.gives:

@@ -39,7 +39,7 @@ from services.altruism.core.giving import (
     start_tasks,
     stop_tasks,
 )
-from services.altruism.core.state import NOTHING_STARTED, Gang, Job, Later, State
+from services.altruism.core.state import NOTHING_STARTED, BackingOff, Gang, Job, State
 from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits
 
 
@@ -60,7 +60,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         if before != (state.policy.preset in GIVING):
             _switch(state, record.time, on=not before)
     if body.queues is not None:
-        _begin(state, limit(state.gate, body.queues), record.time)
+        _begin(state, limit(state.running_limits, body.queues), record.time)
 
 
 def _switch(state: State, time: int, *, on: bool) -> None:
@@ -68,7 +68,7 @@ def _switch(state: State, time: int, *, on: bool) -> None:
     state.stale, state.dues = {}, []
     for name, job in state.jobs.items():
         later: dict[int, int] = {}
-        for item in state.later.get(name, ()):
+        for item in state.backing_off.get(name, ()):
             later[item.stage] = later.get(item.stage, 0) + item.count
         job.plan, job.started = None, running_now(job, later, time) if on else NOTHING_STARTED
         if does_wait(job) or job.started:
@@ -89,7 +89,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
     if from_history:
         job.from_history = from_history
-    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+    if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
 
@@ -124,18 +124,26 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget(state, end.job)
     for end in body.jobs:
-        _begin(state, leave(state.gate, end.job), record.time)
+        _begin(state, leave(state.running_limits, end.job), record.time)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
-    _begin(state, leave(state.gate, record.body.job), record.time)
+    _begin(state, leave(state.running_limits, record.body.job), record.time)
 
 
 def _forget(state: State, name: str) -> None:
     if name in state.jobs:
         learn(state.history, name, state.jobs[name].seen)
-    for kept in (state.jobs, state.changed, state.answering, state.gangs, state.later, state.stale, state.planning):
+    for kept in (
+        state.jobs,
+        state.changed,
+        state.answering,
+        state.gangs,
+        state.backing_off,
+        state.stale,
+        state.planning,
+    ):
         kept.pop(name, None)
 
 
@@ -200,7 +208,7 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
         state,
         job,
         name,
-        Later(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1),
+        BackingOff(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1),
         record.time,
     )
 
@@ -213,7 +221,7 @@ def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
         assert gang.broken_by is not None, "no attempt of it has failed"
         attempt = job.tries.broken[str(at)]
         at_ms = _retry_ms(state, record, job, at, 0, gang.broken_by)
-        _again(state, job, name, Later(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
+        _again(state, job, name, BackingOff(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
 
 
 def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reason: Failure) -> int:
@@ -224,23 +232,23 @@ def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reaso
     return record.time + min(state.policy.retry_backoff_ms_max, state.policy.retry_backoff_ms << min(failures - 1, 32))
 
 
-def _again(state: State, job: Job, name: str, item: Later, time: int) -> None:
+def _again(state: State, job: Job, name: str, item: BackingOff, time: int) -> None:
     if item.at_ms <= time:
         _put_first(job, item, time)
-    elif name in state.later and _continues(state.later[name][-1], item):
-        state.later[name][-1].count += item.count
+    elif name in state.backing_off and _continues(state.backing_off[name][-1], item):
+        state.backing_off[name][-1].count += item.count
     else:
-        state.later.setdefault(name, []).append(item)
+        state.backing_off.setdefault(name, []).append(item)
     _change(state, name)
 
 
-def _continues(last: Later, item: Later) -> bool:
+def _continues(last: BackingOff, item: BackingOff) -> bool:
     """Whether the tasks stand next to each other in everything: neighbours that end together wait as one."""
     end = last.stage, last.first + last.count, last.attempt, last.at_ms
     return end == (item.stage, item.first, item.attempt, item.at_ms)
 
 
-def _put_first(job: Job, item: Later, since_ms: int) -> None:
+def _put_first(job: Job, item: BackingOff, since_ms: int) -> None:
     """Tasks that come back go before those that never ran, neighbours as one span: a lost node costs its stages."""
     spans = own_waits(job).setdefault(item.stage, [])
     if spans:
@@ -297,7 +305,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
         _deal_again(state, body.shards)
     state.full = state.full or aged
     state.of = body.shards
-    for name in list(state.later):
+    for name in list(state.backing_off):
         _mature(state, name, record.time)
     state.opened = record.seq
     _come_due(state, record.time)
@@ -345,7 +353,7 @@ def _push_due(state: State, name: str, job: Job, time: int) -> None:
 
 
 def _mature(state: State, name: str, time: int) -> None:
-    job, later = state.jobs[name], state.later[name]
+    job, later = state.jobs[name], state.backing_off[name]
     due = [item for item in later if item.at_ms <= time]
     if due:
         for item in due:
@@ -353,9 +361,9 @@ def _mature(state: State, name: str, time: int) -> None:
         _change(state, name)
         left = [item for item in later if item.at_ms > time]
         if left:
-            state.later[name] = left
+            state.backing_off[name] = left
         else:
-            del state.later[name]
+            del state.backing_off[name]
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Gate, Graph, Progress, Span, Tries
+from largesse.lifecycle.state import Graph, Progress, RunningLimits, Span, Tries
 from schemas import Policy, Vector
 from schemas.tasks import Failure
 
 
 @dataclass(slots=True)
-class Later:
+class BackingOff:
     """Tasks that failed and wait out their back-off."""
 
     at_ms: int
@@ -101,11 +101,11 @@ class Job:
 
 @dataclass(slots=True)
 class State:
-    """One shard of a cell. `gate`: which jobs may run; the others wait for nothing yet. `history`: earlier runs.
-    `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, those of its
-    stages that were started, by position; `later`: by live job, what waits out a back-off. `of`: shards at the last
-    opening, and `opened` its seq; `full`: everything is to be written in the open round. `full_round`: the last round
-    that wrote everything; `written`: jobs written, or let run, since then.
+    """One shard of a cell. `running_limits`: which jobs may run; the others wait for nothing yet. `history`: earlier
+    runs. `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, those of its
+    stages that were started, by position; `backing_off`: by live job, what waits out a back-off. `of`: shards at the
+    last opening, and `opened` its seq; `full`: everything is to be written in the open round. `full_round`: the last
+    round that wrote everything; `written`: jobs written, or let run, since then.
 
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
@@ -115,13 +115,13 @@ class State:
     of: int = 0
     opened: int = 0
     full: bool = False
-    gate: Gate = field(default_factory=Gate)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     answering: dict[str, bool] = field(default_factory=dict)
     gangs: dict[str, dict[int, Gang]] = field(default_factory=dict)
-    later: dict[str, list[Later]] = field(default_factory=dict)
+    backing_off: dict[str, list[BackingOff]] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     nodes: dict[str, Vector] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Children of one queue, each with the span of its parent's rate in which it need not be looked at.
+"""Children of one queue, each with the interval of its parent's rate in which it need not be visited.
 
-A rate is a guarantee per weight, as a fraction of two integers. Spans are kept in two heaps, so that those whom a new
-rate leaves outside are found without asking the others.
+A rate is a guarantee per weight, as a fraction of two integers. Lower and upper ends are kept in two heaps, so that the
+children whose interval a new rate leaves are found without visiting the others.
 """
 
 from heapq import heapify, heappop, heappush
@@ -10,7 +10,7 @@ from typing import NamedTuple
 _BITS = 64
 
 
-class Calm(NamedTuple):
+class QuietBand(NamedTuple):
     """How far sums may move before their queue has to be looked at: dominant shares, in billionths, of what it holds
     and asks for, and one task of each of its leaves that wait. Each from `least` to before `end` (None: without end).
     """
@@ -23,7 +23,7 @@ class Calm(NamedTuple):
     slack_end: int | None
 
 
-class Spans:
+class Intervals:
     """Names with a span each. A rate `part / whole` lies within if no name has to be looked at."""
 
     __slots__ = ("_high", "_highs", "_low", "_lows")

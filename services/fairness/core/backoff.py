@@ -11,34 +11,34 @@ from schemas import Vector
 from schemas.jobs import Stage
 from schemas.tasks import Failure
 from services.fairness.core.demand import add_rest
-from services.fairness.core.state import Job, Rest, State
+from services.fairness.core.state import Backoff, Job, State
 
 
-def rest(state: State, job: Job, name: str, at: int, index: int, reason: Failure, time: int) -> None:
+def back_off(state: State, job: Job, name: str, at: int, index: int, reason: Failure, time: int) -> None:
     """A task's attempt has failed, for a gang the first of an attempt."""
     stage = job.graph.stages[at]
     failures = failures_of(job.tries, job.graph, at, index) if reason in COUNTED else 0
     if stage.gang:
-        state.resting.setdefault(name, {})[stage.stage] = Rest(None, 0, stage.demand, failures)
-        regang(state, job, name, stage, time)
+        state.backing_off.setdefault(name, {})[stage.stage] = Backoff(None, 0, stage.demand, failures)
+        requeue_gang(state, job, name, stage, time)
     elif pause_ms := _pause_ms(state, failures):
         key = f"{stage.stage}/{index}"
-        state.resting.setdefault(name, {})[key] = Rest(time + pause_ms, 1, stage.demand, failures)
+        state.backing_off.setdefault(name, {})[key] = Backoff(time + pause_ms, 1, stage.demand, failures)
         add_rest(state, job.queue, stage.demand, 1)
-        heappush(state.rest_ends, (time + pause_ms, name, key))
+        heappush(state.backoff_ends, (time + pause_ms, name, key))
 
 
-def regang(state: State, job: Job, name: str, stage: Stage, time: int) -> None:
+def requeue_gang(state: State, job: Job, name: str, stage: Stage, time: int) -> None:
     """One of a gang whose attempt is broken holds nothing any more."""
     held = state.held.get(f"{name}/{stage.stage}")
-    waits = state.resting[name][stage.stage]
+    waits = state.backing_off[name][stage.stage]
     before, waits.tasks = waits.tasks, stage.tasks - (len(held.since) if held is not None else 0)
     add_rest(state, job.queue, stage.demand, waits.tasks - before)
     if held is not None:
         return
     if pause_ms := _pause_ms(state, waits.failures):
         waits.at_ms = time + pause_ms
-        heappush(state.rest_ends, (waits.at_ms, name, stage.stage))
+        heappush(state.backoff_ends, (waits.at_ms, name, stage.stage))
     else:
         _end(state, job, name, stage.stage)
 
@@ -51,26 +51,26 @@ def _pause_ms(state: State, failures: int) -> int:
 
 def wake(state: State, time: int) -> None:
     """Back-offs that are over by now count no more."""
-    while state.rest_ends and state.rest_ends[0][0] <= time:
-        at_ms, name, key = heappop(state.rest_ends)
-        resting = state.resting.get(name, {}).get(key)
-        if resting is not None and resting.at_ms == at_ms:
+    while state.backoff_ends and state.backoff_ends[0][0] <= time:
+        at_ms, name, key = heappop(state.backoff_ends)
+        backing_off = state.backing_off.get(name, {}).get(key)
+        if backing_off is not None and backing_off.at_ms == at_ms:
             _end(state, state.jobs[name], name, key)
 
 
-def forget_rests(state: State, job: Job, name: str) -> None:
+def forget_backoffs(state: State, job: Job, name: str) -> None:
     """The job is over."""
-    for key in list(state.resting.get(name, ())):
+    for key in list(state.backing_off.get(name, ())):
         _end(state, job, name, key)
 
 
 def could_start(state: State, leaf: str) -> tuple[int, Vector]:
     """How many tasks of a leaf wait for nothing but room, and what they ask for together."""
     waits, waiting = state.waits.get(leaf, 0), state.waiting.get(leaf, _NOTHING)
-    if leaf in state.rests:
-        waits -= state.rests[leaf]
-        rested = state.rested.get(leaf, _NOTHING)
-        waiting = {kind: amount - rested.get(kind, 0) for kind, amount in waiting.items()}
+    if leaf in state.backoff_tasks:
+        waits -= state.backoff_tasks[leaf]
+        backoff_demand = state.backoff_demand.get(leaf, _NOTHING)
+        waiting = {kind: amount - backoff_demand.get(kind, 0) for kind, amount in waiting.items()}
     assert waits >= 0, f"{leaf}: more tasks rest than wait"
     return waits, waiting
 
@@ -79,7 +79,7 @@ _NOTHING: Vector = {}
 
 
 def _end(state: State, job: Job, name: str, key: str) -> None:
-    ended = state.resting[name].pop(key)
-    if not state.resting[name]:
-        del state.resting[name]
+    ended = state.backing_off[name].pop(key)
+    if not state.backing_off[name]:
+        del state.backing_off[name]
     add_rest(state, job.queue, ended.demand, -ended.tasks)

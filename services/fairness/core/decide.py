@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from largesse.core import OpenRound
 from schemas import Level, Shares
-from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import kinds_levels, lent_in, levels_in
-from services.fairness.core.queue_report import breaches, ledger_of, queue_shares, share_out
+from services.fairness.core.queue_report import accounts_of, breaches, queue_shares, share_out
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 
@@ -18,14 +18,14 @@ has opened meanwhile."""
 
 def decide(state: State, opened: OpenRound) -> list[Shares]:
     """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
-    ledger = ledger_of(state)
+    accounts = accounts_of(state)
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     entitled = entitlements(state, full=full)
     if not full and not state.refills:
-        shares = _kept(state, ledger, opened)
+        shares = _kept(state, accounts, opened)
         shares.entitlements = entitled
         return [shares]
-    filled, dues = levels_in(state, ledger)
+    filled, dues = levels_in(state, accounts)
     levels = filled.levels if filled is not None else {}
     parts = filled.parts if filled is not None else {}
     lent = lent_in(state, levels, dues)
@@ -34,28 +34,30 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
         for at in (sorted(levels) if full else _moved(state, levels, dues, parts, lent))
     ]
-    if full or levels != state.told:
-        shares.gone = sorted([queue for queue in state.told if queue not in levels])
-    if ledger is not None:
-        share_out(ledger, filled)
-        _tell_queues(state, ledger, shares, dues, opened)
+    if full or levels != state.levels:
+        shares.gone = sorted([queue for queue in state.levels if queue not in levels])
+    if accounts is not None:
+        share_out(accounts, filled)
+        _tell_queues(state, accounts, shares, dues, opened)
     return [shares]
 
 
-def _kept(state: State, ledger: Ledger | None, opened: OpenRound) -> Shares:
+def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Shares:
     """What there is to say in a round that leaves the levels as they are."""
     shares = Shares([])
-    if ledger is not None:
-        shares.levels = [Level(unit, level) for unit, level in newcomers(state, ledger).items()]
-        ledger.keep_levels()
-        _tell_queues(state, ledger, shares, state.dues, opened)
+    if accounts is not None:
+        shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
+        accounts.keep_levels()
+        _tell_queues(state, accounts, shares, state.dues, opened)
     return shares
 
 
-def _tell_queues(state: State, ledger: Ledger, shares: Shares, dues: Mapping[str, int], opened: OpenRound) -> None:
-    shares.queues = queue_shares(ledger, full=shares.full)
-    shares.breaches = breaches(state, ledger, shares.queues, dues, opened.time)
-    if state.waits and state.stirred > state.settled:
+def _tell_queues(
+    state: State, accounts: TreeAccounts, shares: Shares, dues: Mapping[str, int], opened: OpenRound
+) -> None:
+    shares.queues = queue_shares(accounts, full=shares.full)
+    shares.breaches = breaches(state, accounts, shares.queues, dues, opened.time)
+    if state.waits and state.changed_seq > state.settled:
         shares.wake_ms = opened.time + SETTLE_MS
 
 
@@ -67,7 +69,7 @@ def _moved(
     lent: Mapping[str, int],
 ) -> list[str]:
     """The units of which something differs from what is in force."""
-    told = state.told
+    told = state.levels
     found: dict[str, bool] = {}
     if levels != told:
         found = {unit: True for unit, level in levels.items() if told.get(unit) != level}

@@ -10,7 +10,7 @@ SLOTS = "slots"
 _ONE_SLOT = {SLOTS: 1}
 
 
-def counted(state: State, demand: Vector) -> Vector:
+def counted_demand(state: State, demand: Vector) -> Vector:
     """What a task with such a demand counts for."""
     return _ONE_SLOT if state.policy.preset == "slots" else demand
 
@@ -28,44 +28,51 @@ def slots_of(policy: Policy) -> int:
 def recount(state: State) -> None:
     """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
     state.capacity, state.total = {}, {}
-    state.demand, state.sets, state.waiting, state.used, state.rests, state.rested = {}, {}, {}, {}, {}, {}
+    state.demand, state.sets, state.waiting, state.used, state.backoff_tasks, state.backoff_demand = (
+        {},
+        {},
+        {},
+        {},
+        {},
+        {},
+    )
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state, capacity).items():
             state.capacity[resource] = state.capacity.get(resource, 0) + amount
     for job in state.jobs.values():
         for at, left in enumerate(job.progress.left):
             if job.began and left and job.progress.parents[at] == 0:
-                demand = counted(state, job.graph.stages[at].demand)
+                demand = counted_demand(state, job.graph.stages[at].demand)
                 add_demand(state, job.queue, demand, left)
                 add_tasks(state.waiting, job.queue, demand, left)
     for key, held in state.held.items():
-        demand = counted(state, held.demand)
+        demand = counted_demand(state, held.demand)
         add_tasks(state.used, held.leaf, demand, len(held.since))
         if key.partition("/")[0] in state.jobs:
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
-    for name, resting in state.resting.items():
-        for each in resting.values():
+    for name, backing_off in state.backing_off.items():
+        for each in backing_off.values():
             add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
 
 
 def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
     """So many tasks more of a leaf (fewer, where negative) wait out a back-off."""
     if tasks:
-        left = state.rests.get(leaf, 0) + tasks
+        left = state.backoff_tasks.get(leaf, 0) + tasks
         if left:
-            state.rests[leaf] = left
-            add_tasks(state.rested, leaf, counted(state, demand), tasks)
+            state.backoff_tasks[leaf] = left
+            add_tasks(state.backoff_demand, leaf, counted_demand(state, demand), tasks)
         else:
-            del state.rests[leaf]
-            state.rested.pop(leaf, None)
+            del state.backoff_tasks[leaf]
+            state.backoff_demand.pop(leaf, None)
         touch(state, leaf)
 
 
 def touch(state: State, leaf: str) -> None:
     """Sums of a leaf have changed."""
     state.touched[leaf] = True
-    if state.ledger is not None:
-        state.ledger.moved[leaf] = True
+    if state.accounts is not None:
+        state.accounts.moved[leaf] = True
 
 
 def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:

@@ -17,7 +17,7 @@ from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
 from schemas.queues import Sharing
 from services.fairness.core.levels import levels_in
-from services.fairness.core.queue_report import ledger_of
+from services.fairness.core.queue_report import accounts_of
 from services.fairness.core.state import State
 
 _BY_HOLDINGS = ("naive-hdrf", "capacity")
@@ -75,7 +75,7 @@ def _filled(state: State) -> dict[str, int]:
         scratch.demand[path], scratch.sets[path] = demand, {set_of(demand): demand}
         for kind, amount in demand.items():
             scratch.total[kind] = scratch.total.get(kind, 0) + amount
-    filled, _ = levels_in(scratch, ledger_of(scratch))
+    filled, _ = levels_in(scratch, accounts_of(scratch))
     levels = filled.levels if filled is not None else {}
     found = {
         key: levels.get(path, 0) * SHARE_UNITS // max(directions.sums[key].values()) for key, path in paths.items()

@@ -6,10 +6,10 @@ leaves below it ask for. Under `hdrf` and `naive-hdrf` (and `capacity`) a queue'
 multiplied. A queue with another policy stands among them as one, with its own weight.
 
 Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children would have
-were there one kind only (`Ledger.divide`) stands for their weights: what guarantees cover comes first, then weights
-count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is first
-filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they ask for in
-the filling of all. Those further down come first.
+were there one kind only (`TreeAccounts.divide`) stands for their weights: what guarantees cover comes first, then
+weights count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is
+first filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they
+ask for in the filling of all. Those further down come first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +18,12 @@ from fractions import Fraction
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Queue
 from schemas.queue_tree import below, upwards, walk
-from services.fairness.accounts.ledger import Ledger, factor_of
-from services.fairness.accounts.seat import Seat
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts, factor_of
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
-from services.fairness.tree import ONE, ONE_BITS, Node
+from services.fairness.tree import ONE, ONE_BITS, TreeNode
 
 TOP = "/"  # No path of a queue is called so.
 
@@ -49,7 +49,7 @@ def goes_by_holdings(tree: Queue, policy: str) -> bool:
     return policy in HELD or any(queue.policy in HELD for _, queue in walk(tree))
 
 
-class Planting:
+class FillTree:
     """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
 
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`: path
@@ -59,12 +59,12 @@ class Planting:
     `passes_over`: some queues are not in it.
     """
 
-    def __init__(self, state: State, ledger: Ledger, caps: Caps | None = None) -> None:
+    def __init__(self, state: State, accounts: TreeAccounts, caps: Caps | None = None) -> None:
         assert state.queues is not None
         self._caps = caps or {}
         self._tree = state.queues
         self._policy = sharing_of(state.policy.preset)
-        self._ledger = ledger
+        self._accounts = accounts
         self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
         self._clipped: dict[str, bool] = {}  # Queues that asked for more than their maximum.
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
@@ -74,36 +74,36 @@ class Planting:
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
         self._state = state
-        self._nodes: dict[str, Node] = {}  # Path -> where it stands in the tree.
-        self.churned: list[Node] = []
+        self._nodes: dict[str, TreeNode] = {}  # Path -> where it stands in the tree.
+        self.churned: list[TreeNode] = []
         self.asking: dict[str, bool] = {}
         self._goes_by_holdings = goes_by_holdings(self._tree, self._policy)
-        self.asked = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
+        self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
         self.whole = len(self.asked) >= arrays.LEAVES_MIN and self._may_be_whole()
         if self.whole:
-            self.asking = dict.fromkeys(ledger.seats, True)
-        for leaf in ledger.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
+            self.asking = dict.fromkeys(accounts.queues, True)
+        for leaf in accounts.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
             for path in upwards(leaf):
                 if path in self.asking:
                     break
                 self.asking[path] = True
-        if ledger.over:
-            self.bits = max(8, _FINE_BITS - max(ledger.capacity, default=0).bit_length())
+        if accounts.over:
+            self.bits = max(8, _FINE_BITS - max(accounts.capacity, default=0).bit_length())
         self.root = self._grow()
-        self._clip(list(ledger.over.values()))
+        self._clip(list(accounts.over.values()))
 
     @property
     def capacity(self) -> list[int]:
         """The cell's, in the measure of demands."""
-        return [have << self.bits for have in self._ledger.capacity]
+        return [have << self.bits for have in self._accounts.capacity]
 
     def leaves_of(self, unit: str) -> Iterator[str]:
         """The leaves of a unit that ask for something or hold something."""
         if unit in self.pieces:
             return iter(self.pieces[unit])
-        if PIECE in unit or not self._ledger.seats[unit].children:
+        if PIECE in unit or not self._accounts.queues[unit].children:
             return iter((unit,) if unit.partition(PIECE)[0] in self.asking else ())
-        return (leaf.name for leaf in _leaves(self._ledger.seats[unit]) if leaf.name in self.asking)
+        return (leaf.name for leaf in _leaves(self._accounts.queues[unit]) if leaf.name in self.asking)
 
     def is_clipped(self, unit: str) -> bool:
         """Whether a maximum keeps it from asking for all."""
@@ -113,17 +113,17 @@ class Planting:
             return any(piece in self._parts for piece in self.pieces[unit])
         return (
             PIECE not in unit
-            and bool(self._ledger.seats[unit].children)
+            and bool(self._accounts.queues[unit].children)
             and any(leaf in self._parts for leaf in self.leaves_of(unit))
         )
 
-    def follow(self, moved: Sequence[Seat], caps: Caps) -> list[str]:
+    def follow(self, moved: Sequence[QueueAccount], caps: Caps) -> list[str]:
         """These units, all of which it has, ask for something else or are capped otherwise. Returns the units whose
         demand is another now. Maxima are worked out anew where a unit below them is among those.
         """
         self._caps = caps
         tops = {top.name: top for top in map(self._top_clipped, moved) if top is not None}
-        units = {seat.name: True for seat in moved}
+        units = {account.name: True for account in moved}
         for top in tops.values():
             units |= {unit.name: True for unit in _groups(top) if unit.name in self.units}
         names = [name for unit in units for name in (unit, *self.pieces.get(unit, ()))]
@@ -133,18 +133,18 @@ class Planting:
                 self._parts.pop(leaf, None)
         for name in names:
             self.units[name] = self._nodes[name].demand = self._demand(name)
-        over: list[Seat] = []
+        over: list[QueueAccount] = []
         for path in tops:
             for name in [name for name in self._clipped if _is_within(name, path)]:
                 del self._clipped[name]
-            over += [seat for name, seat in self._ledger.over.items() if _is_within(name, path)]
+            over += [account for name, account in self._accounts.over.items() if _is_within(name, path)]
         self._clip(over)
         return [name for name, demand in zip(names, before, strict=True) if self.units[name] != demand]
 
-    def _top_clipped(self, seat: Seat) -> Seat | None:
+    def _top_clipped(self, account: QueueAccount) -> QueueAccount | None:
         """The highest queue on the way up whose maximum takes something off, or did."""
-        top: Seat | None = None
-        at: Seat | None = seat
+        top: QueueAccount | None = None
+        at: QueueAccount | None = account
         while at is not None:
             if at.over or at.name in self._clipped:
                 top = at
@@ -154,10 +154,10 @@ class Planting:
     def _may_be_whole(self) -> bool:
         """Whether units that ask for nothing may stand in the tree, as no weight of others depends on them."""
         policies = [self._policy, *[queue.policy for _, queue in walk(self._tree)]]
-        return not (self._goes_by_holdings or any(self._ledger.root.claims) or "collapsed" in policies)
+        return not (self._goes_by_holdings or any(self._accounts.root.claims) or "collapsed" in policies)
 
     # ------------------------------------------------------------------ growing
-    def _grow(self) -> Node | None:
+    def _grow(self) -> TreeNode | None:
         if "" not in self.asking:
             return None
         root = self._node(self._tree, "", self._policy, ONE)
@@ -171,16 +171,16 @@ class Planting:
         ]
         return root
 
-    def _node(self, queue: Queue, path: str, above: str, share: int) -> Node:
+    def _node(self, queue: Queue, path: str, above: str, share: int) -> TreeNode:
         policy = queue.policy or above
         self._found[path] = queue, policy, share
         if not queue.children or policy in LISTS:
             self.units[path] = demand = self._demand(path)
-            node = self._nodes[path] = Node(path, queue.weight, demand=demand)
+            node = self._nodes[path] = TreeNode(path, queue.weight, demand=demand)
             if not queue.children and policy not in LISTS:
                 self._divide_leaf(node)
             return node
-        node = self._nodes[path] = Node(path, queue.weight, order="naive" if policy in HELD else "hdrf")
+        node = self._nodes[path] = TreeNode(path, queue.weight, order="naive" if policy in HELD else "hdrf")
         if policy == "collapsed":
             node.children = list(self._collapsed(queue, path, Fraction(1), share))
         elif policy == "drf":
@@ -192,7 +192,7 @@ class Planting:
             self.churned.append(node)
         return node
 
-    def _divide_leaf(self, leaf: Node) -> None:
+    def _divide_leaf(self, leaf: TreeNode) -> None:
         """A node for each set of kinds that a leaf asks for, all with the same weight, where there are several."""
         sets = self._state.sets.get(leaf.name, {})
         if len(sets) < 2 or leaf.name in self._caps or self._goes_by_holdings:
@@ -200,10 +200,10 @@ class Planting:
         self.pieces[leaf.name] = pieces = [f"{leaf.name}{PIECE}{key}" for key in sorted(sets)]
         for piece in pieces:
             self.units[piece] = demand = self._demand(piece)
-            self._nodes[piece] = Node(piece, demand=demand)
+            self._nodes[piece] = TreeNode(piece, demand=demand)
         leaf.children = [self._nodes[piece] for piece in pieces]
 
-    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, share: int) -> list[Node]:
+    def _side_by_side(self, path: str, queues: list[tuple[Queue, str]], policy: str, share: int) -> list[TreeNode]:
         asking = [(queue, name) for queue, name in queues if name in self.asking]
         found = self._divided(path, [name for _, name in asking], share)
         nodes = [self._node(queue, name, policy, found.get(name, 0)) for queue, name in asking]
@@ -215,16 +215,16 @@ class Planting:
 
     def _divided(self, path: str, names: Sequence[str], share: int) -> dict[str, int]:
         """What each of these would have of a share; empty where weights alone say it."""
-        if not any(self._ledger.seats[path].claims):
+        if not any(self._accounts.queues[path].claims):
             return {}
-        found = self._ledger.divide(names, share)
+        found = self._accounts.divide(names, share)
         self.amounts |= found
         return found
 
     def _weights(self, found: dict[str, int]) -> dict[str, int]:
         """What stands for weights. Whoever is left nothing goes by its own for what the others cannot use."""
-        heaviest = max([self._ledger.seats[name].weight for name in found], default=1)
-        least = {name: (self._ledger.seats[name].weight << _LEAST_BITS) // heaviest for name in found}
+        heaviest = max([self._accounts.queues[name].weight for name in found], default=1)
+        least = {name: (self._accounts.queues[name].weight << _LEAST_BITS) // heaviest for name in found}
         return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}
 
     def _flat(self, queue: Queue, path: str) -> Iterator[tuple[Queue, str]]:
@@ -236,12 +236,12 @@ class Planting:
             else:
                 yield child, name
 
-    def _collapsed(self, queue: Queue, path: str, part: Fraction, share: int) -> Iterator[Node]:
+    def _collapsed(self, queue: Queue, path: str, part: Fraction, share: int) -> Iterator[TreeNode]:
         children = [(child, below(path, child.name)) for child in queue.children]
         asking = [(child, name) for child, name in children if name in self.asking]
         found = self._divided(path, [name for _, name in asking], share)
         weights = self._weights(found) or {
-            name: child.weight for child, name in asking if self._ledger.seats[name].asks
+            name: child.weight for child, name in asking if self._accounts.queues[name].asks
         }
         total = sum(weights.values())
         for child, name in asking:
@@ -260,7 +260,7 @@ class Planting:
         if not self._parts:
             asked = self._asked(unit)
             return [amount << self.bits for amount in asked] if self.bits else asked
-        total = [0] * len(self._ledger.capacity)
+        total = [0] * len(self._accounts.capacity)
         for leaf in self.leaves_of(unit):
             part = self._parts.get(leaf, 1 << self.bits)
             total = [has + asked * part for has, asked in zip(total, self._asked(leaf), strict=True)]
@@ -270,41 +270,43 @@ class Planting:
         """All that a unit, or a leaf or its tasks for one set of kinds, asks for."""
         leaf, _, key = unit.partition(PIECE)
         if not key:
-            return self._ledger.seats[unit].demand
+            return self._accounts.queues[unit].demand
         demand = self._state.sets[leaf][key]
-        return [demand.get(kind, 0) for kind in self._ledger.kinds]
+        return [demand.get(kind, 0) for kind in self._accounts.kinds]
 
     # ------------------------------------------------------------------ maxima
-    def _clip(self, over: Sequence[Seat]) -> None:
+    def _clip(self, over: Sequence[QueueAccount]) -> None:
         """Takes off what these queues ask for beyond their maxima, from the leaves up."""
-        for seat in sorted(over, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name)):
-            self._clipped[seat.name] = True
-            queue, policy, share = self._found.get(seat.name, (None, "", 0))
+        for account in sorted(
+            over, key=lambda account: (-len(account.name.split("/")), account.name == "", account.name)
+        ):
+            self._clipped[account.name] = True
+            queue, policy, share = self._found.get(account.name, (None, "", 0))
             if queue is None or not queue.children or policy in LISTS:
-                self._clip_evenly(seat)
+                self._clip_evenly(account)
             else:
                 # Those whose children stand elsewhere, side by side with others, are planted on their own.
-                node = self._nodes.get(seat.name) or self._apart(queue, seat.name, policy, share)
+                node = self._nodes.get(account.name) or self._apart(queue, account.name, policy, share)
                 if node.children:
-                    self._clip_below(seat, node)
+                    self._clip_below(account, node)
 
-    def _apart(self, queue: Queue, path: str, policy: str, share: int) -> Node:
+    def _apart(self, queue: Queue, path: str, policy: str, share: int) -> TreeNode:
         """A copy of a queue that is no node of the tree; nothing of the tree is changed by it."""
         before = dict(self._nodes), list(self.churned), dict(self.amounts)
         node = self._node(queue, path, policy, share)
         self._nodes, self.churned, self.amounts = before
         return node
 
-    def _clip_evenly(self, seat: Seat) -> None:
+    def _clip_evenly(self, account: QueueAccount) -> None:
         """A single unit, or a part of one: all that it asks for in the same proportion."""
-        most = [limit << self.bits if limit is not None else None for limit in seat.most]
-        part, whole = factor_of(self._demand(seat.name), most) or (1, 1)
+        most = [limit << self.bits if limit is not None else None for limit in account.most]
+        part, whole = factor_of(self._demand(account.name), most) or (1, 1)
         if part < whole:
-            self._leave(seat.name, part, whole)
+            self._leave(account.name, part, whole)
 
-    def _clip_below(self, seat: Seat, node: Node) -> None:
+    def _clip_below(self, account: QueueAccount, node: TreeNode) -> None:
         """The queue as a tree of its own, in a cell that has its maximum."""
-        limits = zip(self._ledger.capacity, seat.most, strict=True)
+        limits = zip(self._accounts.capacity, account.most, strict=True)
         cell = [(have if most is None else min(have, most)) << self.bits for have, most in limits]
         for unit, reached in fill(node, cell).leaves.items():
             if not reached.satisfied:
@@ -323,16 +325,16 @@ def _is_within(path: str, above: str) -> bool:
     return not above or f"{path}/".startswith(f"{above}/")
 
 
-def _groups(seat: Seat) -> Iterator[Seat]:
-    if seat.is_group:
-        yield seat
+def _groups(account: QueueAccount) -> Iterator[QueueAccount]:
+    if account.is_group:
+        yield account
     else:
-        for child in seat.children:
+        for child in account.children:
             yield from _groups(child)
 
 
-def _leaves(seat: Seat) -> Iterator[Seat]:
-    if not seat.children:
-        yield seat
-    for child in seat.children:
+def _leaves(account: QueueAccount) -> Iterator[QueueAccount]:
+    if not account.children:
+        yield account
+    for child in account.children:
         yield from _leaves(child)

@@ -31,13 +31,21 @@ from schemas import (
     Vector,
 )
 from schemas.tasks import Failure
-from services.fairness.core.backoff import forget_rests, regang, rest, wake
-from services.fairness.core.demand import add_demand, add_tasks, counted, counted_capacity, recount, slots_of, touch
+from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang, wake
+from services.fairness.core.demand import (
+    add_demand,
+    add_tasks,
+    counted_capacity,
+    counted_demand,
+    recount,
+    slots_of,
+    touch,
+)
 from services.fairness.core.entitlement import must_entitle, note_progress, open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
-from services.fairness.core.queue_report import fold_said, forget_queues, ledger_of, watch
-from services.fairness.core.state import Holding, Job, State
+from services.fairness.core.queue_report import accounts_of, fold_said, forget_queues, watch
+from services.fairness.core.state import Allocation, Job, State
 from services.fairness.core.tolerance import must_refill, note_demand, open_round
 
 
@@ -60,15 +68,15 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             recount(state)
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
-        _begin(state, limit(state.gate, body.queues))
+        _begin(state, limit(state.running_limits, body.queues))
         forget_queues(state)
         forget_placed(state)
     state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
     must_refill(state)
     must_entitle(state)
-    state.filled = state.ledger = state.directions = None
+    state.filled = state.accounts = state.directions = None
     touch_all(state)
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> None:
@@ -85,7 +93,7 @@ def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> No
             elif known.state == "failed":
                 for index in range(known.first, known.first + known.count):
                     _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
@@ -93,7 +101,7 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
         state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
     must_refill(state)
     must_entitle(state)
-    state.filled = state.ledger = state.directions = None
+    state.filled = state.accounts = state.directions = None
     touch_all(state)
 
 
@@ -101,11 +109,11 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
     _count_capacity(state, state.nodes.pop(body.node), -1)
     _end_ranges(state, record, body.lost)
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _drained(state: State, record: Record[NodeDrained]) -> None:
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
@@ -113,9 +121,9 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     spec, _ = informed(state.history, body.spec, state.policy.estimates)
     graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
-    if admit(state.gate, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+    if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _begin(state, [body.spec.job])
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _begin(state: State, names: list[str]) -> None:
@@ -137,7 +145,7 @@ def _ask(state: State, job: Job, at: int, tasks: int) -> None:
 def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
     """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
     more."""
-    demand = counted(state, demand)
+    demand = counted_demand(state, demand)
     if asked:
         note_demand(state, leaf)
         add_demand(state, leaf, demand, asked)
@@ -157,8 +165,8 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
-    _begin(state, leave(state.gate, record.body.job))
-    state.stirred = record.seq
+    _begin(state, leave(state.running_limits, record.body.job))
+    state.changed_seq = record.seq
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -166,8 +174,8 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget(state, end.job)
     for end in body.jobs:
-        _begin(state, leave(state.gate, end.job))
-    state.stirred = record.seq
+        _begin(state, leave(state.running_limits, end.job))
+    state.changed_seq = record.seq
 
 
 def _forget(state: State, name: str) -> None:
@@ -179,7 +187,7 @@ def _forget(state: State, name: str) -> None:
         return
     note_progress(state, name)
     must_entitle(state)
-    forget_rests(state, job, name)
+    forget_backoffs(state, job, name)
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
         if held is not None:
@@ -192,7 +200,7 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
     for item in record.body.items:
         _observe(state, item)
         _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _observe(state: State, ended: TaskEnd | KnownAttempt) -> None:
@@ -212,7 +220,7 @@ def _succeed(state: State, record: Record, name: str, stage: str, first: int, co
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
         _count(state, held.leaf, held.demand, 0, count, -count)
-        regang(state, job, name, job.graph.stages[at], record.time)
+        requeue_gang(state, job, name, job.graph.stages[at], record.time)
         return
     _count(state, held.leaf, held.demand, -count, 0, -count)
     for child in end_tasks(job.graph, job.progress, at, count):
@@ -223,7 +231,7 @@ def _failed(state: State, record: Record[TaskFailed]) -> None:
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
             _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
-    state.stirred = record.seq
+    state.changed_seq = record.seq
 
 
 def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
@@ -249,9 +257,9 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)
     if again:
-        regang(state, job, name, job.graph.stages[at], record.time)
+        requeue_gang(state, job, name, job.graph.stages[at], record.time)
     else:
-        rest(state, job, name, at, index, reason, record.time)
+        back_off(state, job, name, at, index, reason, record.time)
 
 
 # ---------------------------------------------------------------- what is held
@@ -260,14 +268,14 @@ def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: in
     held = state.held.get(key)
     if held is None:
         job = state.jobs[name]
-        held = state.held[key] = Holding(job.queue, job.graph.stages[job.graph.position[stage]].demand)
+        held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
     for index in range(first, first + tasks):
         held.since[index] = time
     state.running[time] = state.running.get(time, 0) + tasks
     _count(state, held.leaf, held.demand, 0, -tasks, tasks)
 
 
-def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Holding:
+def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Allocation:
     """Tasks hold nothing any more; the caller counts what that means for their leaf."""
     key = f"{name}/{stage}"
     held, running = state.held[key], state.running
@@ -288,7 +296,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened = record.seq
     wake(state, record.time)
     open_entitlement(state)
-    open_round(state, ledger_of(state), record)
+    open_round(state, accounts_of(state), record)
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
@@ -304,13 +312,13 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
     state.settled = state.opened
     watch(state, record.time)
-    watch_room(state, ledger_of(state), body.grants, record.time)
+    watch_room(state, accounts_of(state), body.grants, record.time)
 
 
 def _time(state: State, record: Record[TimeReached]) -> None:
     body = record.body
     if body.wake_ms != state.wake_ms:
-        state.stirred = record.seq  # Somebody waited for this moment, and may ask for something now.
+        state.changed_seq = record.seq  # Somebody waited for this moment, and may ask for something now.
 
 
 def _told(state: State, record: Record[Shares]) -> None:

@@ -12,66 +12,70 @@ further down before those above; more tasks than that its units cannot have.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import Limits, Seat
+from services.fairness.accounts.queue_account import Limits, QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
 from services.fairness.core.fill_tree import TOP
 from services.fairness.core.state import State
 from services.fairness.hdrf.whole_tasks import held_at_last
-from services.fairness.tree import Node, leaves, walk
+from services.fairness.tree import TreeNode, leaves, walk
 
 _REST = "//"  # No path of a queue is called so.
 
 
-def handed_out(state: State, ledger: Ledger, top: Node, cell: Sequence[int]) -> Mapping[str, Sequence[int]]:
+def handed_out(state: State, accounts: TreeAccounts, top: TreeNode, cell: Sequence[int]) -> Mapping[str, Sequence[int]]:
     """What the units below `top` hold, in base units, once nothing is left of `cell` that one of them could use."""
-    root = _standing(state, ledger, top)
+    root = _standing(state, accounts, top)
     nodes = {node.name: node for node in walk(root)}
-    for seat in _limited(ledger, "" if top.name == TOP else top.name):
-        units = [leaf for leaf in leaves(root) if not seat.name or leaf.name.startswith(f"{seat.name}/")]
-        if not _is_within(units, seat.most):
+    for account in _limited(accounts, "" if top.name == TOP else top.name):
+        units = [leaf for leaf in leaves(root) if not account.name or leaf.name.startswith(f"{account.name}/")]
+        if not _is_within(units, account.most):
             # Those whose children stand elsewhere, side by side with others, are none of the nodes.
-            inside = nodes.get(seat.name or TOP) or Node(seat.name, children=units)
-            _keep_within(inside, seat.most, ledger.capacity)
+            inside = nodes.get(account.name or TOP) or TreeNode(account.name, children=units)
+            _keep_within(inside, account.most, accounts.capacity)
     return held_at_last(root, cell)
 
 
-def _standing(state: State, ledger: Ledger, node: Node) -> Node:
+def _standing(state: State, accounts: TreeAccounts, node: TreeNode) -> TreeNode:
     """A copy whose units hold what they hold now, and wait for tasks of one size."""
     if node.children:
-        return replace(node, children=[_standing(state, ledger, child) for child in node.children])
-    seat = ledger.seats[node.name]
-    tasks, waiting = _could_start(state, seat, kinds_of(state))
+        return replace(node, children=[_standing(state, accounts, child) for child in node.children])
+    account = accounts.queues[node.name]
+    tasks, waiting = _could_start(state, account, kinds_of(state))
     each = [max(1, amount // tasks) if amount > 0 else 0 for amount in waiting] if tasks else waiting
-    return replace(node, demand=each, tasks=tasks if any(each) else 0, held=list(seat.used))
+    return replace(node, demand=each, tasks=tasks if any(each) else 0, held=list(account.used))
 
 
-def _could_start(state: State, seat: Seat, kinds: Sequence[str]) -> tuple[int, list[int]]:
+def _could_start(state: State, account: QueueAccount, kinds: Sequence[str]) -> tuple[int, list[int]]:
     """How many tasks of a unit, or of a queue inside, could start within its maximum, and what they ask for together,
     as if they were of one size.
     """
-    if seat.children:
-        found = [_could_start(state, child, kinds) for child in seat.children]
+    if account.children:
+        found = [_could_start(state, child, kinds) for child in account.children]
         tasks = sum([each for each, _ in found])
         waiting = [sum(column) for column in zip(*[vector for _, vector in found], strict=True)]
     else:
-        tasks, vector = could_start(state, seat.name)
+        tasks, vector = could_start(state, account.name)
         waiting = [vector.get(kind, 0) for kind in kinds]
     room = [
         max(0, most - held) * tasks // asked
-        for most, held, asked in zip(seat.most, seat.used, waiting, strict=False)
+        for most, held, asked in zip(account.most, account.used, waiting, strict=False)
         if most is not None and asked
     ]
     most_tasks = min([tasks, *room])
     return (tasks, waiting) if most_tasks == tasks else (most_tasks, [each * most_tasks // tasks for each in waiting])
 
 
-def _limited(ledger: Ledger, top: str) -> list[Seat]:
+def _limited(accounts: TreeAccounts, top: str) -> list[QueueAccount]:
     """Queues with a maximum that are no units, those further down first."""
-    seats = [seat for name, seat in ledger.seats.items() if not top or f"{name}/".startswith(f"{top}/")]
-    found = [seat for seat in seats if seat.children and not (seat.listed or seat.is_group) and _any_limit(seat.most)]
-    return sorted(found, key=lambda seat: (-len(seat.name.split("/")), seat.name == "", seat.name))
+    those = [account for name, account in accounts.queues.items() if not top or f"{name}/".startswith(f"{top}/")]
+    found = [
+        account
+        for account in those
+        if account.children and not (account.listed or account.is_group) and _any_limit(account.most)
+    ]
+    return sorted(found, key=lambda account: (-len(account.name.split("/")), account.name == "", account.name))
 
 
 def _any_limit(limits: Limits) -> bool:
@@ -79,7 +83,7 @@ def _any_limit(limits: Limits) -> bool:
     return any(limit is not None for limit in limits)
 
 
-def _is_within(units: Iterable[Node], most: Limits) -> bool:
+def _is_within(units: Iterable[TreeNode], most: Limits) -> bool:
     """Whether all that units hold and wait for is within a maximum."""
     total = [0] * len(most)
     for unit in units:
@@ -88,11 +92,11 @@ def _is_within(units: Iterable[Node], most: Limits) -> bool:
     return all(limit is None or has <= limit for has, limit in zip(total, most, strict=True))
 
 
-def _keep_within(inside: Node, most: Limits, capacity: Sequence[int]) -> None:
+def _keep_within(inside: TreeNode, most: Limits, capacity: Sequence[int]) -> None:
     """Takes off what units would wait for beyond a maximum."""
     taken = [0 if limit is None else max(0, have - limit) for have, limit in zip(capacity, most, strict=True)]
-    rest = Node(_REST, demand=[0] * len(capacity), tasks=0, held=taken)
-    held = held_at_last(Node(TOP, children=[_copy(inside), rest], order="naive"), capacity)
+    rest = TreeNode(_REST, demand=[0] * len(capacity), tasks=0, held=taken)
+    held = held_at_last(TreeNode(TOP, children=[_copy(inside), rest], order="naive"), capacity)
     for unit in leaves(inside):
         given = [
             (after - before) // need
@@ -102,5 +106,5 @@ def _keep_within(inside: Node, most: Limits, capacity: Sequence[int]) -> None:
         unit.tasks = min(given, default=0)
 
 
-def _copy(node: Node) -> Node:
+def _copy(node: TreeNode) -> TreeNode:
     return replace(node, children=[_copy(child) for child in node.children])

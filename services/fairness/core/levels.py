@@ -1,4 +1,4 @@
-"""The levels: what every unit that is shared out comes to. Filled anew only if a change can alter the outcome."""
+"""The levels: what every unit that is shared out comes to. CellLevels anew only if a change can alter the outcome."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from math import gcd
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import KindsLevel, Vector
 from schemas.queue_tree import upwards
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import Seat
-from services.fairness.core.cached_tree import Plotted, is_asked_of, plotted_of
-from services.fairness.core.fill_tree import PIECE, TOP, Caps, Planting
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
+from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
 from services.fairness.core.held_levels import handed_out
 from services.fairness.core.placeable import cap_of, is_short
 from services.fairness.core.state import State
@@ -29,7 +29,7 @@ _BLUR = 1 << ONE_BITS - 34
 
 
 @dataclass(slots=True)
-class Filled:
+class CellLevels:
     """The last filling. `levels`: of the units that ask; `nodes`: of the queues above them, in billionths of the cell.
 
     For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
@@ -50,9 +50,9 @@ class Filled:
     moved: dict[str, bool] = field(default_factory=dict)
     all_fits: bool = False
     churned: bool = False
-    plotted: Plotted | None = None
+    cached: CachedTree | None = None
     caps: Caps = field(default_factory=dict)
-    over: "Filled | None" = None
+    over: "CellLevels | None" = None
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     pieces: dict[str, dict[str, tuple[Sequence[int], bool]]] = field(default_factory=dict)
 
@@ -62,45 +62,45 @@ def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
     return [KindsLevel(key.split(","), target) for key, target in sorted(parts.items())] if parts else []
 
 
-def levels_in(state: State, ledger: Ledger | None) -> tuple[Filled | None, dict[str, int]]:
+def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels | None, dict[str, int]]:
     """The levels of the present demand over what can be placed, and what units are due that cannot place it all; None
     where the cell is not shared out. The same object while none changed but those of units that get all they ask for.
     """
-    if ledger is None or state.queues is None or state.policy.preset == "fifo":
+    if accounts is None or state.queues is None or state.policy.preset == "fifo":
         return None, {}
     if (state.queues.policy or sharing_of(state.policy.preset)) in LISTS:
         return None, {}
-    before: Filled | None = state.filled
+    before: CellLevels | None = state.filled
     over = before.over if before is not None else None
     at = over
     while at is not None and before is not None:
         at.moved |= before.moved
         at = at.over
-    if fits(state, ledger):
-        filled = _satisfied(state, ledger, before)
-        filled.moved, filled.plotted = {}, before.plotted if before is not None else None
-        if filled.plotted is not None and before is not None:
-            filled.plotted.moved |= before.moved
+    if fits(state, accounts):
+        filled = _satisfied(state, accounts, before)
+        filled.moved, filled.cached = {}, before.cached if before is not None else None
+        if filled.cached is not None and before is not None:
+            filled.cached.moved |= before.moved
     else:
-        filled = _refilled(state, ledger, before, {})
+        filled = _refilled(state, accounts, before, {})
     state.filled = filled
     filled.over = over
     if not state.capped or filled.all_fits or filled.churned:
         filled.over = None
         return filled, {}
-    return _over_what_fits(state, ledger, filled)
+    return _over_what_fits(state, accounts, filled)
 
 
 def lent_in(state: State, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
     """By unit, how much of its level (or of its due) is only what others cannot place."""
-    plain: Filled | None = state.filled
+    plain: CellLevels | None = state.filled
     if not dues or plain is None:
         return {}
     rests = {unit: max(level, dues.get(unit, 0)) - plain.levels.get(unit, 0) for unit, level in levels.items()}
     return {unit: rest for unit, rest in rests.items() if rest > 0}
 
 
-def _over_what_fits(state: State, ledger: Ledger, filled: Filled) -> tuple[Filled, dict[str, int]]:
+def _over_what_fits(state: State, accounts: TreeAccounts, filled: CellLevels) -> tuple[CellLevels, dict[str, int]]:
     """Levels with those units capped that cannot place what they are due. What such a unit leaves may be more than a
     sibling can place: then that one is due so much, and is capped in the next filling.
     """
@@ -109,111 +109,111 @@ def _over_what_fits(state: State, ledger: Ledger, filled: Filled) -> tuple[Fille
     for _ in range(CAPPINGS_MAX):
         found: dict[str, Sequence[int]] = {}
         for unit, cap in state.capped.items():
-            level, seat, amounts = filled.levels.get(unit, 0), ledger.seats[unit], cap_of(cap, ledger)
-            if unit not in caps and is_short(seat, ledger.share_of(amounts), level):
+            level, account, amounts = filled.levels.get(unit, 0), accounts.queues[unit], cap_of(cap, accounts)
+            if unit not in caps and is_short(account, accounts.share_of(amounts), level):
                 found[unit], dues[unit] = amounts, level
         if not found:
             break
         caps = caps | found
-        filled.over = _refilled(state, ledger, filled.over, caps)
+        filled.over = _refilled(state, accounts, filled.over, caps)
         filled = filled.over
     filled.over = None
     return filled, dues
 
 
-def _refilled(state: State, ledger: Ledger, before: Filled | None, caps: Caps) -> Filled:
+def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, caps: Caps) -> CellLevels:
     """The levels of the present demand, with units in `caps` asking for no more; `before` where they are the same."""
-    plotted = before.plotted if before is not None else None
-    if before is not None and plotted is not None:
+    cached = before.cached if before is not None else None
+    if before is not None and cached is not None:
         capped = [unit for unit in {**before.caps, **caps} if before.caps.get(unit) != caps.get(unit)]
-        plotted.moved |= before.moved | dict.fromkeys(capped, True)
+        cached.moved |= before.moved | dict.fromkeys(capped, True)
     filled = before
-    if filled is None or filled.all_fits or filled.churned or filled.caps != caps or _matters(ledger, filled, state):
-        if plotted is not None and not plotted.follow(state, ledger, caps):
-            plotted = None
-        planting: Planting | None = None
-        if plotted is None:
-            planting = Planting(state, ledger, caps)
-            plotted = plotted_of(planting, ledger)
-        if plotted is not None:
-            is_kept = before is not None and before.plotted is plotted
-            filled = _fill_kept(state, ledger, plotted, before if is_kept else None)
+    if filled is None or filled.all_fits or filled.churned or filled.caps != caps or _matters(accounts, filled, state):
+        if cached is not None and not cached.follow(state, accounts, caps):
+            cached = None
+        fill_tree: FillTree | None = None
+        if cached is None:
+            fill_tree = FillTree(state, accounts, caps)
+            cached = cached_tree_of(fill_tree, accounts)
+        if cached is not None:
+            is_kept = before is not None and before.cached is cached
+            filled = _fill_kept(state, accounts, cached, before if is_kept else None)
         else:
-            assert planting is not None
-            filled = _fill(state, ledger, planting)
+            assert fill_tree is not None
+            filled = _fill(state, accounts, fill_tree)
         filled.caps, filled.over = caps, before.over if before is not None else None
-    filled.moved, filled.plotted = {}, plotted
+    filled.moved, filled.cached = {}, cached
     return filled
 
 
-def _satisfied(state: State, ledger: Ledger, before: Filled | None) -> Filled:
+def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) -> CellLevels:
     """Nobody is held back, so every unit's level is its own demand, and only those that moved have another level."""
     if before is None or not before.all_fits:
-        before = Filled({}, {}, {}, {}, all_fits=True)
+        before = CellLevels({}, {}, {}, {}, all_fits=True)
         before.moved = dict.fromkeys(state.demand, True)
-    for leaf in ledger.leaves_of(before.moved):
-        unit = ledger.group_of(leaf)
+    for leaf in accounts.leaves_of(before.moved):
+        unit = accounts.group_of(leaf)
         if unit.asks or is_asked_of(state, unit):
-            before.levels[unit.name] = ledger.share_of(unit.demand)
+            before.levels[unit.name] = accounts.share_of(unit.demand)
         else:
             before.levels.pop(unit.name, None)
     return before
 
 
-def _matters(ledger: Ledger, filled: Filled, state: State) -> bool:
+def _matters(accounts: TreeAccounts, filled: CellLevels, state: State) -> bool:
     """Whether demands that changed since can lead to another filling."""
-    moved = ledger.leaves_of(filled.moved)
-    return any(_limits_move(ledger, filled, leaf) or _moves(ledger, filled, leaf, state) for leaf in moved)
+    moved = accounts.leaves_of(filled.moved)
+    return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf, state) for leaf in moved)
 
 
-def _limits_move(ledger: Ledger, filled: Filled, leaf: str) -> bool:
+def _limits_move(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
     """Whether a limit above a leaf holds otherwise than before, or a maximum might."""
-    at: Seat | None = ledger.seats[leaf]
+    at: QueueAccount | None = accounts.queues[leaf]
     while at is not None:
         if at.over or at.name in filled.capped:
             return True
         if any(at.claim) or at.name in filled.pledges:
-            if filled.pledges.get(at.name) != ledger.pledge_of(at):
+            if filled.pledges.get(at.name) != accounts.pledge_of(at):
                 return True
         if at.name in filled.amounts:
             amount, wants_more = filled.amounts[at.name]
-            if not wants_more or not ledger.wants_more(at, amount):
+            if not wants_more or not accounts.wants_more(at, amount):
                 return True
         at = at.parent
     return False
 
 
-def _moves(ledger: Ledger, filled: Filled, leaf: str, state: State) -> bool:
+def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str, state: State) -> bool:
     """Whether a leaf's demand can: it can unless its unit asks in the same direction as before, was held back by a full
     kind then, and still asks for more than it got."""
-    unit = ledger.group_of(leaf)
+    unit = accounts.group_of(leaf)
     if unit.name in filled.caps:
         return False  # What it asks for does not count; whether it is capped has been looked at.
     sets = state.sets.get(leaf, {})
     if unit.name in filled.pieces or (len(sets) > 1 and not unit.children):
-        return _a_part_moves(ledger, filled, unit.name, sets)
+        return _a_part_moves(accounts, filled, unit.name, sets)
     if not unit.asks or unit.name not in filled.levels:
         return leaf in state.demand or unit.name in filled.levels
     if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
         return True
-    return ledger.share_of(unit.demand) <= filled.levels[unit.name] + 1
+    return accounts.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _a_part_moves(ledger: Ledger, filled: Filled, unit: str, sets: Mapping[str, Vector]) -> bool:
+def _a_part_moves(accounts: TreeAccounts, filled: CellLevels, unit: str, sets: Mapping[str, Vector]) -> bool:
     """The same for a leaf that asks, or asked, for several sets of kinds: as if each were a leaf."""
     before = filled.pieces.get(unit, {})
     if before.keys() != sets.keys():
         return True
     for key, (asked, satisfied) in before.items():
-        demand = [sets[key].get(kind, 0) for kind in ledger.kinds]
+        demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
         if satisfied or direction_of(demand) != direction_of(asked):
             return True
-        if ledger.share_of(demand) <= filled.parts[unit][key] + 1:
+        if accounts.share_of(demand) <= filled.parts[unit][key] + 1:
             return True
     return False
 
 
-def _join_pieces(state: State, ledger: Ledger, filled: Filled, pieces: Mapping[str, Sequence[str]]) -> None:
+def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, pieces: Mapping[str, Sequence[str]]) -> None:
     """Levels of nodes below leaves become parts of the leaves' levels."""
     for leaf, names in pieces.items():
         levels, sets = filled.levels, state.sets.get(leaf, {})
@@ -221,66 +221,66 @@ def _join_pieces(state: State, ledger: Ledger, filled: Filled, pieces: Mapping[s
         for name in names:
             key = name.partition(PIECE)[2]
             filled.parts[leaf][key] = levels.pop(name, 0)
-            demand = [sets[key].get(kind, 0) for kind in ledger.kinds]
+            demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
             filled.pieces[leaf][key] = demand, filled.satisfied.pop(name, True)
         levels[leaf] = filled.nodes.pop(leaf, 0)
         filled.satisfied[leaf] = all(satisfied for _, satisfied in filled.pieces[leaf].values())
 
 
-def _fill_kept(state: State, ledger: Ledger, plotted: Plotted, before: Filled | None) -> Filled:
+def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree, before: CellLevels | None) -> CellLevels:
     """What `_fill` comes to with a tree that is kept; `before`: what it came to last, which is given up."""
-    found = plotted.fill()
+    found = cached.fill()
     levels = dict(zip(found.names, found.units(), strict=True))
     satisfied = dict(zip(found.names, found.satisfied, strict=True))
-    for unit in plotted.idle:
+    for unit in cached.idle:
         del levels[unit], satisfied[unit]
     nodes = dict(zip(found.inner, found.inner_units(), strict=True))
     nodes.pop(TOP, None)
-    filled = Filled(levels, nodes, {}, satisfied, dict.fromkeys(ledger.over, True))
-    _join_pieces(state, ledger, filled, plotted.pieces)
+    filled = CellLevels(levels, nodes, {}, satisfied, dict.fromkeys(accounts.over, True))
+    _join_pieces(state, accounts, filled, cached.pieces)
     if before is None:
-        filled.asked = {unit: ledger.seats[unit].demand for unit in levels}
+        filled.asked = {unit: accounts.queues[unit].demand for unit in levels}
     else:
         filled.asked = before.asked
-        for unit in plotted.written:
+        for unit in cached.written:
             if unit in levels:
-                filled.asked[unit] = ledger.seats[unit].demand
+                filled.asked[unit] = accounts.queues[unit].demand
             else:
                 filled.asked.pop(unit, None)
     return filled
 
 
-def _fill(state: State, ledger: Ledger, planting: Planting) -> Filled:
-    root = planting.root
+def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLevels:
+    root = fill_tree.root
     if root is None:
-        return Filled({}, {}, {}, {})
-    churned = [node for node in planting.churned if node is not root]
-    found = fill(root, planting.capacity) if len(churned) == len(planting.churned) else Fill({}, {}, [])
-    blur, got = _BLUR if planting.bits else 0, {}
-    clipped = {unit: blur for unit in found.leaves if planting.is_clipped(unit)} if blur else {}
+        return CellLevels({}, {}, {}, {})
+    churned = [node for node in fill_tree.churned if node is not root]
+    found = fill(root, fill_tree.capacity) if len(churned) == len(fill_tree.churned) else Fill({}, {}, [])
+    blur, got = _BLUR if fill_tree.bits else 0, {}
+    clipped = {unit: blur for unit in found.leaves if fill_tree.is_clipped(unit)} if blur else {}
     levels = {unit: _units(at.share + clipped.get(unit, 0)) for unit, at in found.leaves.items()}
-    if planting.passes_over or churned:
-        got = {unit: _got(planting.units[unit], at.share, planting) for unit, at in found.leaves.items()}
+    if fill_tree.passes_over or churned:
+        got = {unit: _got(fill_tree.units[unit], at.share, fill_tree) for unit, at in found.leaves.items()}
     nodes = {path: _units(at.share + blur) for path, at in found.nodes.items() if path != TOP}
-    for top in planting.churned:
-        cell = ledger.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], ledger)
-        held = handed_out(state, ledger, top, cell)
-        got |= {unit: ledger.shares_of(vector) for unit, vector in held.items()}
-        levels |= {unit: ledger.share_of(vector) for unit, vector in held.items()}
+    for top in fill_tree.churned:
+        cell = accounts.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], accounts)
+        held = handed_out(state, accounts, top, cell)
+        got |= {unit: accounts.shares_of(vector) for unit, vector in held.items()}
+        levels |= {unit: accounts.share_of(vector) for unit, vector in held.items()}
         for node in walk(top):
             nodes.pop(node.name, None)
-    asking = {ledger.group_of(leaf).name: True for leaf in ledger.leaves_of(state.demand)}
+    asking = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
     nodes = {**_passed_over(got, nodes), **nodes}
     satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
-    filled = Filled(levels, nodes, {}, satisfied)
-    _join_pieces(state, ledger, filled, planting.pieces)
+    filled = CellLevels(levels, nodes, {}, satisfied)
+    _join_pieces(state, accounts, filled, fill_tree.pieces)
     filled.levels = {unit: level for unit, level in filled.levels.items() if unit in asking}
-    filled.asked = {unit: ledger.seats[unit].demand for unit in filled.levels}
-    filled.capped = dict.fromkeys(ledger.over, True)
-    filled.pledges = ledger.pledges() if any(ledger.root.claims) else {}
-    amounts = planting.amounts.items()
-    filled.amounts = {name: (amount, ledger.wants_more(ledger.seats[name], amount)) for name, amount in amounts}
-    filled.churned = bool(planting.churned)
+    filled.asked = {unit: accounts.queues[unit].demand for unit in filled.levels}
+    filled.capped = dict.fromkeys(accounts.over, True)
+    filled.pledges = accounts.pledges() if any(accounts.root.claims) else {}
+    amounts = fill_tree.amounts.items()
+    filled.amounts = {name: (amount, accounts.wants_more(accounts.queues[name], amount)) for name, amount in amounts}
+    filled.churned = bool(fill_tree.churned)
     return filled
 
 
@@ -288,17 +288,19 @@ def _units(share: int) -> int:
     return share_units(min(share, ONE))
 
 
-def _got(demand: Sequence[int], share: int, planting: Planting) -> list[int]:
+def _got(demand: Sequence[int], share: int, fill_tree: FillTree) -> list[int]:
     """The share of each kind that a unit gets; `share` is its dominant one."""
-    parts = [(asked << ONE_BITS) // have for asked, have in zip(demand, planting.capacity, strict=True)]
+    parts = [(asked << ONE_BITS) // have for asked, have in zip(demand, fill_tree.capacity, strict=True)]
     most = max(parts)
     return [part * share // most if most else 0 for part in parts]
 
 
-def _cell(shares: Sequence[Sequence[int]], ledger: Ledger) -> list[int]:
+def _cell(shares: Sequence[Sequence[int]], accounts: TreeAccounts) -> list[int]:
     """What units get together, in base units."""
-    sums = [sum(column) for column in zip(*shares, strict=True)] or [0] * len(ledger.capacity)
-    return [min(have, have * share + (ONE >> 1) >> ONE_BITS) for have, share in zip(ledger.capacity, sums, strict=True)]
+    sums = [sum(column) for column in zip(*shares, strict=True)] or [0] * len(accounts.capacity)
+    return [
+        min(have, have * share + (ONE >> 1) >> ONE_BITS) for have, share in zip(accounts.capacity, sums, strict=True)
+    ]
 
 
 def _passed_over(got: Mapping[str, Sequence[int]], known: Mapping[str, int]) -> dict[str, int]:

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import Seat
-from services.fairness.core.demand import counted
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.demand import counted_demand
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import must_refill, note_cap
 
@@ -30,7 +30,7 @@ _BEYOND = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit with
 
 def touch_all(state: State) -> None:
     """What everybody's sums come to, as parts of the cell or by queue, may have changed."""
-    for unit in state.told:
+    for unit in state.levels:
         state.touched[unit] = True
 
 
@@ -42,13 +42,13 @@ def forget_placed(state: State) -> None:
 def fold_levels(state: State, body: Shares) -> None:
     """The levels in force from now on. A unit with no due beside its level is capped no longer."""
     for queue in body.gone:
-        state.told.pop(queue, None)
+        state.levels.pop(queue, None)
         state.dues.pop(queue, None)
         state.parts.pop(queue, None)
         state.lent.pop(queue, None)
         state.touched[queue] = True
     for level in body.levels:
-        state.told[level.queue] = level.target
+        state.levels[level.queue] = level.target
         if level.lent:
             state.lent[level.queue] = level.lent
         else:
@@ -67,30 +67,30 @@ def fold_levels(state: State, body: Shares) -> None:
         must_refill(state)
 
 
-def watch_room(state: State, ledger: Ledger | None, grants: Sequence[Grant], time: int) -> None:
+def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant], time: int) -> None:
     """A round is over: takes note of who is short of its level, who was passed over, and what can be placed."""
     touched, state.touched = state.touched, {}
-    if ledger is None:
+    if accounts is None:
         return
     for path in touched:
-        unit = ledger.group_of(path) if path in ledger.seats else ledger.root
+        unit = accounts.group_of(path) if path in accounts.queues else accounts.root
         if unit.is_group:
-            _measure(state, ledger, unit)
+            _measure(state, accounts, unit)
             if unit.name in state.capped:
-                _follow(state, state.capped[unit.name], unit, ledger, time)
+                _follow(state, state.capped[unit.name], unit, accounts, time)
     for name, cap in state.capped.items():
         if cap.less_ms is not None and time - cap.less_ms >= CAP_FALLS_MS:
-            _set_cap(state, cap, ledger.seats[name], ledger)
+            _set_cap(state, cap, accounts.queues[name], accounts)
     if not state.short or not grants:
         return
-    served = _worst_served(state, ledger, grants)
+    served = _worst_served(state, accounts, grants)
     for name, short in state.short.items():
         if short.claim >= served:
             continue
         if short.passed_ms is None:
             short.passed_ms = time
         if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
-            state.capped[name] = Cap(_amounts(ledger.seats[name], ledger))
+            state.capped[name] = Cap(_amounts(accounts.queues[name], accounts))
             must_refill(state)
 
 
@@ -100,19 +100,19 @@ def is_divided(state: State, unit: str) -> bool:
     return len(state.sets.get(unit, ())) > 1
 
 
-def cap_of(cap: Cap, ledger: Ledger) -> list[int]:
-    """A cap as a vector in the order of the ledger's kinds."""
-    return [cap.amounts.get(kind, 0) for kind in ledger.kinds]
+def cap_of(cap: Cap, accounts: TreeAccounts) -> list[int]:
+    """A cap as a vector in the order of the accounts' kinds."""
+    return [cap.amounts.get(kind, 0) for kind in accounts.kinds]
 
 
-def is_short(seat: Seat, held: int, level: int) -> bool:
+def is_short(account: QueueAccount, held: int, level: int) -> bool:
     """Whether a unit waits for more and, with one task more, would still be within the level (billionths)."""
-    return seat.waiting > 0 and held + seat.slack <= level
+    return account.waiting > 0 and held + account.slack <= level
 
 
-def _measure(state: State, ledger: Ledger, unit: Seat) -> None:
-    level = max(state.told.get(unit.name, 0), state.dues.get(unit.name, 0))
-    held = ledger.share_of(unit.used)
+def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
+    level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0))
+    held = accounts.share_of(unit.used)
     if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
@@ -124,45 +124,45 @@ def _measure(state: State, ledger: Ledger, unit: Seat) -> None:
         short.claim = claim
 
 
-def _worst_served(state: State, ledger: Ledger, grants: Sequence[Grant]) -> int:
+def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant]) -> int:
     """The worst claim that a round gave a task by; where it gave a unit several, the last one's."""
     sizes: dict[str, int] = {}
     for grant in grants:
         held = state.held.get(f"{grant.job}/{grant.stage}")
-        seat = ledger.seats.get(held.leaf) if held is not None else None
-        if held is None or seat is None or seat.children:
+        account = accounts.queues.get(held.leaf) if held is not None else None
+        if held is None or account is None or account.children:
             continue
         job = state.jobs.get(grant.job)
         is_gang = job is not None and job.graph.stages[job.graph.position[grant.stage]].gang
-        demand = counted(state, held.demand)
-        size = ledger.share_of([demand.get(kind, 0) for kind in ledger.kinds]) * (len(held.since) if is_gang else 1)
-        unit = ledger.group_of(seat.name).name
+        demand = counted_demand(state, held.demand)
+        size = accounts.share_of([demand.get(kind, 0) for kind in accounts.kinds]) * (len(held.since) if is_gang else 1)
+        unit = accounts.group_of(account.name).name
         if is_divided(state, unit):
             continue  # It is served set by set.
         sizes[unit] = max(sizes.get(unit, 0), size)
     worst = 0
     for name, size in sizes.items():
-        level = max(state.told.get(name, SHARE_UNITS), state.dues.get(name, 0))
-        held_now = ledger.share_of(ledger.seats[name].used)
+        level = max(state.levels.get(name, SHARE_UNITS), state.dues.get(name, 0))
+        held_now = accounts.share_of(accounts.queues[name].used)
         if held_now > level:
             return _BEYOND
         worst = max(worst, (max(0, held_now - size) << _RATIO_BITS) // level if level else 0)
     return worst
 
 
-def _amounts(unit: Seat, ledger: Ledger) -> dict[str, int]:
-    return {kind: amount for kind, amount in zip(ledger.kinds, unit.used, strict=True) if amount}
+def _amounts(unit: QueueAccount, accounts: TreeAccounts) -> dict[str, int]:
+    return {kind: amount for kind, amount in zip(accounts.kinds, unit.used, strict=True) if amount}
 
 
-def _set_cap(state: State, cap: Cap, unit: Seat, ledger: Ledger) -> None:
+def _set_cap(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts) -> None:
     """What a unit holds now is what it can place."""
-    note_cap(state, ledger.share_of(cap_of(cap, ledger)), ledger.share_of(unit.used))
-    cap.amounts, cap.less_ms = _amounts(unit, ledger), None
+    note_cap(state, accounts.share_of(cap_of(cap, accounts)), accounts.share_of(unit.used))
+    cap.amounts, cap.less_ms = _amounts(unit, accounts), None
 
 
-def _follow(state: State, cap: Cap, unit: Seat, ledger: Ledger, time: int) -> None:
+def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts, time: int) -> None:
     """Upwards at once; downwards after a while."""
-    if ledger.share_of(unit.used) >= ledger.share_of(cap_of(cap, ledger)):
-        _set_cap(state, cap, unit, ledger)
+    if accounts.share_of(unit.used) >= accounts.share_of(cap_of(cap, accounts)):
+        _set_cap(state, cap, unit, accounts)
     elif cap.less_ms is None:
         cap.less_ms = time

@@ -12,43 +12,43 @@ from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, upwards, walk
 from schemas.queues import Sharing
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import NOTHING, Seat, Told
+from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
-from services.fairness.core.levels import Filled
+from services.fairness.core.levels import CellLevels
 from services.fairness.core.state import State
 
 
 # ---------------------------------------------------------------- the books
-def ledger_of(state: State) -> Ledger | None:
+def accounts_of(state: State) -> TreeAccounts | None:
     """The books of all queues, brought up to date; None without a tree."""
     if state.queues is None or not state.queues.children:
         return None
-    ledger: Ledger | None = state.ledger
-    if ledger is None:
+    accounts: TreeAccounts | None = state.accounts
+    if accounts is None:
         kinds = kinds_of(state)
-        seat = _seat(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
-        state.ledger = ledger = Ledger(seat, [state.capacity[kind] for kind in kinds])
-        ledger.kinds = kinds  # Another capacity makes another ledger.
+        account = _account(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
+        state.accounts = accounts = TreeAccounts(account, [state.capacity[kind] for kind in kinds])
+        accounts.kinds = kinds  # Another capacity makes new accounts.
         for said in state.shares.values():
-            _tell(ledger, said)
-        ledger.moved = dict.fromkeys({**state.demand, **state.used}, True)
-    if ledger.moved:
-        for leaf in ledger.moved:
-            _put(state, ledger, leaf)
-        ledger.moved = {}
-    return ledger
+            _tell(accounts, said)
+        accounts.moved = dict.fromkeys({**state.demand, **state.used}, True)
+    if accounts.moved:
+        for leaf in accounts.moved:
+            _put(state, accounts, leaf)
+        accounts.moved = {}
+    return accounts
 
 
-def _put(state: State, ledger: Ledger, leaf: str) -> None:
-    seat, kinds = ledger.seats.get(leaf), ledger.kinds
-    if seat is None or seat.children:
+def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
+    account, kinds = accounts.queues.get(leaf), accounts.kinds
+    if account is None or account.children:
         return  # Tasks still run there of jobs that were over before another tree did away with the leaf.
     tasks, waiting = could_start(state, leaf)
     demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
-    ledger.put(
-        seat,
+    accounts.put(
+        account,
         [demand.get(kind, 0) for kind in kinds],
         [used.get(kind, 0) for kind in kinds],
         [waiting.get(kind, 0) for kind in kinds],
@@ -59,57 +59,57 @@ def _put(state: State, ledger: Ledger, leaf: str) -> None:
 _NONE: Vector = {}
 
 
-def _seat(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> Seat:
+def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> QueueAccount:
     policy = queue.policy or above
     limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
-    seat = Seat(path, queue.weight, *limits, listed=listed)
+    account = QueueAccount(path, queue.weight, *limits, listed=listed)
     for child in queue.children:
-        seat.grow(_seat(child, below(path, child.name), policy, kinds, listed=listed or policy in LISTS))
-    return seat
+        account.grow(_account(child, below(path, child.name), policy, kinds, listed=listed or policy in LISTS))
+    return account
 
 
 # ---------------------------------------------------------------- what is said
-def share_out(ledger: Ledger, filled: Filled | None) -> None:
+def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
     """The levels that are in force from now on."""
-    if ledger.source is not filled or ledger.keeps_levels:
-        ledger.source = filled
-        ledger.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
+    if accounts.source is not filled or accounts.keeps_levels:
+        accounts.source = filled
+        accounts.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
 
 
-def queue_shares(ledger: Ledger, *, full: bool) -> list[QueueShare]:
+def queue_shares(accounts: TreeAccounts, *, full: bool) -> list[QueueShare]:
     """Queues with a value that has moved by a permille; with `full` all that have one."""
-    ledger.settle()
-    kinds = ledger.kinds
+    accounts.settle()
+    kinds = accounts.kinds
     if full:
-        ledger.look_at(ledger.seats)
-    names = [name for name in ledger.seats if name] if full else ledger.news
-    said = [(name, ledger.told_of(ledger.seats[name])) for name in sorted(names)]
+        accounts.look_at(accounts.queues)
+    names = [name for name in accounts.queues if name] if full else accounts.changed
+    said = [(name, accounts.to_publish(accounts.queues[name])) for name in sorted(names)]
     return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
 
 
-def _said(name: str, told: Told, kinds: Sequence[str]) -> QueueShare:
+def _said(name: str, told: Published, kinds: Sequence[str]) -> QueueShare:
     return QueueShare(name, *told[:5], kinds[told.kind] if told.kind >= 0 else "")
 
 
-def _tell(ledger: Ledger, said: QueueShare) -> None:
-    told = Told(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
-    ledger.tell(said.queue, told)
+def _tell(accounts: TreeAccounts, said: QueueShare) -> None:
+    told = Published(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
+    accounts.publish(said.queue, told)
 
 
 def fold_said(state: State, body: Shares) -> None:
     """What readers know from now on. Of queues that another tree has done away with since, nothing is kept."""
-    ledger = ledger_of(state)
-    if ledger is None:
+    accounts = accounts_of(state)
+    if accounts is None:
         return
     if body.full:
         for name in state.shares:
-            ledger.tell(name, NOTHING)
+            accounts.publish(name, NOTHING)
         state.shares = {}
     for said in body.queues:
-        if said.queue not in ledger.seats:
+        if said.queue not in accounts.queues:
             continue
-        _tell(ledger, said)
-        if ledger.seats[said.queue].told == NOTHING:
+        _tell(accounts, said)
+        if accounts.queues[said.queue].published == NOTHING:
             state.shares.pop(said.queue, None)
         else:
             state.shares[said.queue] = said
@@ -130,20 +130,20 @@ def forget_queues(state: State) -> None:
     for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
         for name in [name for name in kept if name not in tree]:
             del kept[name]
-    state.ledger = None
+    state.accounts = None
 
 
 # ---------------------------------------------------------------- the watch
 def watch(state: State, time: int) -> None:
     """A round is over: takes note of who is below its guarantee now, and who no longer is."""
-    ledger = ledger_of(state)
+    accounts = accounts_of(state)
     state.oldest_ms = next(iter(state.running), None)
-    if ledger is None:
+    if accounts is None:
         return
-    ledger.settle()
-    shaken, ledger.shaken = ledger.shaken, {}
-    for name in sorted(shaken):
-        if not shaken[name].low:
+    accounts.settle()
+    recheck, accounts.recheck = accounts.recheck, {}
+    for name in sorted(recheck):
+        if not recheck[name].low:
             state.below.pop(name, None)
             if name in state.broken:
                 state.mended[name] = state.broken.pop(name)
@@ -152,47 +152,47 @@ def watch(state: State, time: int) -> None:
 
 
 def breaches(
-    state: State, ledger: Ledger, said: Sequence[QueueShare], dues: Mapping[str, int], time: int
+    state: State, accounts: TreeAccounts, said: Sequence[QueueShare], dues: Mapping[str, int], time: int
 ) -> list[Breach]:
     """Guarantees that have broken, those that hold again, and those of which it has changed whether what waits finds
     room, since that was last told. `said`: what is said of queues this time; `dues`: of the units that cannot place
     what they are due.
     """
     limit = time if state.oldest_ms is None else state.oldest_ms
-    news: list[tuple[str, int, bool]] = []
+    reports: list[tuple[str, int, bool]] = []
     for name, since_ms in state.below.items():
         if since_ms >= limit:
             break  # They come in the order of time.
-        news.append((name, since_ms, _is_placeable(ledger.seats[name], dues)))
+        reports.append((name, since_ms, _is_placeable(accounts.queues[name], dues)))
     around = {path: True for unit in dues for path in upwards(unit)}
     for name in sorted({**state.unplaced, **around}):
         if name in state.broken:
-            placeable = _is_placeable(ledger.seats[name], dues)
+            placeable = _is_placeable(accounts.queues[name], dues)
             if placeable == (name in state.unplaced):
-                news.append((name, state.broken[name], placeable))
-    if not news and not state.mended:
+                reports.append((name, state.broken[name], placeable))
+    if not reports and not state.mended:
         return []
-    ledger.look_at([name for name, _, _ in news] + list(state.mended))
-    found = [Breach(name, *_shares_of(ledger, name), since_ms, placeable=can) for name, since_ms, can in news]
-    richest = ledger.richest({each.queue: (each.borrowed, each.allocated) for each in said}) if found else []
+    accounts.look_at([name for name, _, _ in reports] + list(state.mended))
+    found = [Breach(name, *_shares_of(accounts, name), since_ms, placeable=can) for name, since_ms, can in reports]
+    richest = accounts.richest({each.queue: (each.borrowed, each.allocated) for each in said}) if found else []
     for breach in found:
         breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
     for name, since_ms in state.mended.items():
-        found.append(Breach(name, *_shares_of(ledger, name), since_ms, over=True))
+        found.append(Breach(name, *_shares_of(accounts, name), since_ms, over=True))
     return sorted(found, key=lambda breach: (breach.queue, not breach.over))
 
 
-def _is_placeable(seat: Seat, dues: Mapping[str, int]) -> bool:
+def _is_placeable(account: QueueAccount, dues: Mapping[str, int]) -> bool:
     """False where something waits below a queue, and none of it would find room. Costs the queues below it."""
-    if not seat.waiting:
+    if not account.waiting:
         return True
-    if seat.is_group:
-        return seat.name not in dues
-    return any(child.waiting and _is_placeable(child, dues) for child in seat.children)
+    if account.is_group:
+        return account.name not in dues
+    return any(child.waiting and _is_placeable(child, dues) for child in account.children)
 
 
-def _shares_of(ledger: Ledger, name: str) -> tuple[int, int]:
-    """What a queue is guaranteed and holds; the ledger has looked at it."""
-    seat = ledger.seats[name]
-    told = ledger.told_of(seat)
-    return max(told.guaranteed, ledger.promised(seat)), told.allocated
+def _shares_of(accounts: TreeAccounts, name: str) -> tuple[int, int]:
+    """What a queue is guaranteed and holds; the accounts are up to date for it."""
+    account = accounts.queues[name]
+    told = accounts.to_publish(account)
+    return max(told.guaranteed, accounts.promised(account)), told.allocated

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Gate, Graph, Progress, Tries
+from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
-from services.fairness.accounts.ledger import Ledger
+from services.fairness.accounts.tree_accounts import TreeAccounts
 
 if TYPE_CHECKING:
     from services.fairness.core.entitlement import Directions
-    from services.fairness.core.levels import Filled
+    from services.fairness.core.levels import CellLevels
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -39,7 +39,7 @@ class Job:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Holding:
+class Allocation:
     """What tasks of one stage hold, each as much as `demand`; outlives the job. `since`: task index -> log time (ms) of
     the closing that granted it."""
 
@@ -54,7 +54,7 @@ class Holding:
 
 
 @dataclass(slots=True)
-class Rest:
+class Backoff:
     """Tasks that failed, each with this demand, and are asked for again at `at_ms` only; None: of a gang some still
     run. `failures`: so many count for the back-off; 0: there is none."""
 
@@ -83,16 +83,17 @@ class Cap:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `gate`: which jobs may run. `history`: earlier runs.
+    """One cell. `running_limits`: which jobs may run. `history`: earlier runs.
 
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
     `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
     jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
-    still hold. `resting`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `rest_ends`: a heap
-    of when, for which job and what; `rests` and `rested`: by leaf, how many tasks that is and what they ask for.
+    still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `backoff_ends`: a
+    heap of when, for which job and what; `backoff_tasks` and `backoff_demand`: by leaf, how many tasks that is and what
+    they ask for.
 
-    `told` are the levels in force, `parts` those by set of kinds of leaves that ask for several; `shares` what was said
+    `levels`: those in force, `parts`: those by set of kinds of leaves that ask for several; `shares` what was published
     of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
     guaranteed -> since when; `broken`: those of which that has been told, `mended`: of which it is no longer so, and
     that has not been told; `unplaced`: those told to find no room for what waits. `oldest_ms`: since when the longest
@@ -112,15 +113,15 @@ class State:
     `entitled`: by queue and set of kinds, what jobs are entitled to, as told; `entitlement_due`: jobs, queues or
     capacity have changed since the last opening; `entitles`: that one's round works it out anew.
 
-    `stirred`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last one
-    that was closed; `wake_ms`: the wake-up that this core asked for last.
+    `changed_seq`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last
+    one that was closed; `wake_ms`: the wake-up that this core asked for last.
     """
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     nodes: dict[str, Vector] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
-    gate: Gate = field(default_factory=Gate)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
@@ -129,13 +130,13 @@ class State:
     waiting: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, int] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
-    held: dict[str, Holding] = field(default_factory=dict)
+    held: dict[str, Allocation] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
-    resting: dict[str, dict[str, Rest]] = field(default_factory=dict)
-    rest_ends: list[tuple[int, str, str]] = field(default_factory=list)
-    rests: dict[str, int] = field(default_factory=dict)
-    rested: dict[str, Vector] = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)
+    backing_off: dict[str, dict[str, Backoff]] = field(default_factory=dict)
+    backoff_ends: list[tuple[int, str, str]] = field(default_factory=list)
+    backoff_tasks: dict[str, int] = field(default_factory=dict)
+    backoff_demand: dict[str, Vector] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
@@ -156,7 +157,7 @@ class State:
     refills: bool = True
     refill_due: bool = True
     by_holdings: bool = False
-    stirred: int = 0
+    changed_seq: int = 0
     opened: int = 0
     settled: int = 0
     wake_ms: int | None = None
@@ -164,5 +165,5 @@ class State:
     entitlement_due: bool = False
     entitles: bool = False
     directions: Cache["Directions | None"] = None
-    filled: Cache["Filled | None"] = None
-    ledger: Cache[Ledger | None] = None
+    filled: Cache["CellLevels | None"] = None
+    accounts: Cache[TreeAccounts | None] = None

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 
 from schemas import Record, Vector
 from schemas.quantities import SHARE_UNITS
-from services.fairness.accounts.ledger import Ledger
-from services.fairness.accounts.seat import Seat
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
 
 _PERMILLE = SHARE_UNITS // 1_000
@@ -42,28 +42,28 @@ def must_refill(state: State) -> None:
     state.refill_due = True
 
 
-def open_round(state: State, ledger: Ledger | None, record: Record) -> None:
+def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> None:
     """Finds out whether this opening's round works the levels out anew; if so, changes are counted from here on."""
     is_full = record.round - state.full_round >= state.policy.keyframe_rounds
-    state.refills = is_full or state.refill_due or ledger is None or _has_moved(state, ledger, record.time)
+    state.refills = is_full or state.refill_due or accounts is None or _has_moved(state, accounts, record.time)
     if state.refills:
         state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
-        state.fitted = ledger is not None and fits(state, ledger)
+        state.fitted = accounts is not None and fits(state, accounts)
     elif state.spared_ms is None and (state.asked_before or state.capped):
         state.spared_ms = record.time
 
 
-def fits(state: State, ledger: Ledger) -> bool:
+def fits(state: State, accounts: TreeAccounts) -> bool:
     """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
     have = state.capacity
-    return not ledger.over and all(
+    return not accounts.over and all(
         amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items()
     )
 
 
-def _has_moved(state: State, ledger: Ledger, time: int) -> bool:
+def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
     policy = state.policy
-    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state, ledger):
+    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state, accounts):
         return True
     if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
         return True
@@ -71,22 +71,22 @@ def _has_moved(state: State, ledger: Ledger, time: int) -> bool:
     for leaf, before in state.asked_before.items():
         if left < 0:
             break
-        if leaf in ledger.seats:
+        if leaf in accounts.queues:
             now = state.sets.get(leaf, {})
-            if _asks_otherwise(state, ledger.group_of(leaf), before, now):
+            if _asks_otherwise(state, accounts.group_of(leaf), before, now):
                 return True
             left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
     return left < 0
 
 
-def newcomers(state: State, ledger: Ledger) -> dict[str, int]:
+def newcomers(state: State, accounts: TreeAccounts) -> dict[str, int]:
     """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
-    leaves = [leaf for leaf in state.asked_before if leaf in state.sets and leaf in ledger.seats]
-    units = {unit.name: unit for unit in map(ledger.group_of, leaves)}
-    return {name: ledger.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.told}
+    leaves = [leaf for leaf in state.asked_before if leaf in state.sets and leaf in accounts.queues]
+    units = {unit.name: unit for unit in map(accounts.group_of, leaves)}
+    return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.levels}
 
 
-def _asks_otherwise(state: State, unit: Seat, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
+def _asks_otherwise(state: State, unit: QueueAccount, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
     """Whether a leaf asks for other sets of kinds, and has, or is to have, a level for each."""
     if unit.children or not now or before.keys() == now.keys():
         return False

@@ -12,7 +12,7 @@ import numpy as np
 
 from services.fairness.hdrf import paths
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Array, Rows, Turns
-from services.fairness.tree import ONE_BITS, SHARE_UNITS, Node
+from services.fairness.tree import ONE_BITS, SHARE_UNITS, TreeNode
 
 LEAVES_MIN = 128
 """Trees with fewer leaves are filled by events: arrays gain nothing there, and with few leaves cost several times as
@@ -68,11 +68,11 @@ class Laid:
     depths: list[list[tuple[int, float, bool]]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     inner: list[tuple[int, int]] = field(default_factory=list)
-    leaves: list[Node] = field(default_factory=list)
+    leaves: list[TreeNode] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     rises: list[float] = field(default_factory=list)
 
-    def plant(self, node: Node, parent: int, depth: int, slope: float, *, naive: bool) -> None:
+    def add_node(self, node: TreeNode, parent: int, depth: int, slope: float, *, naive: bool) -> None:
         """Lay a subtree. Raises OverflowError where arrays cannot hold it."""
         if node.order not in ORDERS or not node.children:
             raise OverflowError("only trees whose nodes compare their children by dominant share")
@@ -87,7 +87,7 @@ class Laid:
             if child.weight * WEIGHTS_MAX < heaviest:
                 raise OverflowError("weights too far apart")
             if child.children:
-                self.plant(child, at, depth + 1, _over(heaviest, child.weight), naive=node.order == "naive")
+                self.add_node(child, at, depth + 1, _over(heaviest, child.weight), naive=node.order == "naive")
             else:
                 self.leaves.append(child)
                 self.places.append((depth, at))
@@ -109,9 +109,9 @@ class Plot:
     `blurs`: something may be put back of those of nodes.
     """
 
-    def __init__(self, root: Node, capacity: Sequence[int], *, blurs: bool = False) -> None:
+    def __init__(self, root: TreeNode, capacity: Sequence[int], *, blurs: bool = False) -> None:
         laid = Laid()
-        laid.plant(root, 0, 0, 1.0, naive=False)
+        laid.add_node(root, 0, 0, 1.0, naive=False)
         many, kinds = len(laid.leaves), len(capacity)
         if max(many, len(laid.inner)) > NODES_MAX or kinds > KINDS_MAX or max(capacity, default=0) <= 0:
             raise OverflowError("too many nodes or kinds, or no capacity")
@@ -332,7 +332,7 @@ def _whole(shares: Array, one: int) -> list[int]:
     return found
 
 
-def plot_of(root: Node, capacity: Sequence[int], *, blurs: bool = False) -> Plot | None:
+def plot_of(root: TreeNode, capacity: Sequence[int], *, blurs: bool = False) -> Plot | None:
     """A tree laid out; None where it is to be filled by events. `blurs`: as a `Plot` has it."""
     if not is_large(root):
         return None
@@ -342,7 +342,7 @@ def plot_of(root: Node, capacity: Sequence[int], *, blurs: bool = False) -> Plot
         return None
 
 
-def is_large(root: Node) -> bool:
+def is_large(root: TreeNode) -> bool:
     """Whether a tree has so many leaves that arrays pay."""
     found, ahead = 0, [root]
     while ahead:

@@ -10,35 +10,35 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from services.fairness.tree import Node, leaves
+from services.fairness.tree import TreeNode, leaves
 
 
-def flat(root: Node) -> Node:
+def flat(root: TreeNode) -> TreeNode:
     """DRF: all leaves side by side, each with its own weight. Groups get nothing for being groups."""
-    return Node(root.name, root.weight, [replace(leaf) for leaf in leaves(root)])
+    return TreeNode(root.name, root.weight, [replace(leaf) for leaf in leaves(root)])
 
 
-def naive(root: Node) -> Node:
+def naive(root: TreeNode) -> TreeNode:
     """Hierarchical DRF as first built (section 3.3 of the paper): inner nodes count all that they hold. Leaves may
     starve: a sibling that nobody competes with holds their parent's share up.
     """
     return ordered(root, "naive")
 
 
-def ordered(root: Node, order: str) -> Node:
+def ordered(root: TreeNode, order: str) -> TreeNode:
     """The same order among the children of every inner node."""
     return replace(root, order=order, children=[ordered(child, order) for child in root.children])
 
 
-def collapsed(root: Node, demanding: Callable[[Node], bool]) -> Node:
+def collapsed(root: TreeNode, demanding: Callable[[TreeNode], bool]) -> TreeNode:
     """DRF with the weights of the hierarchy multiplied along each leaf's path (section 3.2 of the paper): of its
     siblings that demand something, each node's part. Right for a single kind; with more, groups lose their guarantee
     as soon as their members ask for different ones. Worked out anew whenever who demands something changes.
     """
-    return Node(root.name, root.weight, _collapsed(root, Fraction(1), demanding))
+    return TreeNode(root.name, root.weight, _collapsed(root, Fraction(1), demanding))
 
 
-def _collapsed(node: Node, weight: Fraction, demanding: Callable[[Node], bool]) -> list[Node]:
+def _collapsed(node: TreeNode, weight: Fraction, demanding: Callable[[TreeNode], bool]) -> list[TreeNode]:
     if not node.children:
         return [replace(node, weight=weight)]
     asking = {child.name: any(demanding(leaf) for leaf in leaves(child)) for child in node.children}

@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from services.fairness.hdrf.leaves import FINE_BITS, Entry, Group, Place, Wants, key_of, minus, plus, remove
 from services.fairness.hdrf.views import Branch, View
-from services.fairness.tree import ONE_BITS, RANK_ORDERS, Node, walk
+from services.fairness.tree import ONE_BITS, RANK_ORDERS, TreeNode, walk
 
 VIEWS_MAX = 16
 """Sets of full kinds whose view is kept. Beyond, the one unused for longest is built anew when it comes round."""
@@ -36,7 +36,9 @@ CAUGHT_UP_MAX = 2
 class LiveTree:
     """A tree of queues in use. Quantities in base units, in the order of `capacity`; names are unique in the tree."""
 
-    def __init__(self, root: Node, capacity: Sequence[int], *, rescales: bool = True, foresees: bool = False) -> None:
+    def __init__(
+        self, root: TreeNode, capacity: Sequence[int], *, rescales: bool = True, foresees: bool = False
+    ) -> None:
         """`root` is an inner node; `Node.held` is what a leaf holds, `Node.tasks` what it still waits for (None:
         endless). `foresees`: build the views beforehand that will be needed when one kind more fills up, and keep
         those likely to be next up to date, for trees that last; otherwise that waits until one is needed."""
@@ -47,7 +49,7 @@ class LiveTree:
         self.branches: dict[str, Branch] = {}
         self._measure(capacity)
         self.root = Branch(root.name, root.weight, root.order, root.rank, None, self._nothing())
-        self._plant(root, self.root)
+        self._add_node(root, self.root)
         self._look()
         if foresees:
             for j in self.view.open[: VIEWS_MAX - 1]:
@@ -152,7 +154,7 @@ class LiveTree:
             self._in(place)
         self._look()
 
-    def add(self, parent: str, node: Node) -> None:
+    def add(self, parent: str, node: TreeNode) -> None:
         """A leaf or a subtree appears below an inner node. A subtree has the views built anew."""
         above = self.branches[parent]
         if node.children:
@@ -160,7 +162,7 @@ class LiveTree:
             branch = above.inner[node.name] = Branch(
                 node.name, node.weight, node.order, node.rank, above, self._nothing()
             )
-            self._plant(node, branch)
+            self._add_node(node, branch)
             self.views.clear()
         else:
             self._settle(node, above)
@@ -199,17 +201,17 @@ class LiveTree:
     def _nothing(self) -> list[int]:
         return [0] * len(self.capacity)
 
-    def _plant(self, node: Node, branch: Branch) -> None:
+    def _add_node(self, node: TreeNode, branch: Branch) -> None:
         self.branches[node.name] = branch
         for child in node.children:
             if child.children:
                 below = Branch(child.name, child.weight, child.order, child.rank, branch, self._nothing())
                 branch.inner[child.name] = below
-                self._plant(child, below)
+                self._add_node(child, below)
             else:
                 self._settle(child, branch)
 
-    def _settle(self, node: Node, parent: Branch) -> None:
+    def _settle(self, node: TreeNode, parent: Branch) -> None:
         used = list(node.held) or self._nothing()
         demand = node.demand or self._nothing()  # An inner node without members asks for nothing.
         tasks = min([held // need for held, need in zip(used, demand, strict=True) if need], default=0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from services.fairness.hdrf.leaves import Wants
-from services.fairness.tree import RANK_ORDERS, Node, leaves
+from services.fairness.tree import RANK_ORDERS, TreeNode, leaves
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Motion:
     speed: list[Fraction]  # What it takes, in shares of the cell; behind them, in tasks.
     drift: list[Fraction]  # How its attributed vector changes.
     rise: Fraction  # Of its level.
-    parts: list[tuple[Node, Fraction]]  # Children that take, and their clock per unit of this one.
+    parts: list[tuple[TreeNode, Fraction]]  # Children that take, and their clock per unit of this one.
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class Exact:
     is full as `Wants.full` says, otherwise when nothing of it is left.
     """
 
-    root: Node
+    root: TreeNode
     capacity: Sequence[int]
     whole: bool = False
     held: dict[str, list[Fraction]] = field(default_factory=dict)
@@ -58,14 +58,14 @@ class Exact:
             self.waiting[leaf.name] = None if leaf.tasks is None else Fraction(leaf.tasks)
 
     # ------------------------------------------------------------------ what happens
-    def hold(self, leaf: Node, tasks: Fraction) -> None:
+    def hold(self, leaf: TreeNode, tasks: Fraction) -> None:
         """A leaf holds so many tasks of its demand more, or less."""
         self.tasks[leaf.name] += tasks
         self.held[leaf.name] = [
             units + tasks * need for units, need in zip(self.held[leaf.name], leaf.demand, strict=True)
         ]
 
-    def put(self, leaf: Node, tasks: Fraction, waiting: Fraction | None) -> None:
+    def put(self, leaf: TreeNode, tasks: Fraction, waiting: Fraction | None) -> None:
         """A leaf holds just so many tasks of its demand, and waits for so many."""
         self.hold(leaf, tasks - self.tasks[leaf.name])
         self.waiting[leaf.name] = waiting
@@ -99,7 +99,7 @@ class Exact:
             return wants.full([left.numerator // left.denominator for left in free])
         return sum([1 << j for j, left in enumerate(free) if left <= 0])
 
-    def mask(self, leaf: Node) -> int:
+    def mask(self, leaf: TreeNode) -> int:
         """The kinds that a waiting leaf asks for, a bit each; 0 if it waits for nothing."""
         return sum([1 << j for j, need in enumerate(leaf.demand) if need]) if self.waiting[leaf.name] != 0 else 0
 
@@ -125,7 +125,7 @@ class Exact:
             for have, column in zip(self.capacity, zip(*self.held.values(), strict=True), strict=True)
         ]
 
-    def _stand(self, node: Node, parent: Node | None, full: int, found: dict[str, Standing]) -> Standing:
+    def _stand(self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing]) -> Standing:
         below = [self._stand(child, node, full, found) for child in node.children]
         if not node.children:
             vector = self._shares(self.held[node.name])
@@ -146,14 +146,14 @@ class Exact:
         factor = least / child.level if least else Fraction(0)
         return [each * factor for each in child.vector]
 
-    def _level(self, node: Node, parent: Node | None, share: Fraction) -> Fraction:
+    def _level(self, node: TreeNode, parent: TreeNode | None, share: Fraction) -> Fraction:
         if parent is not None and parent.order in RANK_ORDERS:
             return Fraction(node.rank)
         if parent is not None and parent.order == "fair":
             return sum([self.tasks[leaf.name] for leaf in leaves(node)], Fraction(0)) / node.weight
         return share / node.weight
 
-    def _counted(self, parent: Node | None, full: int) -> list[int]:
+    def _counted(self, parent: TreeNode | None, full: int) -> list[int]:
         """The kinds by which a node's children are compared."""
         kinds = [j for j, have in enumerate(self.capacity) if have > 0]
         return kinds if parent is not None and parent.order == "naive" else [j for j in kinds if not full >> j & 1]
@@ -163,7 +163,7 @@ class Exact:
             Fraction(each) / have if have > 0 else Fraction(0) for each, have in zip(units, self.capacity, strict=True)
         ]
 
-    def _walk(self, node: Node, found: dict[str, Standing]) -> Iterator[Node]:
+    def _walk(self, node: TreeNode, found: dict[str, Standing]) -> Iterator[TreeNode]:
         if not node.children:
             yield node
         for child in sorted(
@@ -171,7 +171,7 @@ class Exact:
         ):
             yield from self._walk(child, found)
 
-    def _least(self, node: Node, found: dict[str, Standing], free: Sequence[Fraction]) -> list[str]:
+    def _least(self, node: TreeNode, found: dict[str, Standing], free: Sequence[Fraction]) -> list[str]:
         if not node.children:
             fits = not self.whole or all(need <= left for need, left in zip(node.demand, free, strict=False))
             return [] if found[node.name].blocked or not fits else [node.name]
@@ -181,7 +181,7 @@ class Exact:
 
     # ------------------------------------------------------------------ how everybody moves
     def _move(
-        self, node: Node, parent: Node | None, full: int, found: dict[str, Standing], motions: dict[str, Motion]
+        self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing], motions: dict[str, Motion]
     ) -> Motion:
         """How a node moves that can take."""
         if not node.children:
@@ -193,7 +193,7 @@ class Exact:
         motions[node.name] = motion
         return motion
 
-    def _move_inner(self, node: Node, full: int, found: dict[str, Standing], motions: dict[str, Motion]) -> Motion:
+    def _move_inner(self, node: TreeNode, full: int, found: dict[str, Standing], motions: dict[str, Motion]) -> Motion:
         able = [child for child in node.children if not found[child.name].blocked]
         least = min([(found[child.name].level, child.name) for child in able])
         if node.order in RANK_ORDERS:
@@ -216,7 +216,9 @@ class Exact:
     def _sum(self, terms: list[tuple[list[Fraction], Fraction]], width: int) -> list[Fraction]:
         return [sum([vector[j] * factor for vector, factor in terms], Fraction(0)) for j in range(width)]
 
-    def _rise(self, node: Node, parent: Node | None, full: int, found: dict[str, Standing], motion: Motion) -> Fraction:
+    def _rise(
+        self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing], motion: Motion
+    ) -> Fraction:
         if parent is None or parent.order in RANK_ORDERS:
             return Fraction(0)
         if parent.order == "fair":
@@ -227,8 +229,8 @@ class Exact:
 
     def _times(
         self,
-        node: Node,
-        parent: Node | None,
+        node: TreeNode,
+        parent: TreeNode | None,
         full: int,
         found: dict[str, Standing],
         motions: dict[str, Motion],
@@ -252,7 +254,7 @@ class Exact:
             times += self._times(child, node, full, found, motions, clock * child_clock)
         return times
 
-    def _flow(self, node: Node, clock: Fraction, motions: dict[str, Motion]) -> None:
+    def _flow(self, node: TreeNode, clock: Fraction, motions: dict[str, Motion]) -> None:
         if not node.children:
             self.hold(node, clock)
             waiting = self.waiting[node.name]

@@ -11,15 +11,15 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any
 
 from services.fairness.hdrf.leaves import FINE_BITS, key_of
-from services.fairness.tree import Node, walk
+from services.fairness.tree import TreeNode, walk
 
 
-def is_naive(root: Node) -> bool:
+def is_naive(root: TreeNode) -> bool:
     """Whether the walk is this one everywhere."""
     return all(node.order == "naive" for node in walk(root) if node.children)
 
 
-class Spot:
+class NaiveNode:
     """One node: a leaf with the `need` of a task and those it waits for, or an inner node with a heap of children that
     may still take: key, name, child."""
 
@@ -44,48 +44,48 @@ class Spot:
 class NaiveWalk:
     """A tree that is being given tasks. Quantities in base units, in the order of `capacity`."""
 
-    def __init__(self, root: Node, capacity: Sequence[int]) -> None:
+    def __init__(self, root: TreeNode, capacity: Sequence[int]) -> None:
         self.units = [(1 << FINE_BITS) // have if have > 0 else 0 for have in capacity]
         self.free = list(capacity)
-        self.leaves: list[Spot] = []
-        self.root = self._plant(root)
+        self.leaves: list[NaiveNode] = []
+        self.root = self._add_node(root)
 
     def give(self, steps: int) -> bool:
         """Gives so many tasks. False if nobody can take any more."""
         return all(self._give(self.root) is not None for _ in range(steps))
 
-    def _plant(self, node: Node) -> Spot:
-        spot = Spot(node.name, node.weight, len(self.free))
+    def _add_node(self, node: TreeNode) -> NaiveNode:
+        entry = NaiveNode(node.name, node.weight, len(self.free))
         if node.children:
-            below = [self._plant(child) for child in node.children]
+            below = [self._add_node(child) for child in node.children]
             for child in below:
-                spot.shares = [has + more for has, more in zip(spot.shares, child.shares, strict=True)]
-            spot.heap = [(child.key, child.name, child) for child in below if child.heap or child.waiting != 0]
-            heapify(spot.heap)
-            return spot
-        spot.need, spot.waiting = node.demand, node.tasks if any(node.demand) else 0
-        spot.used = list(node.held) or spot.used
-        spot.shares = [held * unit for held, unit in zip(spot.used, self.units, strict=True)]
-        self.free = [left - held for left, held in zip(self.free, spot.used, strict=True)]
-        self.leaves.append(spot)
-        return spot
+                entry.shares = [has + more for has, more in zip(entry.shares, child.shares, strict=True)]
+            entry.heap = [(child.key, child.name, child) for child in below if child.heap or child.waiting != 0]
+            heapify(entry.heap)
+            return entry
+        entry.need, entry.waiting = node.demand, node.tasks if any(node.demand) else 0
+        entry.used = list(node.held) or entry.used
+        entry.shares = [held * unit for held, unit in zip(entry.used, self.units, strict=True)]
+        self.free = [left - held for left, held in zip(self.free, entry.used, strict=True)]
+        self.leaves.append(entry)
+        return entry
 
-    def _give(self, spot: Spot) -> list[int] | None:
+    def _give(self, entry: NaiveNode) -> list[int] | None:
         """One task to the least below. Returns what its shares grew by; None if nobody can take one."""
-        if not spot.heap:
-            return self._take(spot)
-        while spot.heap:
-            child = spot.heap[0][2]
+        if not entry.heap:
+            return self._take(entry)
+        while entry.heap:
+            child = entry.heap[0][2]
             more = self._give(child)
             if more is None:
-                heappop(spot.heap)
+                heappop(entry.heap)
                 continue
-            spot.shares = [has + new for has, new in zip(spot.shares, more, strict=True)]
-            heapreplace(spot.heap, (child.key, child.name, child))
+            entry.shares = [has + new for has, new in zip(entry.shares, more, strict=True)]
+            heapreplace(entry.heap, (child.key, child.name, child))
             return more
         return None
 
-    def _take(self, leaf: Spot) -> list[int] | None:
+    def _take(self, leaf: NaiveNode) -> list[int] | None:
         if leaf.waiting == 0 or any(need > left for need, left in zip(leaf.need, self.free, strict=False)):
             return None
         self.free = [left - need for left, need in zip(self.free, leaf.need, strict=True)]

@@ -10,7 +10,7 @@ from operator import add, sub
 from services.fairness.tree import NEAR, ONE_BITS
 
 
-class Leaf:
+class LeafFill:
     """One leaf while it is filled. A level of `ONE` makes its usage `speed` and its dominant share `rise`."""
 
     __slots__ = (
@@ -39,7 +39,7 @@ class Leaf:
         self.speed: list[int] = []
 
 
-class Inner:
+class InnerFill:
     """One inner node while it is filled.
 
     Its water stands at `level`, the least share / weight among children that can still take. Its leaves that take
@@ -63,8 +63,8 @@ class Inner:
         self.weight_up = self.weight_down = (
             1  # Weight over the greatest of its siblings: a level is never finer than a share.
         )
-        self.inner: list[Inner] = []  # Children that can still take.
-        self.leaves: list[Leaf] = []
+        self.inner: list[InnerFill] = []  # Children that can still take.
+        self.leaves: list[LeafFill] = []
         self.queue: list[tuple[int, int]] = []  # Level and place of leaves with a limit, the next to be satisfied last.
         self.groups: dict[int, int] = {}  # Set of kinds asked for -> how many leaves can still take.
         self.ends: dict[int, int] = {}  # Set of kinds asked for -> the level where such leaves were blocked.
@@ -77,16 +77,16 @@ class Inner:
         self.nothing = [0] * width
         self.used = [0] * width
         self.front_speed = self.nothing
-        self.rises: list[tuple[int, Inner]] = []  # Level at a rising child's next event.
-        self.lags: list[tuple[int, Inner]] = []  # Likewise in `lag`.
-        self.waiting: list[tuple[int, Inner]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
-        self.line: list[Inner] = []  # Under a rank order: who is still to come, the next one last.
+        self.rises: list[tuple[int, InnerFill]] = []  # Level at a rising child's next event.
+        self.lags: list[tuple[int, InnerFill]] = []  # Likewise in `lag`.
+        self.waiting: list[tuple[int, InnerFill]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
+        self.line: list[InnerFill] = []  # Under a rank order: who is still to come, the next one last.
         self.counted: Sequence[int] = ()  # The kinds that its parent compares it by.
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
         self.due: int | None = None  # Its clock at its next event.
 
-    def __lt__(self, other: "Inner") -> bool:
+    def __lt__(self, other: "InnerFill") -> bool:
         return self.number < other.number
 
     def open_leaves(self) -> None:
@@ -165,7 +165,7 @@ class Inner:
         else:
             self.level = clock
 
-    def attach(self, child: "Inner") -> None:
+    def attach(self, child: "InnerFill") -> None:
         """Let a child take part that the water has reached."""
         child.attached = True
         if child.still:
@@ -176,7 +176,7 @@ class Inner:
             self.rise_speed = list(map(add, self.rise_speed, child.given))
         self.expect(child)
 
-    def expect(self, child: "Inner") -> None:
+    def expect(self, child: "InnerFill") -> None:
         """Note when a child that takes part has its next event."""
         child.mark = self.lag if child.still else self.level
         if child.due is not None:
@@ -184,7 +184,7 @@ class Inner:
             due = child.mark + (child.pace * (child.due - child.clock) >> ONE_BITS)
             heappush(heap, (due, child))
 
-    def detach(self, child: "Inner", still: bool, given: list[int]) -> None:
+    def detach(self, child: "InnerFill", still: bool, given: list[int]) -> None:
         """Take a child out that can take no more or moves differently now; `still` and `given` are what it did."""
         child.attached = False
         if still:
@@ -297,7 +297,7 @@ class Inner:
         if not self.front_active:
             self.find_front()
 
-    def leave(self, leaf: Leaf) -> bool:
+    def leave(self, leaf: LeafFill) -> bool:
         """Count a satisfied leaf out, unless it was blocked before."""
         if leaf.mask not in self.groups:
             return False

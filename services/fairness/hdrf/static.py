@@ -18,8 +18,8 @@ from itertools import compress
 from operator import add, mul, sub
 
 from services.fairness.hdrf.arrays import plot_of
-from services.fairness.hdrf.node_fill import Inner, Leaf
-from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, Node, in_rank, share_units, walk
+from services.fairness.hdrf.node_fill import InnerFill, LeafFill
+from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, TreeNode, in_rank, share_units, walk
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Fill:
     full: list[bool]
 
 
-def fill(root: Node, capacity: Sequence[int]) -> Fill:
+def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
     """Fluid static H-DRF of an empty cell, in the units of `capacity`; what nodes hold already is ignored.
 
     Small trees are filled by events, in integers; large ones in arrays (`arrays.py`), to 2^-30 of the cell.
@@ -62,7 +62,7 @@ def fill(root: Node, capacity: Sequence[int]) -> Fill:
     )
 
 
-def fill_by_events(root: Node, capacity: Sequence[int]) -> Fill:
+def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
     """`fill` of a tree of any size and order, within 2^-60 of the cell: all in integers, and what lies that close is a
     tie.
     """
@@ -73,7 +73,7 @@ def fill_by_events(root: Node, capacity: Sequence[int]) -> Fill:
 
 
 def pour(
-    root: Node, capacity: Sequence[int], tasks: Mapping[str, int], full: int, spare: Sequence[int]
+    root: TreeNode, capacity: Sequence[int], tasks: Mapping[str, int], full: int, spare: Sequence[int]
 ) -> dict[str, int]:
     """Go on from where leaves hold `tasks`, until only `spare` base units of a kind are left that is not `full`.
 
@@ -93,7 +93,7 @@ def pour(
 class _Flow:
     """One filling of one tree: the events in their order."""
 
-    def __init__(self, root: Node, capacity: Sequence[int], tasks: Mapping[str, int]) -> None:
+    def __init__(self, root: TreeNode, capacity: Sequence[int], tasks: Mapping[str, int]) -> None:
         self.capacity = capacity
         self.tasks = tasks  # What leaves hold at first.
         self.kinds = [j for j, have in enumerate(capacity) if have > 0]
@@ -102,16 +102,16 @@ class _Flow:
         self.full = 0  # A bit for each kind that is used up.
         fair = any(node.order == "fair" for node in walk(root))
         self.width = len(capacity) + fair  # One more place counts tasks for the order `fair`.
-        self.inners: list[Inner] = []
-        self.top = self.plant(root)
+        self.inners: list[InnerFill] = []
+        self.top = self.add_node(root)
         if fair:
             self.top.used[-1] = _NEVER_FULL
         self.shut([j for j, have in enumerate(capacity) if have <= 0])  # Of nothing, everything is used up.
 
-    def plant(self, node: Node) -> Inner:
+    def add_node(self, node: TreeNode) -> InnerFill:
         """The working copy of a subtree. A leaf gets an inner node around it."""
         order = node.order if node.children else "hdrf"
-        inner = Inner(node.name if node.children else None, order, len(self.inners), self.width)
+        inner = InnerFill(node.name if node.children else None, order, len(self.inners), self.width)
         self.inners.append(inner)
         children = in_rank(node.children) if order in RANK_ORDERS else node.children or [node]
         heaviest = max([child.weight for child in children])
@@ -119,23 +119,23 @@ class _Flow:
             up = child.weight.numerator * heaviest.denominator
             down = child.weight.denominator * heaviest.numerator
             if child.children or order in RANK_ORDERS:
-                below = self.plant(child)  # Under a rank order a leaf goes its own pace, like an inner node.
+                below = self.add_node(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
                 inner.used = list(map(add, inner.used, below.used))
             else:
-                inner.leaves.append(self.plant_leaf(order, child, up, down))
+                inner.leaves.append(self.add_leaf(order, child, up, down))
         inner.open_leaves()
         return inner
 
-    def plant_leaf(self, order: str, node: Node, up: int, down: int) -> Leaf:
+    def add_leaf(self, order: str, node: TreeNode, up: int, down: int) -> LeafFill:
         """A leaf whose weight among its siblings is `up / down`."""
         held = self.tasks.get(node.name, 0) if self.tasks else 0
         asks = node.tasks is None or node.tasks > held
         shares = list(map(mul, node.demand, self.units)) if node.demand else [0]
         dominant = max(shares)
         mask = sum(compress(self.bits, node.demand)) if asks else 0
-        leaf = Leaf(node.name, mask, max(node.tasks or 0, held) * dominant)
+        leaf = LeafFill(node.name, mask, max(node.tasks or 0, held) * dominant)
         if not dominant:
             return leaf  # It asks for nothing, or for what the cell has not got.
         if self.width > len(shares):
@@ -177,7 +177,7 @@ class _Flow:
         top.advance(top.clock + first)
         self.shut([j for j in self.kinds if ahead.get(j) == first or top.used[j] >= ONE - NEAR])
 
-    def happen(self, inner: Inner) -> None:
+    def happen(self, inner: InnerFill) -> None:
         """Everything that is due at the present of a node, from its children up."""
         lagging = inner.lagging
         heap = inner.lags if lagging else inner.rises
@@ -215,7 +215,7 @@ class _Flow:
             self.top.used[j] = _NEVER_FULL
         self.rebuild(self.top)
 
-    def catch_up(self, inner: Inner) -> None:
+    def catch_up(self, inner: InnerFill) -> None:
         """Bring everything below to the present, on the straight lines since its last event."""
         if inner.front_active:
             inner.front = inner.level
@@ -227,7 +227,7 @@ class _Flow:
                 child.mark = now
                 self.catch_up(child)
 
-    def rebuild(self, inner: Inner) -> None:
+    def rebuild(self, inner: InnerFill) -> None:
         """Find anew who can take, how high everybody stands and how fast they move, from the leaves up."""
         counted = self.counted(inner.order)
         for child in inner.inner:
@@ -263,7 +263,7 @@ class _Flow:
                     found[leaf.name] = max(self.tasks.get(leaf.name, 0), ((level or 0) + NEAR) // leaf.each)
         return found
 
-    def result(self, root: Node) -> Fill:
+    def result(self, root: TreeNode) -> Fill:
         found = Fill({}, {}, [self.full >> j & 1 == 1 for j in range(len(self.capacity))])
         for inner in self.inners:
             for leaf in inner.leaves:
@@ -284,7 +284,7 @@ _NEVER_FULL = -1 << 4 * ONE_BITS
 """What the top seems to hold of a kind that is not to fill up (again): far below anything that flows in."""
 
 
-def _hold_back(node: Node, found: Fill) -> bool:
+def _hold_back(node: TreeNode, found: Fill) -> bool:
     """Mark the inner nodes with a leaf below that is not satisfied. Returns whether all are satisfied."""
     if not node.children:
         return found.leaves[node.name].satisfied

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from services.fairness.hdrf.dynamic import LiveTree
 from services.fairness.hdrf.naive import NaiveWalk, is_naive
 from services.fairness.hdrf.static import pour
-from services.fairness.tree import Node, leaves
+from services.fairness.tree import TreeNode, leaves
 
 STEPS_PLAIN = 4096
 """Tasks given one by one before anything is shortened: small cells come out to the letter."""
 
 
-def fill_whole(root: Node, capacity: Sequence[int], plain: int = STEPS_PLAIN) -> LiveTree:
+def fill_whole(root: TreeNode, capacity: Sequence[int], plain: int = STEPS_PLAIN) -> LiveTree:
     """The static allocation in whole tasks, from empty, as a tree that holds it. `Node.tasks`: what a leaf asks for.
 
     The first `plain` tasks, and four more a leaf, are given one by one in any case.
@@ -41,7 +41,7 @@ def hand_out(tree: LiveTree, *, plain: bool = True) -> None:
         more = _step(tree, STEPS_PLAIN, bundles=True)
 
 
-def held_at_last(root: Node, capacity: Sequence[int]) -> dict[str, list[int]]:
+def held_at_last(root: TreeNode, capacity: Sequence[int]) -> dict[str, list[int]]:
     """What leaves hold, in base units, once what is free is handed out. Changes `root`."""
     naive = is_naive(root)
     if naive:
@@ -75,7 +75,7 @@ def _bundle(tree: LiveTree, leaf: str) -> int:
     return max(1, tasks if place.waiting is None else min(tasks, place.waiting))
 
 
-def _pour(tree: LiveTree, root: Node, asked: dict[str, int | None]) -> None:
+def _pour(tree: LiveTree, root: TreeNode, asked: dict[str, int | None]) -> None:
     """Flow up to where every leaf that can take could still get one more task."""
     held = tree.tasks()
     spare = [0] * len(tree.capacity)

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NoReturn
 
-from services.fairness.tree import DEPTH_MAX, Node
+from services.fairness.tree import DEPTH_MAX, TreeNode
 
 KINDS = ("hdrf", "drf", "hdrf-order", "drf-order", "hdrf-next", "hdrf-churn", "hdrf-attributed-share", "drf-share")
 POLICIES = ("hdrf", "drf", "naive", "collapsed", "fair", "fifo", "srtf", "priority")
@@ -42,7 +42,7 @@ class Problem:
     kinds: list[str]
     units: list[int]
     capacity: list[int]
-    root: Node  # Leaves with `tasks` as asked for in all, and `held`.
+    root: TreeNode  # Leaves with `tasks` as asked for in all, and `held`.
     allocated: dict[str, Fraction]  # Leaf -> tasks it holds.
     groups: list[str]  # Inner nodes, those without any leaf too.
     events: list[dict[str, Fraction]] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _Reader:
         self.remarks: list[str] = []
         self.paths: dict[str, str] = {}  # Name -> where it was first met.
         self.amounts: dict[str, list[Fraction]] = {}  # Kind -> all that is said of it.
-        self.vectors: list[tuple[Node, str, dict[str, Fraction]]] = []  # Node, field, what to make whole there.
+        self.vectors: list[tuple[TreeNode, str, dict[str, Fraction]]] = []  # TreeNode, field, what to make whole there.
         self.allocated: dict[str, Fraction] = {}
         self.groups: list[str] = []
 
@@ -107,7 +107,7 @@ class _Reader:
             self.amounts.setdefault(kind, []).append(amount)
         return found
 
-    def node(self, path: str, given: object, order: str, mode: str, depth: int) -> Node:
+    def node(self, path: str, given: object, order: str, mode: str, depth: int) -> TreeNode:
         """A NODE of the contract and all below it; `order` is what its children follow unless it names another."""
         if not isinstance(given, dict):
             _wrong(
@@ -124,7 +124,7 @@ class _Reader:
         weight = _number(f"{path}.weight", given.get("weight", 1))
         if weight == 0:
             _wrong(f"{path}.weight", "must be greater than 0", weight)
-        node = Node(name, weight, tasks=0, order=order)
+        node = TreeNode(name, weight, tasks=0, order=order)
         node.rank = -_whole(f"{path}.priority", given.get("priority", 0), least=None)
         if "children" in given:
             self.inner(path, given, node, mode, depth)
@@ -132,7 +132,7 @@ class _Reader:
             self.leaf(path, given, node, mode)
         return node
 
-    def inner(self, path: str, given: dict[str, object], node: Node, mode: str, depth: int) -> None:
+    def inner(self, path: str, given: dict[str, object], node: TreeNode, mode: str, depth: int) -> None:
         self.known(path, "inner node", given)
         self.groups.append(node.name)
         node.order = _one_of(f"{path}.policy", given.get("policy", node.order), ORDERS)
@@ -144,7 +144,7 @@ class _Reader:
             self.vectors.append((node, "demand", {}))  # Nobody there, nothing to give.
             self.allocated[node.name] = Fraction(0)
 
-    def leaf(self, path: str, given: dict[str, object], node: Node, mode: str) -> None:
+    def leaf(self, path: str, given: dict[str, object], node: TreeNode, mode: str) -> None:
         self.known(path, "leaf", given)
         if "demand" not in given and "usage" not in given:
             _wrong(path, 'must have "children", a "demand" with "tasks", or a "usage"', given)
@@ -165,7 +165,7 @@ class _Reader:
             self.amounts[kind].append(usage[kind])
         self.vectors.append((node, "held", usage))
 
-    def nodes(self, mode: str) -> tuple[Node, list[str]]:
+    def nodes(self, mode: str) -> tuple[TreeNode, list[str]]:
         """The nodes of `drf-share`: NODEs, or names in a tree."""
         given = self.given.get("nodes", _MISSING)
         if isinstance(given, dict):
@@ -179,7 +179,7 @@ class _Reader:
                     _wrong(f"input.nodes[{at}]", "must be the name of a node in input.tree", name)
             return root, list(given)
         children = [self.node(f"input.nodes[{at}]", node, "hdrf", mode, 2) for at, node in enumerate(given)]
-        return Node("", children=children), [child.name for child in children]
+        return TreeNode("", children=children), [child.name for child in children]
 
     def make_whole(self, capacity: dict[str, Fraction]) -> tuple[list[str], list[int]]:
         """Count each kind in units so fine that all amounts are whole, and fill in the nodes."""

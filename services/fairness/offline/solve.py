@@ -16,7 +16,7 @@ from services.fairness.hdrf.exact import Exact
 from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole, hand_out
 from services.fairness.offline.problem import BadProblem, Problem, read
-from services.fairness.tree import ONE, Node, leaves, walk
+from services.fairness.tree import ONE, TreeNode, leaves, walk
 
 Answer = dict[str, object]
 
@@ -188,7 +188,7 @@ def _standing(problem: Problem) -> Exact:
     return standing
 
 
-def _bent(problem: Problem, tasks: Tasks | None, waiting: Waiting) -> Node:
+def _bent(problem: Problem, tasks: Tasks | None, waiting: Waiting) -> TreeNode:
     """The tree as the problem's policy wants it. Leaves hold `tasks`, or what they hold in the problem, and wait for
     more.
 
@@ -196,7 +196,7 @@ def _bent(problem: Problem, tasks: Tasks | None, waiting: Waiting) -> Node:
     """
     root = _copied(problem, problem.root, tasks, waiting)
     if not root.children:
-        root = Node("", children=[root])
+        root = TreeNode("", children=[root])
     if problem.policy == "drf":
         return flat(root)
     if problem.policy == "collapsed":
@@ -204,7 +204,7 @@ def _bent(problem: Problem, tasks: Tasks | None, waiting: Waiting) -> Node:
     return root
 
 
-def _copied(problem: Problem, node: Node, tasks: Tasks | None, waiting: Waiting) -> Node:
+def _copied(problem: Problem, node: TreeNode, tasks: Tasks | None, waiting: Waiting) -> TreeNode:
     if not node.children:
         asked, held = waiting.get(node.name, Fraction(0)), node.held
         if tasks is not None and problem.mode == "whole":
@@ -221,7 +221,7 @@ def _copied(problem: Problem, node: Node, tasks: Tasks | None, waiting: Waiting)
     return copy
 
 
-def _work(problem: Problem, node: Node, waiting: Waiting) -> tuple[bool, Fraction]:
+def _work(problem: Problem, node: TreeNode, waiting: Waiting) -> tuple[bool, Fraction]:
     """How much is still to be done below a node: whether it is endless, and the dominant shares of all tasks waited
     for."""
     left = [waiting.get(leaf.name, Fraction(0)) for leaf in leaves(node)]
@@ -230,12 +230,12 @@ def _work(problem: Problem, node: Node, waiting: Waiting) -> tuple[bool, Fractio
     return any(tasks is None for tasks in left), total
 
 
-def _members(problem: Problem, node: Node) -> list[Node]:
+def _members(problem: Problem, node: TreeNode) -> list[TreeNode]:
     """The leaves that are no empty groups."""
     return [leaf for leaf in leaves(node) if leaf.name not in problem.groups]
 
 
-def _total(problem: Problem, node: Node, usage: Mapping[str, Sequence[Fraction | int]]) -> list[Fraction]:
+def _total(problem: Problem, node: TreeNode, usage: Mapping[str, Sequence[Fraction | int]]) -> list[Fraction]:
     held = [usage[leaf.name] for leaf in _members(problem, node)]
     return [sum([Fraction(units[j]) for units in held], Fraction(0)) for j in range(len(problem.capacity))]
 

@@ -24,14 +24,14 @@ def build(state: State) -> Board:
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     for name, job in state.jobs.items():
-        seat(state, board, name, job)
+        add_job(state, board, name, job)
     for node_name, on_node in state.held.items():
         for held in on_node.values():
             pairs = room.pairs(held.demand)
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
             board.hold(held.job, pairs, 1, held.queue)
-            board.line.run(leaf_at(state, held.queue), held.demand, 1)
+            board.leaf_queue.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
@@ -40,12 +40,12 @@ def build(state: State) -> Board:
             board.wait(name, waiting_of(board, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang)
-    room.keep({room.number[n]: class_of(board, held) for n, held in state.kept.items() if n in room.number})
+    room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.stir_all()
     return board
 
 
-def class_of(board: Board, of: HeldRoom) -> TaskClass:
+def task_class_of(board: Board, of: HeldRoom) -> TaskClass:
     """The class that room is kept for."""
     return board.class_for(of.task, of.labels, of.prefer, of.gang)
 
@@ -80,12 +80,12 @@ def leaf_at(state: State, queue: str) -> str:
     return group.path if group is not None else ""
 
 
-def seat(state: State, board: Board, name: str, job: Job) -> None:
+def add_job(state: State, board: Board, name: str, job: Job) -> None:
     """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
     work = work_left(board, job) if order in BY_WORK_LEFT else critical_path_ms(job.graph) if order == "sjf" else 0
-    board.add_job(name, job.order, leaf, job.priority, job.queue, work)
+    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work)
 
 
 def estimate_of(job: Job, stage: Stage) -> int:

@@ -32,9 +32,9 @@ from schemas import (
 )
 from schemas.nodes import devices_of
 from services.leftover.core.asks import ask, asks_of, shorten
-from services.leftover.core.board import leaf_at, leaf_of, seat, waiting_of, work_left
+from services.leftover.core.board import add_job, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
-from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Held, Job, Node, State
+from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 from services.leftover.placement.nodes import class_key
@@ -65,7 +65,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     _forget_board(state)
     if body.queues is not None:
-        _begin(state, limit(state.gate, body.queues), record)
+        _begin(state, limit(state.running_limits, body.queues), record)
 
 
 def _forget_board(state: State) -> None:
@@ -121,8 +121,8 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
     state.jobs[spec.job] = job
     if state.board is not None:
-        seat(state, state.board, spec.job, job)
-    if admit(state.gate, spec.job, spec.queue, spec.priority, record.seq):
+        add_job(state, state.board, spec.job, job)
+    if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record)
 
 
@@ -138,7 +138,7 @@ def _begin(state: State, names: list[str], record: Record) -> None:
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget_job(state, record.body.job)
-    _begin(state, leave(state.gate, record.body.job), record)
+    _begin(state, leave(state.running_limits, record.body.job), record)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -146,7 +146,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget_job(state, end.job)
     for end in body.jobs:
-        _begin(state, leave(state.gate, end.job), record)
+        _begin(state, leave(state.running_limits, end.job), record)
 
 
 def _forget_job(state: State, name: str) -> None:
@@ -209,7 +209,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(board.room.number[node], pairs, devices)
             board.hold(job, pairs, -1, held.queue)
-            board.line.run(leaf_at(state, held.queue), held.demand, -1)
+            board.leaf_queue.run(leaf_at(state, held.queue), held.demand, -1)
     if not on_node:
         del state.held[node]
 
@@ -245,7 +245,7 @@ def _asks(state: State, record: Record[Asks]) -> None:
     said: JobAsk
     for said in body.jobs:
         known = state.jobs.get(said.job)
-        if known is not None and known.order < state.opened:  # Else another job had the name when it was asked for.
+        if known is not None and known.admitted < state.opened:  # Else another job had the name when it was asked for.
             ask(known, said.asks)
 
 
@@ -295,7 +295,7 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
     leaf = leaf_of(state, job)
     if state.board is not None:
-        state.board.line.run(leaf, stage.demand, grant.count)
+        state.board.leaf_queue.run(leaf, stage.demand, grant.count)
     if state.groups and state.served.get(leaf) != state.opened:
         state.served[leaf] = state.opened
         if state.board is not None:
@@ -303,7 +303,7 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     prefix, first, on_node = f"{grant.job}/{grant.stage}/", grant.first, state.held.setdefault(grant.node, {})
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
-        on_node[f"{prefix}{first + task}"] = Held(grant.job, grant.stage, job.queue, time, stage.demand, devices)
+        on_node[f"{prefix}{first + task}"] = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
@@ -321,7 +321,9 @@ def _take_back(state: State, struck: list[Struck]) -> None:
     for item in struck:
         name = item.grant.job
         job = state.jobs.get(name)
-        alive = job is not None and job.order < state.opened  # Else it is over, and another may have its name by now.
+        alive = (
+            job is not None and job.admitted < state.opened
+        )  # Else it is over, and another may have its name by now.
         board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
         if alive:
             jobs[name] = True

@@ -5,10 +5,10 @@ from typing import NamedTuple
 from schemas import HeldRoom, Level, Shortfall, Stage
 from schemas.estimates import end_ms
 from schemas.rounds import HoldReason
-from services.leftover.core.board import class_of, estimate_of, leaf_of
-from services.leftover.core.state import Held, Job, State
+from services.leftover.core.board import estimate_of, leaf_of, task_class_of
+from services.leftover.core.state import Allocation, Job, State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import LeafSeat, Placement
+from services.leftover.placement.entries import LeafEntry, Placement
 from services.leftover.placement.headroom import (
     Wanted,
     blocked_heads,
@@ -89,7 +89,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
             number = board.room.number[name]
             promised[number] = said
             if said.complete_ms is None or said.complete_ms >= now_ms:
-                before.setdefault(class_of(board, said).index, {})[number] = said.tasks
+                before.setdefault(task_class_of(board, said).index, {})[number] = said.tasks
     most = max(1, len(board.room.nodes) * policy.headroom_nodes_permille // 1_000)
     running = _Running(state, board, placements, now_ms)
     held: dict[int, Reserved] = {}
@@ -100,7 +100,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
             held |= gather(board.room, wanted, now_ms, running.ends, known, held, most - len(held))
     for number, reserved in held.items():
         if number in promised and promised[number].tasks <= reserved.tasks:
-            if class_of(board, promised[number]) is reserved.task:
+            if task_class_of(board, promised[number]) is reserved.task:
                 complete_ms = promised[number].complete_ms
                 reserved.promised_ms = reserved.promised_ms if complete_ms is None else complete_ms
     return Gathered(held, wake_ms)
@@ -109,7 +109,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
 def _wanted(
     board: Board,
     least: dict[int, int],
-    leaves: list[LeafSeat],
+    leaves: list[LeafEntry],
     starved: list[tuple[int, TaskClass]],
     before: dict[int, dict[int, int]],
 ) -> list[Wanted]:
@@ -132,11 +132,11 @@ def _wanted(
     return list(wants.values())
 
 
-def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafSeat], int | None]:
+def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafEntry], int | None]:
     """Leaves that have been short since then or longer, and since when the next has been."""
     next_ms: int | None = None
-    found: list[LeafSeat] = []
-    fresh = [name for name in board.line.changed if name not in state.short]
+    found: list[LeafEntry] = []
+    fresh = [name for name in board.leaf_queue.changed if name not in state.short]
     for name in [*state.short, *fresh]:
         leaf, from_ms = board.leaf(name), state.short.get(name, now_ms)
         if not shortfall(leaf):
@@ -194,7 +194,7 @@ class _Running:
         found.sort(key=lambda end: end.at_ms)
         return found
 
-    def _is_over(self, held: Held, wanted: Wanted) -> bool:
+    def _is_over(self, held: Allocation, wanted: Wanted) -> bool:
         """Whether the task is of a leaf that room is gathered from: first of those that hold more than they are due."""
         task = wanted.task
         if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
@@ -207,13 +207,13 @@ class _Running:
         leaf = self._board.leaf(group.path)
         return wanted.of_all or leaf.due is None or leaf.share > leaf.due
 
-    def _is_of(self, held: Held, task: TaskClass) -> bool:
+    def _is_of(self, held: Allocation, task: TaskClass) -> bool:
         """Whether a task with the demand of a gang's class is of that class."""
         job = self._state.jobs.get(held.job)
         stage = _stage_of(job, held.stage) if job is not None else None
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
-    def _end_of(self, held: Held) -> int:
+    def _end_of(self, held: Allocation) -> int:
         now_ms, job = self._now_ms, self._state.jobs.get(held.job)
         if job is None:
             return now_ms  # The job is over, and what runs of it is being killed.
@@ -245,7 +245,7 @@ def shortfalls(state: State, board: Board) -> list[Shortfall]:
     what it is due or waits no more: if it falls short again before, it has waited long enough.
     """
     said: dict[str, Shortfall] = {}
-    changed, board.line.changed = board.line.changed, {}
+    changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
     for name in changed:
         leaf = board.leaf(name)
         is_short = shortfall(leaf) > 0 or (leaf.name in state.short and is_below(leaf))

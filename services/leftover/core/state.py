@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Gate, Graph
+from largesse.lifecycle.state import Graph, RunningLimits
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -40,7 +40,7 @@ class Job:
     """
 
     queue: str
-    order: int
+    admitted: int
     priority: int
     graph: Graph
     began: int = 0
@@ -49,9 +49,9 @@ class Job:
     asks: list[StageAsk] = field(default_factory=list)
     fresh_ms: int = -1
 
-    def __init__(self, queue: str, order: int, priority: int, graph: Graph) -> None:
+    def __init__(self, queue: str, admitted: int, priority: int, graph: Graph) -> None:
         self.queue = queue
-        self.order = order
+        self.admitted = admitted
         self.priority = priority
         self.graph = graph
         self.began = 0
@@ -63,7 +63,7 @@ class Job:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Held:
+class Allocation:
     """One task's room on a node, since `start_ms`; outlives its job until the node gives it back."""
 
     job: str
@@ -97,8 +97,8 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `groups`: by leaf queue, where its jobs are served. `gate`: which jobs may run. `history`: earlier
-    runs. `opened` and `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed
+    """One cell. `groups`: by leaf queue, where its jobs are served. `running_limits`: which jobs may run. `history`:
+    earlier runs. `opened` and `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed
     "job/stage/index"; `targets` are the levels in force, or what is due where that is more; `dues` what is due where
     that is not the level; `reasons` what was last said of each class that waits; `starved`: since when a class that
     finds no room has had no task started, in ms; `short`: since when a leaf that waits has held less than it is due by
@@ -110,13 +110,13 @@ class State:
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     groups: dict[str, Group] = field(default_factory=dict)
-    gate: Gate = field(default_factory=Gate)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
     history: History = field(default_factory=History)
     opened: int = 0
     opened_ms: int = 0
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
-    held: dict[str, dict[str, Held]] = field(default_factory=dict)
+    held: dict[str, dict[str, Allocation]] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     dues: dict[str, int] = field(default_factory=dict)
     reasons: dict[str, ClassWait] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Jobs that wait and hold nothing, by since when: those that have waited too long are served first in their leaf."""
 
-from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.indexed_heap import IndexedHeap
 
 _NEVER_MS = 1 << 62
 
@@ -9,7 +9,7 @@ class Hungry:
     """Jobs by their number in the order of admission."""
 
     def __init__(self) -> None:
-        self._jobs: Keyed[int] = Keyed()
+        self._jobs: IndexedHeap[int] = IndexedHeap()
         self._first_ms = _NEVER_MS  # None of them has waited since before.
 
     def set(self, order: int, since_ms: int) -> None:

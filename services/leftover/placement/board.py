@@ -20,17 +20,17 @@ from services.leftover.placement.entries import (
     CLASS_MASK,
     LANE_BITS,
     OPTIONAL_BIT,
-    JobSeat,
-    LeafSeat,
+    JobEntry,
+    LeafEntry,
     Order,
     Part,
     Placement,
     Waiting,
 )
-from services.leftover.placement.indexed_heap import Keyed
-from services.leftover.placement.leaf_queue import Line
+from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
-from services.leftover.placement.queue_limits import Maxima, count_in, full_seat
+from services.leftover.placement.queue_limits import QueueLimits, count_in, full_queue
 from services.leftover.placement.ranks import Draw
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
@@ -56,23 +56,23 @@ class Board:
         self.room = room
         self.discipline = discipline
         self.orders = orders or {}
-        self.maxima = Maxima(maxima or {}, room.position)
+        self.maxima = QueueLimits(maxima or {}, room.position)
         strict = any(order == "fifo" for order in self.orders.values())
         self.is_mixed = discipline != "fair" or strict or bool(maxima)
         self.classes: list[TaskClass] = []
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
-        self.jobs: dict[str, JobSeat] = {}
-        self.by_order: dict[int, JobSeat] = {}
-        self.leaves: dict[str, LeafSeat] = {}
+        self.jobs: dict[str, JobEntry] = {}
+        self.by_admission: dict[int, JobEntry] = {}
+        self.leaves: dict[str, LeafEntry] = {}
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
         self._hungry = Hungry()
         self._candidates = Candidates(room, self.classes)
         self.blocked = self._candidates.blocked
         self.pools = Pools(pools_ppm or [], room.total, self._candidates.demands)
-        self.line = Line(discipline == "fair", self.leaves, self.pools.count)
+        self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
-        self.stirred: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
+        self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
 
     # ------------------------------------------------------------ what the core tells
     def class_for(self, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
@@ -87,28 +87,28 @@ class Board:
             self._class_of[key] = task
         return task
 
-    def leaf(self, name: str) -> LeafSeat:
-        """The seat of a leaf queue."""
-        seat = self.leaves.get(name)
-        if seat is None:
+    def leaf(self, name: str) -> LeafEntry:
+        """The entry of a leaf queue."""
+        entry = self.leaves.get(name)
+        if entry is None:
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
-            seat = self.leaves[name] = LeafSeat(name, [0] * len(self.room.total), order)
-            seat.draws = [Draw(CLASS_MASK) for _ in range(self.pools.count)]
-        return seat
+            entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
+            entry.draws = [Draw(CLASS_MASK) for _ in range(self.pools.count)]
+        return entry
 
     def add_job(
-        self, name: str, order: int, leaf: str, priority: int, queue: str = "", work: int = 0, job_class: int = 0
+        self, name: str, admitted: int, leaf: str, priority: int, queue: str = "", work: int = 0, job_class: int = 0
     ) -> None:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
         there or below; `work`: what is to be done of it, in share units x ms.
         """
         lane, under = self.maxima.above(queue)
         held, pool = [0] * len(self.room.total), self.pools.job_class(job_class)
-        seat = JobSeat(name, order, self.leaf(leaf), priority, held, queue, lane, under, work, pool)
-        self.jobs[name] = self.by_order[order] = seat
+        entry = JobEntry(name, admitted, self.leaf(leaf), priority, held, queue, lane, under, work, pool)
+        self.jobs[name] = self.by_admission[admitted] = entry
 
-    def leaf_of(self, name: str) -> LeafSeat:
-        """The seat of the leaf that a job is served in."""
+    def leaf_of(self, name: str) -> LeafEntry:
+        """The entry of the leaf that a job is served in."""
         return self.jobs[name].leaf
 
     def share_of(self, demand: Vector) -> int:
@@ -127,7 +127,7 @@ class Board:
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
         job = self.jobs.pop(name)
-        del self.by_order[job.order]
+        del self.by_admission[job.admitted]
         if job.waits:
             self._unwait(job)
         if job.tasks:
@@ -147,7 +147,7 @@ class Board:
         leaf = self.leaf(name)
         if leaf.guaranteed != units:
             leaf.guaranteed = units
-            self.line.move(leaf)
+            self.leaf_queue.move(leaf)
 
     def serve(self, name: str, seq: int) -> None:
         """A leaf was given something by the round that opened with this record."""
@@ -166,7 +166,7 @@ class Board:
         for position, waiting in enumerate(waits):
             task = waiting.task
             waiting.position = position
-            self.stirred[task.index] = True
+            self.recheck[task.index] = True
             if not task.waiting:
                 self._candidates.unblock(task)  # Nobody tried the room that there has been since.
             task.waiting += waiting.count
@@ -190,7 +190,7 @@ class Board:
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
-    def _uncap(self, leaf: LeafSeat, bin_id: int) -> None:
+    def _uncap(self, leaf: LeafEntry, bin_id: int) -> None:
         lane = bin_id >> LANE_BITS
         leaf.stopped.pop(lane, None)
         for other in list(leaf.bins) if leaf.strict else [bin_id]:
@@ -198,16 +198,16 @@ class Board:
                 self._offer(leaf, other, leaf.bins[other])
 
     # ------------------------------------------------------------ ranking
-    def _key(self, rank: int, job: JobSeat, waiting: Waiting) -> int:
+    def _key(self, rank: int, job: JobEntry, waiting: Waiting) -> int:
         """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
         position = waiting.position
         if self.discipline == "fair":
-            return (((rank << 44) | job.order) << 24) | position | waiting.optional << OPTIONAL_BIT
+            return (((rank << 44) | job.admitted) << 24) | position | waiting.optional << OPTIONAL_BIT
         if self.discipline == "fifo_job":
-            return (job.order << 24) | position
-        return (((waiting.since_ms << 44) | job.order) << 24) | waiting.place
+            return (job.admitted << 24) | position
+        return (((waiting.since_ms << 44) | job.admitted) << 24) | waiting.place
 
-    def _enter(self, job: JobSeat) -> None:
+    def _enter(self, job: JobEntry) -> None:
         """Puts a job in the bins of what it waits for, each under its first span of that class."""
         leaf = job.leaf
         seen: dict[int, bool] = {}
@@ -221,7 +221,7 @@ class Board:
             if bin_ is None:
                 bin_ = self._new_bin(leaf, bin_id, waiting.task)
             key = self._key(rank, job, waiting)
-            bin_.set(job.order, key)
+            bin_.set(job.admitted, key)
             if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
                 self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
             else:
@@ -233,49 +233,49 @@ class Board:
                     self._withdraw(leaf, job, bin_id)
             job.bins = entered
         if job.tasks or not entered:
-            self._hungry.drop(job.order)
+            self._hungry.drop(job.admitted)
         elif not job.aged:
-            self._hungry.set(job.order, min([waiting.since_ms for waiting in job.waits]))
+            self._hungry.set(job.admitted, min([waiting.since_ms for waiting in job.waits]))
 
-    def _new_bin(self, leaf: LeafSeat, bin_id: int, task: TaskClass) -> Keyed[int]:
-        bin_ = leaf.bins[bin_id] = Keyed()
+    def _new_bin(self, leaf: LeafEntry, bin_id: int, task: TaskClass) -> IndexedHeap[int]:
+        bin_ = leaf.bins[bin_id] = IndexedHeap()
         task.bins[leaf.name, bin_id] = True
         self.pools.wait(bin_id, task, 1)
         leaf.sizes.set(bin_id, task.size)
-        self.line.move(leaf)  # Another task may be the smallest.
+        self.leaf_queue.move(leaf)  # Another task may be the smallest.
         return bin_
 
-    def _unwait(self, job: JobSeat) -> None:
+    def _unwait(self, job: JobEntry) -> None:
         for waiting in job.waits:
             waiting.task.waiting -= waiting.count
-            self.stirred[waiting.task.index] = True
+            self.recheck[waiting.task.index] = True
         leaf = job.leaf
         for bin_id in job.bins:
             self._withdraw(leaf, job, bin_id)
-        self._hungry.drop(job.order)
+        self._hungry.drop(job.admitted)
         job.waits, job.bins = [], []
 
-    def _withdraw(self, leaf: LeafSeat, job: JobSeat, bin_id: int) -> None:
+    def _withdraw(self, leaf: LeafEntry, job: JobEntry, bin_id: int) -> None:
         bin_ = leaf.bins[bin_id]
-        bin_.drop(job.order)
+        bin_.drop(job.admitted)
         self._offer(leaf, bin_id, bin_)
         if leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             self._uncap(leaf, bin_id)  # It may have been the head.
 
-    def _offer(self, leaf: LeafSeat, bin_id: int, bin_: Keyed[int]) -> None:
+    def _offer(self, leaf: LeafEntry, bin_id: int, bin_: IndexedHeap[int]) -> None:
         """Brings a leaf's draw in line with one of its bins."""
         least = bin_.least()
         if least is None:
-            self.line.withdraw(leaf, bin_id)
+            self.leaf_queue.withdraw(leaf, bin_id)
             leaf.sizes.drop(bin_id)
-            self.line.move(leaf)  # Another task may be the smallest.
+            self.leaf_queue.move(leaf)  # Another task may be the smallest.
             task = self.classes[bin_id & CLASS_MASK]
             del leaf.bins[bin_id], task.bins[leaf.name, bin_id]
             self.pools.wait(bin_id, task, -1)
         elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
         else:
-            self.line.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
+            self.leaf_queue.offer(leaf, bin_id, least, bin_id & CLASS_MASK)
 
     def _share(self, held: list[int]) -> int:
         share, total = 0, self.room.total
@@ -289,7 +289,7 @@ class Board:
         for name in self._stale_leaves:
             leaf = self.leaves[name]
             leaf.share = self._share(leaf.held)
-            self.line.move(leaf)
+            self.leaf_queue.move(leaf)
         for name in self._stale_jobs:
             job = self.jobs[name]
             share, before = self._share(job.held), job.share
@@ -307,14 +307,14 @@ class Board:
         """
         self._refresh()
         if ageing_ms and self.discipline == "fair":
-            for order in self._hungry.take(now_ms - ageing_ms):
-                self.by_order[order].aged = True
-                self._enter(self.by_order[order])
+            for admitted in self._hungry.take(now_ms - ageing_ms):
+                self.by_admission[admitted].aged = True
+                self._enter(self.by_admission[admitted])
         candidates = self._candidates
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        for stage in self.pools.stages(self.line):
+        for stage in self.pools.stages(self.leaf_queue):
             self._serve(stage)
         candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
         return self.placed()
@@ -323,12 +323,12 @@ class Board:
         """Places what fits in one stage of a round, best claim first."""
         candidates, pools = self._candidates, self.pools
         pools.begin(stage)
-        while (found := pools.next(self.line, candidates.live)) is not None:
+        while (found := pools.next(self.leaf_queue, candidates.live)) is not None:
             leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
             top = leaf.bins[bin_id].top()
             assert top is not None, f"{leaf.name}: an empty bin in the draw"
-            job = self.by_order[top]
+            job = self.by_admission[top]
             waiting = job.waits[0]
             if waiting.task is not task:
                 waiting = next(w for w in job.waits if w.task is task)
@@ -338,57 +338,57 @@ class Board:
                 continue
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
-                self.stirred[task.index] = True
+                self.recheck[task.index] = True
             else:
                 if task.blocked:
                     candidates.unblock(task)
-                pools.note(self.line, candidates.live, leaf, job.job_class)
+                pools.note(self.leaf_queue, candidates.live, leaf, job.job_class)
 
-    def _has_fallen_behind(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+    def _has_fallen_behind(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
         """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
         a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
         """
         bin_, key = leaf.bins[bin_id], self._key(leaf.rank(job), job, waiting)
-        if bin_.key[job.order] == key:
+        if bin_.key[job.admitted] == key:
             return False
-        bin_.set(job.order, key)
+        bin_.set(job.admitted, key)
         self._offer(leaf, bin_id, bin_)
         return True
 
-    def first_in(self, leaf: LeafSeat, bin_id: int) -> tuple[JobSeat, Waiting]:
+    def first_in(self, leaf: LeafEntry, bin_id: int) -> tuple[JobEntry, Waiting]:
         """The job that is served first in a bin, with its first span there."""
         while True:
             top = leaf.bins[bin_id].top()
             assert top is not None, f"{leaf.name}: an empty bin"
-            job, task = self.by_order[top], self.classes[bin_id & CLASS_MASK]
+            job, task = self.by_admission[top], self.classes[bin_id & CLASS_MASK]
             waiting = next(span for span in job.waits if span.task is task)
             if not self._has_fallen_behind(leaf, bin_id, job, waiting):
                 return job, waiting
 
-    def _is_capped(self, leaf: LeafSeat, bin_id: int, job: JobSeat, waiting: Waiting) -> bool:
+    def _is_capped(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
         shrinks, and where the order is strict its lane.
         """
-        full = full_seat(job, waiting.task)
+        full = full_queue(job, waiting.task)
         if full is None:
             return False
         lane = bin_id >> LANE_BITS
         bins = [other for other in leaf.bins if other >> LANE_BITS == lane] if leaf.strict else [bin_id]
         for other in bins:
-            self.line.withdraw(leaf, other)
+            self.leaf_queue.withdraw(leaf, other)
             full.capped[leaf.name, other] = True
         if leaf.strict:
-            leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.order]
+            leaf.stopped[lane] = full, leaf.bins[bin_id].key[job.admitted]
         return True
 
-    def _place_one(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
+    def _place_one(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
         number = self.room.best(waiting.task)
         if number is None:
             return False
         self.put(leaf, job, waiting, number)
         return True
 
-    def _place_gang(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting) -> bool:
+    def _place_gang(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
         """All tasks of a gang, or none."""
         task = waiting.task
         taken: list[tuple[int, list[tuple[int, int]]]] = []
@@ -404,7 +404,7 @@ class Board:
         return True
 
     def _note(
-        self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int, devices: list[tuple[int, int]]
+        self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, number: int, devices: list[tuple[int, int]]
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
         if waiting.placed is None:
@@ -423,7 +423,7 @@ class Board:
                 part.devices = []
             part.devices.append(devices)
 
-    def put(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, number: int) -> None:
+    def put(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, number: int) -> None:
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
         self._note(leaf, job, waiting, number, self.room.take(waiting.task, number))
         self._shrink(leaf, job, waiting, 1)
@@ -441,7 +441,7 @@ class Board:
         self._touched = []
         return placements
 
-    def _shrink(self, leaf: LeafSeat, job: JobSeat, waiting: Waiting, count: int) -> None:
+    def _shrink(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, count: int) -> None:
         """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
         task, total = waiting.task, self.room.total
         if job.under:
@@ -459,20 +459,20 @@ class Board:
                 leaf.share = share
         waiting.count -= count
         task.waiting -= count
-        self.stirred[task.index] = True
-        self._hungry.drop(job.order)
+        self.recheck[task.index] = True
+        self._hungry.drop(job.admitted)
         bin_id, next_ = job.lane << LANE_BITS | task.index, waiting
         if not waiting.count:
             job.waits.remove(waiting)
             next_ = next((other for other in job.waits if other.task is task), waiting)
         if next_.count:
             bin_ = leaf.bins[bin_id]
-            bin_.set(job.order, self._key(leaf.rank(job), job, next_))
+            bin_.set(job.admitted, self._key(leaf.rank(job), job, next_))
             self._offer(leaf, bin_id, bin_)
         else:
             self._withdraw(leaf, job, bin_id)
             job.bins.remove(bin_id)
-        self.line.move(leaf)
+        self.leaf_queue.move(leaf)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
@@ -485,9 +485,9 @@ class Board:
     # ------------------------------------------------------------ classes
     def stir_all(self) -> None:
         """Every class's reason, and every leaf, is worth a look: the board is new."""
-        self.line.changed = dict.fromkeys(self.leaves, True)
-        self.line.reordered = dict(self.line.changed)
-        self.stirred = {task.index: True for task in self.classes}
+        self.leaf_queue.changed = dict.fromkeys(self.leaves, True)
+        self.leaf_queue.reordered = dict(self.leaf_queue.changed)
+        self.recheck = {task.index: True for task in self.classes}
 
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""

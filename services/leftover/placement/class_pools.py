@@ -15,9 +15,9 @@ Under the order `giving` optional tasks are not served before the last stage: le
 
 from typing import NamedTuple
 
-from services.leftover.placement.entries import OPTIONAL_BIT, LeafSeat, job_class_of
+from services.leftover.placement.entries import OPTIONAL_BIT, LeafEntry, job_class_of
 from services.leftover.placement.fits import Demands, numbers
-from services.leftover.placement.leaf_queue import Line
+from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import TaskClass
 
 JOB_CLASSES_MAX = 8
@@ -136,7 +136,7 @@ class Pools:
         return numbers(flipped)
 
     # ------------------------------------------------------------ a round
-    def stages(self, line: Line) -> tuple[Stage, ...]:
+    def stages(self, line: LeafQueue) -> tuple[Stage, ...]:
         """The stages of a round."""
         if not self.compete:
             return (EVERYBODY,)
@@ -152,7 +152,7 @@ class Pools:
         self._open = [self._demands.classes(self.rest(job_class)) for job_class in range(self.count)]
         self._failed = 0
 
-    def next(self, line: Line, live: int) -> tuple[LeafSeat, int] | None:
+    def next(self, line: LeafQueue, live: int) -> tuple[LeafEntry, int] | None:
         """The leaf and the bin to serve next in this stage, or None; `live`: classes of tasks that are worth a try."""
         if self.count == 1:
             return line.next([live])
@@ -160,7 +160,7 @@ class Pools:
             return self._next_within(line, live, owed=self.stage.owed)
         return line.next([live] * self.count, owed=self.stage.owed)
 
-    def _next_within(self, line: Line, live: int, *, owed: bool) -> tuple[LeafSeat, int] | None:
+    def _next_within(self, line: LeafQueue, live: int, *, owed: bool) -> tuple[LeafEntry, int] | None:
         return line.next([live & open_ for open_ in self._open], owed=owed, end=1 << OPTIONAL_BIT)
 
     def refuses(self, job_class: int, task: TaskClass) -> bool:
@@ -175,7 +175,7 @@ class Pools:
             self._open = [now & was for now, was in zip(self._open, before, strict=True)]
         return True
 
-    def note(self, line: Line, live: int, leaf: LeafSeat, job_class: int) -> None:
+    def note(self, line: LeafQueue, live: int, leaf: LeafEntry, job_class: int) -> None:
         """A task of the leaf was placed: takes note if it went beyond the pool at the expense of another's."""
         stage = self.stage
         if not stage.owed or stage.within or (leaf.name, job_class) in self.beyond:

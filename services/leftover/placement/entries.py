@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
@@ -85,7 +85,7 @@ class Part:
 
 
 @dataclass(slots=True, eq=False)
-class QueueSeat:
+class QueueEntry:
     """A queue with a maximum: `most` and `held` by resource position. `capped`: bins that wait for it to shrink, as
     (leaf, bin).
     """
@@ -106,7 +106,7 @@ def _draws() -> list[Draw]:
 
 
 @dataclass(slots=True, eq=False)
-class LeafSeat:
+class LeafEntry:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draws`: by class of job, those bins in order that no maximum holds back. `served`: seq of
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
@@ -122,11 +122,11 @@ class LeafSeat:
     due: int | None = None
     share: int = 0
     served: int = 0
-    sizes: Keyed[int] = field(default_factory=Keyed)
-    bins: dict[int, Keyed[int]] = field(default_factory=dict)
+    sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
+    bins: dict[int, IndexedHeap[int]] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=_draws)
     guaranteed: int = 0
-    stopped: dict[int, tuple[QueueSeat, int]] = field(default_factory=dict)
+    stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
 
     @property
@@ -150,7 +150,7 @@ class LeafSeat:
         head = draw.first()
         return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
-    def rank(self, job: "JobSeat") -> int:
+    def rank(self, job: "JobEntry") -> int:
         """What jobs of this leaf are served by, least first, before the order of admission decides."""
         if self.order == "fifo" or job.aged:
             return 0
@@ -166,7 +166,7 @@ class LeafSeat:
 
 
 @dataclass(slots=True, eq=False)
-class JobSeat:
+class JobEntry:
     """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
     `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms.
     `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
@@ -174,13 +174,13 @@ class JobSeat:
     """
 
     name: str
-    order: int
-    leaf: LeafSeat
+    admitted: int
+    leaf: LeafEntry
     priority: int
     held: list[int]
     queue: str = ""
     lane: int = 0
-    under: tuple[QueueSeat, ...] = ()
+    under: tuple[QueueEntry, ...] = ()
     work: int = 0
     job_class: int = 0
     tasks: int = 0
@@ -192,18 +192,18 @@ class JobSeat:
     def __init__(
         self,
         name: str,
-        order: int,
-        leaf: LeafSeat,
+        admitted: int,
+        leaf: LeafEntry,
         priority: int,
         held: list[int],
         queue: str = "",
         lane: int = 0,
-        under: tuple[QueueSeat, ...] = (),
+        under: tuple[QueueEntry, ...] = (),
         work: int = 0,
         job_class: int = 0,
     ) -> None:
         self.name = name
-        self.order = order
+        self.admitted = admitted
         self.leaf = leaf
         self.priority = priority
         self.held = held

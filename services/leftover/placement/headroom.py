@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LeafSeat, job_class_of
+from services.leftover.placement.entries import CLASS_MASK, LeafEntry, job_class_of
 from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
 from services.leftover.placement.pending_reasons import seekers
 from services.leftover.placement.timeline import End, Moment, Reserved, could_hold, moment_at, moments_of
@@ -38,7 +38,7 @@ Ends = Callable[[int, Wanted], list[End]]
 """The estimated ends on a node of all but the tasks that are the class's own, in order of time."""
 
 
-def shortfall(leaf: LeafSeat) -> int:
+def shortfall(leaf: LeafEntry) -> int:
     """How much less a leaf that waits holds than it is due, in share units; 0 where that is not more than one of its
     tasks, or where nothing is said of what it is due.
     """
@@ -48,7 +48,7 @@ def shortfall(leaf: LeafSeat) -> int:
     return leaf.due - leaf.share
 
 
-def is_below(leaf: LeafSeat) -> bool:
+def is_below(leaf: LeafEntry) -> bool:
     """Whether a leaf waits and holds less than it is due."""
     return leaf.sizes.least() is not None and leaf.due is not None and leaf.share < leaf.due
 
@@ -81,16 +81,16 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     if board.is_mixed:
         able = [(leaf, task) for leaf in board.leaves.values() for task in _able_heads(board, leaf)]
         return list({task.index: task for leaf, task in able if is_kept_out(board, leaf, task)}.values())
-    reordered = board.line.reordered
+    reordered = board.leaf_queue.reordered
     for name in list(reordered):
         leaf = board.leaves[name]
         heads = [_task_of(board, bin_id) for bin_id in _heads(board, leaf)]
-        board.line.set_heads(leaf, [task.index for task in heads if is_kept_out(board, leaf, task)])
+        board.leaf_queue.set_heads(leaf, [task.index for task in heads if is_kept_out(board, leaf, task)])
     reordered.clear()
-    return [task for index in board.line.headed if (task := board.classes[index]).blocked]
+    return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 
 
-def _heads(board: Board, leaf: LeafSeat) -> list[int]:
+def _heads(board: Board, leaf: LeafEntry) -> list[int]:
     """The bins that a leaf would serve first, whether there is room or not: one for each class of jobs."""
     found: list[int] = []
     for draw in leaf.draws:
@@ -102,7 +102,7 @@ def _heads(board: Board, leaf: LeafSeat) -> list[int]:
     return found
 
 
-def _able_heads(board: Board, leaf: LeafSeat) -> list[TaskClass]:
+def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
     """The classes that a leaf would serve first, by class of job, of those that wait for nothing but room."""
     found: dict[int, TaskClass] = {}
     for bin_id in _in_order(board, leaf):
@@ -114,19 +114,21 @@ def _able_heads(board: Board, leaf: LeafSeat) -> list[TaskClass]:
     return list(found.values())
 
 
-def _in_order(board: Board, leaf: LeafSeat) -> list[int]:
+def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
     """All bins of a leaf in the order in which it would serve them."""
-    keys = {bin_id: leaf.bins[bin_id].key[board.first_in(leaf, bin_id)[0].order] for bin_id in list(leaf.bins)}
+    keys = {bin_id: leaf.bins[bin_id].key[board.first_in(leaf, bin_id)[0].admitted] for bin_id in list(leaf.bins)}
     return sorted(keys, key=lambda bin_id: (keys[bin_id], bin_id))
 
 
-def is_kept_out(board: Board, leaf: LeafSeat, task: TaskClass) -> bool:
+def is_kept_out(board: Board, leaf: LeafEntry, task: TaskClass) -> bool:
     """Whether a leaf holds no more than its share, and nothing of a class: what runs of it will give the class its room
     back, unless all of that has to be free at once, for a gang. Whole tasks never meet a share, so the leaf may be
     beyond it by less than one of them, and by less than the share itself.
     """
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
-    return leaf.share < share + min(size, share) and (task.gang > 0 or not board.line.runs(leaf.name, task.demand))
+    return leaf.share < share + min(size, share) and (
+        task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.demand)
+    )
 
 
 def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> TaskClass | None:
@@ -138,7 +140,7 @@ def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) 
 
 
 def wanted_by(
-    board: Board, leaf: LeafSeat, least: dict[int, int], before: dict[int, dict[int, int]]
+    board: Board, leaf: LeafEntry, least: dict[int, int], before: dict[int, dict[int, int]]
 ) -> list[tuple[TaskClass, int]]:
     """What a leaf lacks, as (class, tasks), in the order in which it would serve its jobs: tasks that wait for nothing
     but room, up to what it is due.

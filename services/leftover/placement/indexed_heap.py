@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 Id = TypeVar("Id", int, str)
 
 
-class Keyed(Generic[Id]):
+class IndexedHeap(Generic[Id]):
     """id -> key with the least on top. What `top` says depends on ids and keys alone, not on the order of calls."""
 
     __slots__ = ("_heap", "key")

@@ -5,7 +5,7 @@ costs the leaves that it serves and those whose claim has moved, not all in whic
 """
 
 from schemas.quantities import Vector
-from services.leftover.placement.entries import LeafSeat, job_class_of
+from services.leftover.placement.entries import LeafEntry, job_class_of
 from services.leftover.placement.ranks import Ranks
 
 _RATIO_BITS = 30
@@ -13,10 +13,10 @@ _SERVED_BITS = 64
 _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 
 
-class Line:
+class LeafQueue:
     """Leaves by their claims. `fair`: where it is not, all claims are equal."""
 
-    def __init__(self, fair: bool, leaves: dict[str, LeafSeat], job_classes: int = 1) -> None:
+    def __init__(self, fair: bool, leaves: dict[str, LeafEntry], job_classes: int = 1) -> None:
         """`job_classes`: how many classes of jobs have pools; 1 where there are none."""
         self.fair = fair
         self.leaves = leaves
@@ -27,7 +27,7 @@ class Line:
         self.running: dict[str, dict[tuple[tuple[str, int], ...], int]] = {}  # By leaf and demand, how many tasks run.
         self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as a head.
 
-    def claim(self, leaf: LeafSeat) -> int:
+    def claim(self, leaf: LeafEntry) -> int:
         """What leaves are served by, least first."""
         if not self.fair:
             return 0
@@ -37,7 +37,7 @@ class Line:
         beyond = least is not None and leaf.share + least > leaf.target
         return beyond << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
-    def offer(self, leaf: LeafSeat, bin_id: int, key: int, class_index: int) -> None:
+    def offer(self, leaf: LeafEntry, bin_id: int, key: int, class_index: int) -> None:
         """Puts a bin into the draw of its leaf, or moves it to another key."""
         job_class, mark = job_class_of(bin_id), 1 << class_index
         draw, ranks = leaf.draws[job_class], self.ranks[job_class]
@@ -52,7 +52,7 @@ class Line:
             if leaf.name in self.owed[job_class].key:
                 self.owed[job_class].add_classes(leaf.name, mark)
 
-    def _rank(self, leaf: LeafSeat, job_class: int, claim: int) -> None:
+    def _rank(self, leaf: LeafEntry, job_class: int, claim: int) -> None:
         """The leaf has something in its draw of this class, and this claim."""
         classes = leaf.draws[job_class].classes
         self.ranks[job_class].set(leaf.name, claim, classes)
@@ -61,7 +61,7 @@ class Line:
         else:
             self.owed[job_class].drop(leaf.name)
 
-    def withdraw(self, leaf: LeafSeat, bin_id: int) -> None:
+    def withdraw(self, leaf: LeafEntry, bin_id: int) -> None:
         """Takes a bin out of the draw of its leaf."""
         job_class = job_class_of(bin_id)
         leaf.draws[job_class].drop(bin_id)
@@ -70,7 +70,7 @@ class Line:
             self.ranks[job_class].drop(leaf.name)
             self.owed[job_class].drop(leaf.name)
 
-    def move(self, leaf: LeafSeat) -> None:
+    def move(self, leaf: LeafEntry) -> None:
         """The leaf's claim may be another."""
         self.changed[leaf.name] = self.reordered[leaf.name] = True
         claim: int | None = None
@@ -92,7 +92,7 @@ class Line:
         """Whether tasks of a leaf with this demand run."""
         return tuple(demand.items()) in self.running.get(leaf, {})
 
-    def set_heads(self, leaf: LeafSeat, heads: list[int]) -> None:
+    def set_heads(self, leaf: LeafEntry, heads: list[int]) -> None:
         """Counts a leaf among those with these classes as their heads, and no longer among those with others."""
         headed, before = self.headed, leaf.headed
         if before == heads:
@@ -106,7 +106,7 @@ class Line:
         for index in heads:
             headed[index] = headed.get(index, 0) + 1
 
-    def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafSeat, int] | None:
+    def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafEntry, int] | None:
         """The leaf with the best claim that has a bin of a class of tasks in the set `live` (one for each class of
         jobs), and the first such bin whose key is below `end`; of a strict leaf its head alone. `owed`: only leaves
         below their guarantee. None where there is none.
@@ -124,7 +124,7 @@ class Line:
                     best = rank
         return None if best is None else (self.leaves[best[1]], best[3])
 
-    def _first(self, ranks: Ranks[str], job_class: int, live: int, end: int | None) -> tuple[LeafSeat, int] | None:
+    def _first(self, ranks: Ranks[str], job_class: int, live: int, end: int | None) -> tuple[LeafEntry, int] | None:
         leaves = self.leaves
         for block in ranks.blocks:
             if not block.classes & live:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from schemas.quantities import SHARE_UNITS, Vector, on_devices
 from services.leftover.placement.fits import Fits, numbers, step
-from services.leftover.placement.indexed_heap import Keyed
+from services.leftover.placement.indexed_heap import IndexedHeap
 
 _SCALE_BITS = 60
 _PREFERRED = 1 << 100  # Outweighs every alignment.
@@ -70,7 +70,7 @@ class TaskClass:
     size: int = 0
     wants: list[tuple[int, int]] = field(default_factory=list)
     among: int | None = None
-    nodes: Keyed[int] | None = None
+    nodes: IndexedHeap[int] | None = None
     cursor: int = -1
     waiting: int = 0
     blocked: bool = False
@@ -233,7 +233,7 @@ class Room:
             del self._shrunk[number]
             self._fits.move(number, self.nodes[number].free)
 
-    def _look(self, task: TaskClass) -> Keyed[int]:
+    def _look(self, task: TaskClass) -> IndexedHeap[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
         nodes, suits, view = self.nodes, self.suits, task.nodes
         if view is None or task.cursor < self.changed_base:
@@ -245,7 +245,7 @@ class Room:
                     self._relist(number)
                 else:
                     ranks[number] = rank
-            view = task.nodes = Keyed()
+            view = task.nodes = IndexedHeap()
             view.fill(ranks)
             self._views[task.index] = task
             self._view_entries += len(ranks)

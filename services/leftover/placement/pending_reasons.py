@@ -3,9 +3,9 @@
 from typing import Literal
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafSeat, job_class_of
+from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafEntry, job_class_of
 from services.leftover.placement.nodes import TaskClass
-from services.leftover.placement.queue_limits import full_seat
+from services.leftover.placement.queue_limits import full_queue
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool"]
 
@@ -22,10 +22,10 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     where orders are strict or queues have a maximum, since there any change can alter it.
     """
     for index in board.pools.flipped():
-        board.stirred[index] = True
-    stirred = board.classes if board.is_mixed else [board.classes[index] for index in board.stirred]
-    board.stirred = {}
-    return [(task, _reason(board, task)) for task in stirred]
+        board.recheck[index] = True
+    recheck = board.classes if board.is_mixed else [board.classes[index] for index in board.recheck]
+    board.recheck = {}
+    return [(task, _reason(board, task)) for task in recheck]
 
 
 def _reason(board: Board, task: TaskClass) -> Reason:
@@ -34,8 +34,8 @@ def _reason(board: Board, task: TaskClass) -> Reason:
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
     if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
-        seats = [board.leaves[name] for name, _ in task.bins]
-        return "behind_head" if any(leaf.strict for leaf in seats) else "queue_max"
+        entries = [board.leaves[name] for name, _ in task.bins]
+        return "behind_head" if any(leaf.strict for leaf in entries) else "queue_max"
     if not task.gang and not board.room.could_fit(task):
         return "no_node"
     if board.pools.is_used_up(task):
@@ -43,12 +43,12 @@ def _reason(board: Board, task: TaskClass) -> Reason:
     return "gang_no_room" if task.gang else "no_room"
 
 
-def seeking(board: Board, task: TaskClass) -> list[LeafSeat]:
+def seeking(board: Board, task: TaskClass) -> list[LeafEntry]:
     """Leaves in which tasks of a class wait for nothing but room."""
     return [leaf for leaf, _ in seekers(board, task)]
 
 
-def seekers(board: Board, task: TaskClass) -> list[tuple[LeafSeat, int]]:
+def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
     """Leaves and bins in which tasks of a class wait for nothing but room: no head of a strict order is before them,
     and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
     """
@@ -59,12 +59,12 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafSeat, int]]:
         assert top is not None, f"{name}: an empty bin"
         if leaf.strict and bin_id not in _heads_of(board, leaf):
             continue
-        if full_seat(board.by_order[top], task) is None:
+        if full_queue(board.by_admission[top], task) is None:
             found.append((leaf, bin_id))
     return found
 
 
-def _heads_of(board: Board, leaf: LeafSeat) -> list[int]:
+def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
     """The bins that a strict leaf is at, one for each class of jobs: the head of the first lane whose queues have room
     for it.
     """
@@ -76,7 +76,7 @@ def _heads_of(board: Board, leaf: LeafSeat) -> list[int]:
         heads[lane] = min(heads.get(lane, (1 << 400, 0, 0)), (bin_.key[top], bin_id, top))
     able: dict[int, tuple[int, int]] = {}
     for key, bin_id, top in heads.values():
-        if full_seat(board.by_order[top], board.classes[bin_id & CLASS_MASK]) is None:
+        if full_queue(board.by_admission[top], board.classes[bin_id & CLASS_MASK]) is None:
             job_class = job_class_of(bin_id)
             able[job_class] = min(able.get(job_class, (key, bin_id)), (key, bin_id))
     return [bin_id for _, bin_id in able.values()]

@@ -1,20 +1,20 @@
 """Queues that may not grow beyond a maximum, and which of them a job lies under."""
 
 from schemas.quantities import Vector
-from services.leftover.placement.entries import JobSeat, QueueSeat
+from services.leftover.placement.entries import JobEntry, QueueEntry
 from services.leftover.placement.nodes import TaskClass
 
 
-class Maxima:
+class QueueLimits:
     """`given`: by path of a queue, its maximum. `position`: of every resource that a node has."""
 
     def __init__(self, given: dict[str, Vector], position: dict[str, int]) -> None:
         self.given = given
         self._position = position
-        self._seats: dict[str, QueueSeat] = {}
-        self._above: dict[str, tuple[int, tuple[QueueSeat, ...]]] = {}
+        self._entries: dict[str, QueueEntry] = {}
+        self._above: dict[str, tuple[int, tuple[QueueEntry, ...]]] = {}
 
-    def above(self, queue: str) -> tuple[int, tuple[QueueSeat, ...]]:
+    def above(self, queue: str) -> tuple[int, tuple[QueueEntry, ...]]:
         """The lane of jobs of a queue, and the queues with a maximum that it lies under; lane 0 if there are none."""
         if not self.given:
             return 0, ()
@@ -22,36 +22,36 @@ class Maxima:
         if known is None:
             names = queue.split("/") if queue else []
             paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
-            seats = [self._seat(path) for path in paths if self.given.get(path)]
-            lane = 1 + sum(1 for lane, _ in self._above.values() if lane) if seats else 0
-            known = self._above[queue] = lane, tuple(seats)
+            entries = [self._seat(path) for path in paths if self.given.get(path)]
+            lane = 1 + sum(1 for lane, _ in self._above.values() if lane) if entries else 0
+            known = self._above[queue] = lane, tuple(entries)
         return known
 
-    def _seat(self, path: str) -> QueueSeat:
-        seat = self._seats.get(path)
-        if seat is None:
+    def _seat(self, path: str) -> QueueEntry:
+        entry = self._entries.get(path)
+        if entry is None:
             position = self._position
             most = {position[kind]: amount for kind, amount in self.given[path].items() if kind in position}
-            seat = self._seats[path] = QueueSeat(path, most, [0] * len(position))
-        return seat
+            entry = self._entries[path] = QueueEntry(path, most, [0] * len(position))
+        return entry
 
 
-def full_seat(job: JobSeat, task: TaskClass) -> QueueSeat | None:
+def full_queue(job: JobEntry, task: TaskClass) -> QueueEntry | None:
     """The queue, if any, that one more task of a job (or its whole gang) would take beyond its maximum."""
     if not job.under:
         return None
-    return next((seat for seat in job.under if not seat.has_room(task.pairs, task.gang or 1)), None)
+    return next((entry for entry in job.under if not entry.has_room(task.pairs, task.gang or 1)), None)
 
 
-def count_in(seats: tuple[QueueSeat, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:
+def count_in(entries: tuple[QueueEntry, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:
     """Queues hold `count` more tasks (fewer, where negative). Returns the bins that waited for one of them to shrink,
     as (leaf, bin)."""
     waited: list[tuple[str, int]] = []
-    for seat in seats:
+    for entry in entries:
         for p, amount in task_pairs:
             if p >= 0:
-                seat.held[p] += amount * count
+                entry.held[p] += amount * count
         if count < 0:
-            waited += seat.capped
-            seat.capped = {}
+            waited += entry.capped
+            entry.capped = {}
     return waited

@@ -23,7 +23,7 @@ from services.simulator.workloads.source import (
     require,
     unheard,
 )
-from services.simulator.workloads.tpch_demands import Demands, class_of, drawn_demand, read_demands
+from services.simulator.workloads.tpch_demands import Demands, drawn_demand, read_demands, stage_class
 
 OPTIONS = (
     Option("demands", str, "", "file of demands by query and stage; without it one core a task"),
@@ -214,6 +214,6 @@ def _demands(query: Query, table: Demands | None, path: str, seed: str) -> dict[
             asked[stage.id] = table[query.number, stage.id]
         else:
             asked[stage.id] = (
-                drawn_demand(seed, query.number, stage.id, class_of(stage.id, parents)) if seed else {"cpu": 1000}
+                drawn_demand(seed, query.number, stage.id, stage_class(stage.id, parents)) if seed else {"cpu": 1000}
             )
     return asked

@@ -50,7 +50,7 @@ def drawn_demand(seed: str, query: int, stage: int, kind: str) -> Vector:
     return base_units(amounts)
 
 
-def class_of(stage: int, parents: dict[int, list[int]]) -> str:
+def stage_class(stage: int, parents: dict[int, list[int]]) -> str:
     """A stage's class by its place in its query's graph."""
     if not parents[stage]:
         return "scan"

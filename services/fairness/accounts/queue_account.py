@@ -1,15 +1,15 @@
-"""One queue in the ledger of all: what it asks for, holds and is guaranteed, and what readers know of it."""
+"""One queue in the accounts of all: what it asks for, holds and is guaranteed, and what readers know of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.fairness.accounts.intervals import Calm, Spans
+from services.fairness.accounts.intervals import Intervals, QuietBand
 
 Limits = Sequence[int | None]
 """Base units by kind, None where a kind is not named; empty where none is."""
 
 
-class Told(NamedTuple):
+class Published(NamedTuple):
     """What is said of a queue, as dominant shares in billionths of the cell, and the kind it holds most of (a place in
     the capacity vector; -1: it holds nothing).
     """
@@ -22,18 +22,18 @@ class Told(NamedTuple):
     kind: int = -1
 
 
-NOTHING = Told()
+NOTHING = Published()
 
 
-class Seat:
+class QueueAccount:
     """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
     and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
     """
 
     __slots__ = (
-        "asking", "asks", "calm", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
-        "listed", "low", "most", "name", "over", "parent", "slack", "spans", "stale", "stale_children", "told", "used",
-        "waiting", "weight", "weights",
+        "asking", "asks", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
+        "intervals", "listed", "low", "most", "name", "over", "parent", "published", "quiet_band", "slack", "stale",
+        "stale_children", "used", "waiting", "weight", "weights",
     )  # fmt: skip
 
     def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
@@ -42,8 +42,8 @@ class Seat:
         self.floor = floor
         self.most = most
         self.listed = listed
-        self.parent: Seat | None = None
-        self.children: list[Seat] = []
+        self.parent: QueueAccount | None = None
+        self.children: list[QueueAccount] = []
         self.demand: list[int] = []
         self.used: list[int] = []
         self.waiting = 0  # Leaves that wait for more.
@@ -56,15 +56,15 @@ class Seat:
         self.fair = 0  # Its level in billionths, where not everybody gets all.
         self.guaranteed = 0
         self.low = False  # It waits, and with a task more would still not be above its guarantee.
-        self.told = NOTHING
-        self.calm: Calm | None = None  # None: any change has to be looked at.
-        self.ends: list[list[int]] = []  # The first four numbers of `calm` in amounts, once somebody asked.
-        self.far = False  # What it asks for was so far from the level told that `calm` does not keep to that.
+        self.published = NOTHING
+        self.quiet_band: QuietBand | None = None  # None: any change has to be looked at.
+        self.ends: list[list[int]] = []  # The first four numbers of `quiet_band` in amounts, once somebody asked.
+        self.far = False  # What it asks for was too far from the published level for `quiet_band` to follow that.
         self.stale = True
-        self.stale_children: list[Seat] = []
-        self.spans = Spans()
+        self.stale_children: list[QueueAccount] = []
+        self.intervals = Intervals()
 
-    def grow(self, child: "Seat") -> None:
+    def grow(self, child: "QueueAccount") -> None:
         """Takes a child."""
         child.parent = self
         self.children.append(child)

@@ -1,0 +1,476 @@
+"""What every queue of the tree is guaranteed, holds, lends and borrows, kept up to date along the paths that change.
+
+A queue is guaranteed its weight's part, among the siblings that ask for something, of what its parent is guaranteed
+(H-DRF, section 2.1); at least what its own guarantee covers, which comes off what the siblings' weights share out; at
+most what its maximum allows. So one queue that begins to ask moves the guarantees of all below its siblings, mostly by
+next to nothing. Therefore each queue keeps the interval of its guarantee in which nothing changes enough to be
+published, for itself or below it, and only queues outside theirs are visited. In the same way it keeps how far what it
+holds and asks for may move (`QuietBand`): each of the two gets half of the distance at which a value would be
+published, so that they can be checked apart.
+
+Guarantees are shares of `ONE`; what is told is in billionths of the cell.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from operator import add, ge, sub
+
+from services.fairness.accounts.division import Claimant, divided
+from services.fairness.accounts.intervals import QuietBand
+from services.fairness.accounts.queue_account import Limits, Published, QueueAccount
+from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, part_units, share_units
+
+PUBLISH_STEP = 1_000_000
+"""A value that has moved by less than this (a permille of the cell, in billionths) is not published again."""
+
+FINE = 1 << 88
+"""More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
+
+
+class TreeAccounts:
+    """All queues of a tree in a cell of `capacity` (nothing of it 0).
+
+    `changed`: queues that have a value to tell. `recheck`: queues whose `low` may have turned since somebody took note.
+    The caller's own: `kinds`, what the places in a vector stand for; `moved`, leaves that are still to be `put`;
+    `source`, what the levels in force come from.
+    """
+
+    def __init__(self, root: QueueAccount, capacity: Sequence[int]) -> None:
+        self.capacity = capacity
+        self.root = root
+        self.queues: dict[str, QueueAccount] = {}
+        self.over: dict[str, QueueAccount] = {}  # Queues that ask for more than their maximum.
+        self.fits = True  # Everybody gets all they ask for.
+        self._rich: dict[str, QueueAccount] = {}  # With a level of their own, and published as holding something.
+        self.keeps_levels = False  # The levels are those that were told.
+        self._levels: Mapping[str, int] | None = None  # As they were shared out last.
+        self._pledged: Sequence[int] = [0] * len(capacity)
+        todo = [root]
+        while todo:
+            account = todo.pop()
+            self.queues[account.name] = account
+            account.demand, account.used, account.claim, account.claims = ([0] * len(capacity) for _ in range(4))
+            account.stale_children = list(account.children)
+            todo += account.children
+        self.changed: dict[str, QueueAccount] = {}
+        self.recheck = dict(self.queues)
+        self.kinds: Sequence[str] = ()
+        self.moved: dict[str, bool] = {}
+        self.source: object = None
+
+    # ------------------------------------------------------------------ what happens
+    def put(
+        self, account: QueueAccount, demand: Sequence[int], used: Sequence[int], waiting: Sequence[int], tasks: int
+    ) -> None:
+        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`."""
+        more, held = list(map(sub, demand, account.demand)), list(map(sub, used, account.used))
+        slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - account.slack
+        waits = (tasks > 0) - account.waiting
+        asks = any(demand)
+        loud = asks != account.asks
+        at: QueueAccount | None = account
+        while at is not None:
+            at.demand, at.used = list(map(add, at.demand, more)), list(map(add, at.used, held))
+            at.slack += slack
+            waited = at.waiting
+            at.waiting += waits
+            if at.most or at.floor or at.claims != at.claim:
+                loud = True
+                self._limit(at)
+            if loud or (waited > 0) != (at.waiting > 0) or not self._is_quiet(at):
+                loud = True
+                self._mark(at)
+            at = at.parent
+        self._ask(account, asks)
+
+    def share_out(self, fair: Mapping[str, int] | None) -> None:
+        """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs those that have
+        another level than before; all queues, where everybody gets or got all they ask for."""
+        before = self._levels
+        if fair is None or before is None:
+            for name, account in self.queues.items():
+                account.fair = fair.get(name, 0) if fair is not None else self.share_of(account.demand)
+                if (
+                    abs(account.fair - account.published.fair) >= PUBLISH_STEP
+                    or name in self.changed
+                    or (account.far and fair is None)
+                ):
+                    self._mark_up(account)
+        else:
+            moved = {name: units for name, units in fair.items() if before.get(name) != units}
+            moved |= {name: 0 for name in before if name not in fair}
+            for name, units in moved.items():
+                account = self.queues[name]
+                account.fair = units
+                if abs(units - account.published.fair) >= PUBLISH_STEP:
+                    self._mark_up(account)
+            for account in self.changed.values():
+                self._mark_up(account)
+        self._levels = fair
+        self.fits, self.keeps_levels = fair is None, False
+
+    def keep_levels(self) -> None:
+        """No levels are worked out this time: what was published of them is in force, and nothing of it is changed."""
+        if not self.keeps_levels:
+            self.fits, self.keeps_levels = False, True
+            for account in self.changed.values():
+                self._mark_up(account)
+
+    def publish(self, name: str, published: Published) -> None:
+        """What readers know of a queue from now on."""
+        account = self.queues[name]
+        account.published = published
+        if published.allocated and account.is_group:
+            self._rich[name] = account
+        else:
+            self._rich.pop(name, None)
+        self._mark_up(account)
+
+    def settle(self) -> None:
+        """Works out what follows from all that happened: `changed` and `recheck` are up to date."""
+        pledged = self.root.claims
+        if pledged != self._pledged and max([*pledged, *self._pledged], default=0) > ONE:
+            for account in self.queues.values():  # All guarantees are cut by another part.
+                if any(account.claim):
+                    self._mark_up(account)
+        self._pledged = pledged
+        if self.root.stale:
+            self._visit(self.root, ONE)
+
+    def look_at(self, names: Iterable[str]) -> None:
+        """Brings guarantees up to date that have moved by too little to be told."""
+        for name in names:
+            self._mark_up(self.queues[name])
+        self.settle()
+
+    # ------------------------------------------------------------------ questions
+    def to_publish(self, account: QueueAccount) -> Published:
+        """What there is to tell of a queue now."""
+        held = self.share_of(account.used)
+        kind = self._kind(account.used) if held else -1
+        if account.listed:
+            return Published(allocated=held, kind=kind)
+        guaranteed, wanted = share_units(account.guaranteed), self.share_of(account.demand)
+        fair = wanted if self.fits else account.published.fair if self.keeps_levels else account.fair
+        lent, borrowed = max(0, guaranteed - max(held, wanted)), max(0, held - guaranteed)
+        return Published(guaranteed, fair, held, lent, borrowed, kind)
+
+    def divide(self, names: Iterable[str], share: int) -> dict[str, int]:
+        """What each of these queues, side by side, would have of a share were there one kind only: its guarantee as far
+        as it asks for that, no more than it asks for, and else by weight.
+        """
+        those = [self.queues[name] for name in names if self.queues[name].asks]
+        parts = [Claimant(account.weight, *self._bounds(account)) for account in those]
+        return {account.name: part for account, part in zip(those, divided(share, parts), strict=True)}
+
+    def wants_more(self, account: QueueAccount, share: int) -> bool:
+        """Whether a queue would take more than so much."""
+        return self._bounds(account)[1] > share
+
+    def _bounds(self, account: QueueAccount) -> tuple[int, int]:
+        least = self._covered(account) if any(account.claim) else 0
+        return least, max(least, min(self._share(account.demand), self._most(account)))
+
+    def pledges(self) -> dict[str, tuple[Sequence[int], int]]:
+        """All that guarantees come from, by queue: as long as it stays, they do."""
+        return {name: self.pledge_of(account) for name, account in self.queues.items() if any(account.claim)}
+
+    def pledge_of(self, account: QueueAccount) -> tuple[Sequence[int], int]:
+        """What a guarantee comes from; the same for any demand in one direction that it does not cover."""
+        return tuple(account.claim), self._named(account)
+
+    def leaves_of(self, paths: Iterable[str]) -> list[str]:
+        """Those of the paths that are leaves of this tree."""
+        return [path for path in paths if path in self.queues and not self.queues[path].children]
+
+    def group_of(self, path: str) -> QueueAccount:
+        """The queue that has the level for a leaf: itself, or the top of its list, which may be asked for as well."""
+        account = self.queues[path]
+        while account.listed and account.parent is not None:
+            account = account.parent
+        return account
+
+    def promised(self, account: QueueAccount) -> int:
+        """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
+        return share_units(min(ONE, max(self._covers(account)), self._most(account))) if account.floor else 0
+
+    def richest(self, latest: Mapping[str, tuple[int, int]]) -> list[str]:
+        """The queues with a level of their own that hold something beyond their guarantees, those with most of it
+        first; if none does, those that hold something, likewise. By what they were told to borrow and to hold, or by
+        `latest`, as pairs: what nobody is told of is not worked out for everybody. Costs those that hold a permille.
+        """
+        known = {
+            name: (account.published.borrowed, account.published.allocated) for name, account in self._rich.items()
+        }
+        for name, held in latest.items():
+            if self.queues[name].is_group:
+                known[name] = held
+        for at in (0, 1):
+            if found := sorted([(-held[at], name) for name, held in known.items() if held[at]]):
+                return [name for _, name in found]
+        return []
+
+    # ------------------------------------------------------------------ amounts
+    def shares_of(self, amounts: Iterable[int]) -> list[int]:
+        """Of each kind the part of the cell."""
+        return [(amount << ONE_BITS) // have for amount, have in zip(amounts, self.capacity, strict=True)]
+
+    def _share(self, amounts: Iterable[int]) -> int:
+        return max(self.shares_of(amounts), default=0)
+
+    def share_of(self, amounts: Iterable[int]) -> int:
+        """The dominant share, in billionths."""
+        return max(map(part_units, amounts, self.capacity), default=0)
+
+    def _kind(self, amounts: Sequence[int]) -> int:
+        """Which kind the largest part of the cell is held of; of equals the first."""
+        most, capacity = 0, self.capacity
+        for at in range(1, len(amounts)):
+            if amounts[at] * capacity[most] > amounts[most] * capacity[at]:
+                most = at
+        return most
+
+    def _limit(self, account: QueueAccount) -> None:
+        """What guarantees cover of what a queue asks for, and whether it asks for more than its maximum."""
+        if account.most:
+            over = any(
+                most is not None and asked > most for most, asked in zip(account.most, account.demand, strict=True)
+            )
+            if over and not account.over:
+                self.over[account.name] = account
+            elif account.over and not over:
+                del self.over[account.name]
+            account.over = over
+        if account.floor or any(account.claims) or any(account.claim):
+            claim = list(map(max, self._covers(account), account.claims))
+            if account.parent is not None:
+                above = account.parent
+                above.claims = [a + new - old for a, new, old in zip(above.claims, claim, account.claim, strict=True)]
+            account.claim = claim
+
+    def _covers(self, account: QueueAccount) -> list[int]:
+        """What a queue's own guarantee covers of what it asks for, in shares of the cell by kind."""
+        part, whole = factor_of(account.demand, account.floor) or (0, 1)
+        shares = self.shares_of(account.demand)
+        return [_settled(share * part // whole) for share in shares] if part < whole else shares
+
+    def _own(self, account: QueueAccount) -> int:
+        """What a queue is guaranteed whatever the weights: what is covered of what it asks for, and of the kinds named
+        all that is promised. Where too much is covered, all get only that, less in proportion.
+        """
+        covered = self._covered(account)
+        return covered if self._pledged_of(account) > ONE + FINE else min(ONE, max(covered, self._named(account)))
+
+    def _covered(self, account: QueueAccount) -> int:
+        """What guarantees cover of what a queue asks for."""
+        pledged = self._pledged_of(account)
+        return min(ONE, max(account.claim) * ONE // pledged if pledged > ONE + FINE else max(account.claim))
+
+    def _pledged_of(self, account: QueueAccount) -> int:
+        """How much of the cell is covered for all, of the kind of which that is most among those covered here."""
+        return max([have for have, claim in zip(self.root.claims, account.claim, strict=True) if claim])
+
+    def _named(self, account: QueueAccount) -> int:
+        """What a queue is promised of the kinds named, as far as it asks for them, if it asked for enough."""
+        part, whole = factor_of(account.demand, account.floor) or (0, 1)
+        shares = zip(self.shares_of(account.demand), account.floor, strict=False)
+        return max([_settled(share * part // whole) for share, floor in shares if floor is not None], default=0)
+
+    def _most(self, account: QueueAccount) -> int:
+        """What a queue may have at most, asking in the direction in which it asks."""
+        factor = factor_of(account.demand, account.most) if account.most else None
+        return ONE if factor is None else min(ONE, self._share(account.demand) * factor[0] // factor[1])
+
+    # ------------------------------------------------------------------ guarantees
+    def _is_quiet(self, account: QueueAccount) -> bool:
+        """Whether a queue's sums are still where they leave nothing to tell, its guarantee being what it was."""
+        quiet_band = account.quiet_band
+        if quiet_band is None:
+            return account.parent is None
+        if account.slack < quiet_band.slack_least or (
+            quiet_band.slack_end is not None and account.slack >= quiet_band.slack_end
+        ):
+            return False
+        if not account.ends:
+            account.ends = [self._amounts_from(units) for units in quiet_band[:4]]
+        held_least, held_end, asked_least, asked_end = account.ends
+        return (
+            any(map(ge, account.used, held_least))
+            and not any(map(ge, account.used, held_end))
+            and any(map(ge, account.demand, asked_least))
+            and not any(map(ge, account.demand, asked_end))
+        )
+
+    def _amounts_from(self, units: int | None) -> list[int]:
+        """The least amount of each kind that is told as so many billionths."""
+        if units is None:
+            return []
+        share = _first_with(units)
+        return [-(-share * have >> ONE_BITS) for have in self.capacity]
+
+    def _mark(self, account: QueueAccount) -> None:
+        if not account.stale:
+            account.stale = True
+            if account.parent is not None:
+                account.parent.stale_children.append(account)
+
+    def _mark_up(self, account: QueueAccount) -> None:
+        at: QueueAccount | None = account
+        while at is not None and not at.stale:
+            self._mark(at)
+            at = at.parent
+
+    def _ask(self, account: QueueAccount, asks: bool) -> None:
+        """A queue begins or ceases to ask, and maybe those above it with it."""
+        while asks != account.asks:
+            account.asks = asks
+            if account.parent is None:
+                return
+            above = account.parent
+            above.asking += 1 if asks else -1
+            above.weights += account.weight if asks else -account.weight
+            account, asks = above, above.asking > 0
+
+    def _visit(self, account: QueueAccount, guaranteed: int) -> tuple[int, int]:
+        """Works a queue out whose guarantee or sums have changed, and all below it that this concerns.
+
+        Returns the span of its guarantee in which that would not be necessary again.
+        """
+        account.guaranteed = guaranteed
+        stale, account.stale, account.stale_children = account.stale_children, False, []
+        low, high = self._span(account)
+        if not account.children:
+            return low, high
+        if account.children[0].listed:
+            for child in stale:
+                self._visit(child, 0)
+            return low, high
+        least, most = self._visit_children(account, stale)
+        return max(low, least), min(high, most)
+
+    def _visit_children(self, account: QueueAccount, stale: list[QueueAccount]) -> tuple[int, int]:
+        own: dict[str, int] = {}
+        if any(account.claims):
+            own = {child.name: self._own(child) for child in account.children if child.asks and any(child.claim)}
+        part, whole = self._rate(account.guaranteed, account.weights, own)
+        if own and not whole:
+            whole = 1  # Nobody has anything by its weight any more, also those who had.
+        todo = {child.name: child for child in stale}
+        if whole:
+            todo |= {name: self.queues[name] for name in account.intervals.take_outside(part, whole)}
+        for name, child in todo.items():
+            if not child.asks:
+                self._visit(child, 0)
+                account.intervals.drop(name)
+                continue
+            least, most = own.get(name, 0), self._most(child)
+            by_weight = part * child.weight // whole if whole else 0
+            low, high = self._visit(child, min(max(by_weight, least), most))
+            account.intervals.set(name, child.weight, 0 if low <= least else low, ONE if high >= most else high)
+        if own:
+            return account.guaranteed, account.guaranteed
+        return account.intervals.around(whole, ONE)
+
+    def _rate(self, part: int, whole: int, own: Mapping[str, int]) -> tuple[int, int]:
+        """A guarantee for a weight, as a fraction, among queues of the weight `whole` that are guaranteed `part`: what
+        own guarantees leave, by the weights of the others.
+
+        Who is guaranteed more than its weight would give it takes no part in that.
+        """
+        for name in sorted(own, key=lambda name: (-(own[name] << ONE_BITS) // self.queues[name].weight, name)):
+            weight = self.queues[name].weight
+            if own[name] * whole <= part * weight:
+                break
+            part, whole = max(0, part - own[name]), whole - weight
+        return part, whole
+
+    def _span(self, account: QueueAccount) -> tuple[int, int]:
+        """Takes note of what a queue has to tell. Returns the span of its guarantee in which that stays as it is."""
+        if account.parent is None:
+            return 0, ONE
+        new, published = self.to_publish(account), account.published
+        if any(abs(now - before) >= PUBLISH_STEP for now, before in islice(zip(new, published, strict=True), 5)):
+            self.changed[account.name] = account
+        else:
+            self.changed.pop(account.name, None)
+        edge = new.allocated + account.slack
+        low = account.waiting > 0 and not account.listed and edge < max(new.guaranteed, self.promised(account))
+        if low != account.low:
+            account.low = low
+            self.recheck[account.name] = account
+        account.quiet_band, account.ends, account.far = None, [], False
+        if account.name in self.changed:
+            return account.guaranteed, account.guaranteed
+        return self._find_quiet_band(account, new)
+
+    def _find_quiet_band(self, account: QueueAccount, new: Published) -> tuple[int, int]:
+        """Works out within what sums there is nothing to tell. Returns the span of the guarantee in which there is not.
+
+        What is told comes of both, so each has half of what is left until it changes.
+        """
+        published, step = account.published, PUBLISH_STEP - 1
+        held, asked = new.allocated, self.share_of(account.demand)
+        held_least, held_most = published.allocated - step, published.allocated + step
+        if account.listed:
+            account.quiet_band = QuietBand(held_least, held_most + 1, 0, None, 0, None)
+            return 0, ONE
+        asked_least = 0
+        asked_end: int | None = None
+        account.far = not self.fits and abs(asked - published.fair) > step
+        if not account.far:
+            asked_least, asked_end = published.fair - step, published.fair + step + 1
+        least, most = published.guaranteed - step, published.guaranteed + step
+        lends = new.guaranteed - max(held, asked)  # Nothing, where negative.
+        half = (published.lent + step - lends) // 2
+        most = min(most, new.guaranteed + half)
+        if held < asked:
+            asked_least = max(asked_least, asked - half)
+        else:
+            held_least = max(held_least, held - half)
+        if published.lent > step:
+            half = (lends - published.lent + step) // 2
+            least = max(least, new.guaranteed - half)
+            held_most = min(held_most, max(held, asked) + half)
+            end = max(held, asked) + half + 1
+            asked_end = end if asked_end is None else min(asked_end, end)
+        borrows = held - new.guaranteed
+        half = (published.borrowed + step - borrows) // 2
+        least, held_most = max(least, new.guaranteed - half), min(held_most, held + half)
+        if published.borrowed > step:
+            half = (borrows - published.borrowed + step) // 2
+            most, held_least = min(most, new.guaranteed + half), max(held_least, held - half)
+        slack_least = 0
+        slack_end: int | None = None
+        if account.waiting:
+            edge = held + account.slack
+            part = max(0, (new.guaranteed - edge - 1 if account.low else edge - new.guaranteed) // 3)
+            if account.low:
+                least, held_most = max(least, new.guaranteed - part), min(held_most, held + part)
+                slack_end = account.slack + part + 1
+            else:
+                most, held_least = min(most, new.guaranteed + part), max(held_least, held - part)
+                slack_least = account.slack - part
+        account.quiet_band = QuietBand(held_least, held_most + 1, asked_least, asked_end, slack_least, slack_end)
+        return _first_with(least), _first_with(most + 1) - 1
+
+
+def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
+    """How much of a demand, all kinds in proportion, lies within the limits, as a fraction; more than 1 if all of it.
+
+    None where it asks for no kind that a limit names.
+    """
+    part, whole = 0, 0
+    for asked, limit in zip(demand, limits, strict=False):
+        if asked and limit is not None and (not whole or limit * whole < part * asked):
+            part, whole = limit, asked
+    return (part, whole) if whole else None
+
+
+def _settled(share: int) -> int:
+    """A share without the rounding of how it was worked out."""
+    return (share + NEAR // 2) // NEAR * NEAR
+
+
+def _first_with(units: int) -> int:
+    """The least share that is told as so many billionths."""
+    return -(-(units << ONE_BITS) // SHARE_UNITS) - NEAR
