@@ -37,6 +37,8 @@ COMPILED = {
         "granted",
         "judge",
         "keys",
+        "queue_rules",
+        "reservations",
         "rounds",
         "skips",
         "state",
@@ -78,6 +80,7 @@ COMPILED = {
         "ranks",
         "timeline",
     ),
+    "services/planner/core": ("decide", "fold", "state"),
     "services/simulator": ("cluster", "drive", "engine", "metrics"),
 }
 """Package -> modules on the path of every round, by what a profile says."""

@@ -19,6 +19,8 @@ Rejection = Literal[
     "too_many_tasks",
     "not_allowed",
     "exceeds_queue_max",
+    "unknown_reservation",
+    "wrong_queue",
 ]
 
 

@@ -5,7 +5,9 @@ from typing import Literal
 
 from schemas.quantities import Vector
 
-PlanReason = Literal["", "no_room", "invalid", "horizon", "limit", "too_late", "off", "broken"]
+PlanReason = Literal[
+    "", "no_room", "invalid", "horizon", "limit", "too_late", "off", "unknown", "broken", "moved", "deleted"
+]
 PlanForm = Literal["", "early", "late", "flat", "milp"]
 
 
@@ -48,10 +50,11 @@ class PlanProfile:
 @dataclass(slots=True)
 class PlanAnswer:
     """The answer to a request, to new terms for one, or to what made a promise change. `reason`: why it is rejected
-    (`horizon`: its window is outside what can be planned; `limit`: that of its queue), or `broken` for a promise that
-    can be kept no longer; empty where it is accepted. Of a rejected one, the nearest window that would be accepted
-    (`offer_from_ms`, `offer_to_ms`), or the part of its size (`size_permille`); neither where nothing would. `form`:
-    how it was planned.
+    (`horizon`: its window is outside what can be planned; `limit`: that of its queue; `unknown`: new terms for a
+    promise that is over), or `broken` for a promise that can be kept no longer; empty where it is accepted. `deleted`
+    answers its owner who gave it back; `moved` tells that a promise is kept at another time than before. Of a rejected
+    one, the nearest window that would be accepted (`offer_from_ms`, `offer_to_ms`), or the part of its size
+    (`size_permille`); neither where nothing would. `form`: how it was planned.
     """
 
     reservation: str

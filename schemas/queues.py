@@ -63,6 +63,11 @@ class Policy:
     does not need now (`altruism_permille`); a job is planned anew when what it is entitled to has moved by more than
     `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan. `reservations`: whether promises
     of the planner count; `revoke_grace_ms`: an attempt that is taken back has so long to end by itself.
+    Reservations are planned by `reservation_agent` in steps of `reservation_step_ms`, up to `reservation_horizon_ms`
+    ahead; at most `reservations_per_round_max` are answered in a round. After a loss of capacity, promises are mended
+    that lack room within `reservation_check_ms`: for others it may come back. `reservation_best_effort_permille` of the
+    capacity is never promised; a queue is promised at most `reservation_instant_permille` of the rest at any moment,
+    and `reservation_average_permille` on average over every `reservation_average_ms`.
     `classes`: whether jobs of
     different size have pools of their own (DRESS); `preset`: as the preset has it. `class_thresholds_permille`: further
     thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
@@ -100,6 +105,15 @@ class Policy:
     job_order: JobOrder = "tetris"
     reservations: Literal["on", "off"] = "on"
     revoke_grace_ms: int = 10_000
+    reservation_agent: Literal["default", "gree", "gree-l", "early"] = "default"
+    reservation_step_ms: int = 60_000
+    reservation_horizon_ms: int = 7 * 24 * 3_600 * 1_000
+    reservation_check_ms: int = 3_600 * 1_000
+    reservations_per_round_max: int = 64
+    reservation_best_effort_permille: int = 0
+    reservation_instant_permille: int = 1_000
+    reservation_average_permille: int = 1_000
+    reservation_average_ms: int = 24 * 3_600 * 1_000
     classes: Literal["preset", "on", "off"] = "preset"
     class_thresholds_permille: list[int] = field(default_factory=list)
     class_reference: Literal["total", "available"] = "total"
@@ -149,6 +163,17 @@ KNOBS = {
     "reservations": "whether capacity that is promised to reservations is kept for them",
     "revoke_grace_ms": "revocable tasks are taken back so long before the room is promised to a reservation, and have"
     " so long to end by themselves",
+    "reservation_agent": "how reservations are planned: as flat as possible, then earlier, later, or by moving others"
+    " (`default`); as late and tall as possible (`gree`), as flat as possible (`gree-l`), or as early (`early`)",
+    "reservation_step_ms": "reservations are planned in steps of this length; a new value takes effect once nothing is"
+    " promised",
+    "reservation_horizon_ms": "so far ahead capacity can be reserved",
+    "reservation_check_ms": "after a loss of capacity, reservations are moved that lack room within so long",
+    "reservations_per_round_max": "most requests for reservations that are answered in a round",
+    "reservation_best_effort_permille": "part of the capacity that is never promised to reservations",
+    "reservation_instant_permille": "most that one queue may have promised at any moment, of what can be promised",
+    "reservation_average_permille": "most that one queue may have promised on average, of what can be promised",
+    "reservation_average_ms": "the time over which that average is taken, wherever it begins",
     "classes": "whether classes of jobs have pools of capacity of their own: `on`, `off`, or as the preset has it"
     " (`preset`)",
     "class_thresholds_permille": "further thresholds above `theta_permille`, ascending, for more than two classes: a"

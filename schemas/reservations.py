@@ -16,7 +16,7 @@ class ReservationRequested:
 
 @dataclass(slots=True)
 class ReservationUpdated:
-    """Its owner asks for other terms."""
+    """Its owner asks for other terms. `queue`: as above; before it is judged, empty where it stays the same."""
 
     reservation: str
     user: str

@@ -3,6 +3,7 @@
 A task is named `job/stage` with `first` and `count`; demands and capacities are keywords in base units.
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,9 @@ from schemas import (
     NodeReported,
     Policy,
     Queue,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
     Stage,
     TaskEnd,
     TaskFailed,
@@ -28,6 +32,8 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
+from services.planner.rdl.document import read_document
+from services.planner.rdl.times import clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +144,22 @@ def grant(name: str, first: int = 0, count: int = 1, attempt: int = 1, node: str
     """Tasks may start on a node."""
     of = tasks(name, first, count, attempt, node)
     return Grant(of.job, of.stage, first, count, attempt, node, of.epoch, **more)
+
+
+def reservation(name: str, rdl: Any, user: str = "ann", queue: str = "default", at: int | None = None) -> Fact:
+    """A request for capacity in time; `rdl` as parsed from JSON, or as text (seconds count from log time 0)."""
+    return Fact(ReservationRequested(name, user, _canonical(rdl), queue=queue), at)
+
+
+def reservation_update(name: str, rdl: Any, user: str = "ann", queue: str = "default", at: int | None = None) -> Fact:
+    """Other terms for a reservation."""
+    return Fact(ReservationUpdated(name, user, _canonical(rdl), queue=queue), at)
+
+
+def reservation_delete(name: str, user: str = "ann", at: int | None = None) -> Fact:
+    """A reservation is given back."""
+    return Fact(ReservationDeleted(name, user), at)
+
+
+def _canonical(rdl: Any) -> str:
+    return json.dumps(read_document(rdl, clock()) if isinstance(rdl, str) else rdl)

@@ -24,6 +24,7 @@ KNOB_MS_MAX = 366 * 24 * 3_600_000
 KNOB_ITEMS_MAX = 7  # Of a knob that is a list.
 HORIZON_MS_MIN = 1_000
 HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
+RESERVATION_STEP_MS_MIN = 1_000
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
 
@@ -40,6 +41,10 @@ _RANGES = {
     "job_tasks_max": (1, JOB_TASKS_MAX),
     "user_tasks_max": (1, QUANTITY_MAX),
     "live_tasks_max": (1, QUANTITY_MAX),
+    "reservation_step_ms": (RESERVATION_STEP_MS_MIN, ROUND_GAP_MS_MAX),
+    "reservation_horizon_ms": (1, KNOB_MS_MAX),
+    "reservation_average_ms": (1, KNOB_MS_MAX),
+    "reservations_per_round_max": (1, QUANTITY_MAX),
 }
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 

@@ -64,6 +64,7 @@ TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARG
 ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
 ATOM_PATH_MAX = 60  # Characters: as deep as a request may be nested.
 
+QueuePath = Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=QUEUE_TEXT_PATTERN)]
 Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
 EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
 EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
@@ -98,9 +99,7 @@ class JobSubmission(Input):
     """A job spec. Without `job` the cell makes the name; `queue` is a path without `root`, `default` where left out."""
 
     job: NewName | None = None
-    queue: Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=QUEUE_TEXT_PATTERN)] | None = (
-        None
-    )
+    queue: QueuePath | None = None
     submit_ms: Whole | None = None
     priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
     user: Text = ""
@@ -184,7 +183,7 @@ def _spec(job: JobSubmission) -> JobSpec:
     _check_graph(stages)
     if sum(stage.tasks for stage in stages) > JOB_TASKS_MAX:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
-    queue = QUEUE_DEFAULT if job.queue is None else _queue(job.queue)
+    queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
     return JobSpec(job.job or "", queue, stages, job.priority, job.user, job.reservation, job.reservation_atom)
 
 
@@ -254,20 +253,20 @@ def _demands(stage: StageSubmission) -> tuple[Vector, Vector]:
     return told, demand
 
 
-def _queue(path: str) -> str:
+def queue_path(path: str, field: str = "queue") -> str:
     segments = path.split("/")
     if segments[0] == "root":
         rest = "/".join(segments[1:])
-        raise Malformed("queue", f'leave "root" out: write {shown(rest) if rest else "a queue below it"}')
+        raise Malformed(field, f'leave "root" out: write {shown(rest) if rest else "a queue below it"}')
     if "" in segments:
         raise Malformed(
-            "queue", f'has an empty name in it: write names joined by "/", like "ads/prod", not {shown(path)}'
+            field, f'has an empty name in it: write names joined by "/", like "ads/prod", not {shown(path)}'
         )
     if len(segments) > QUEUE_DEPTH_MAX:
-        raise Malformed("queue", f"is too deep: at most {QUEUE_DEPTH_MAX} names")
+        raise Malformed(field, f"is too deep: at most {QUEUE_DEPTH_MAX} names")
     for segment in segments:
         if len(segment) > SEGMENT_MAX:
-            raise Malformed("queue", f"{shown(segment)} is too long: at most {SEGMENT_MAX} characters a name")
+            raise Malformed(field, f"{shown(segment)} is too long: at most {SEGMENT_MAX} characters a name")
     return path
 
 

@@ -19,7 +19,9 @@ from schemas.edge.base import (
     check_one_form,
     validated,
 )
+from schemas.edge.jobs import QueuePath, queue_path
 from schemas.quantities import QUANTITY_MAX, quantity_texts
+from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 
 RDL_ATOMS_MAX = 1_000
@@ -68,10 +70,14 @@ Several.model_rebuild()
 
 
 class ReservationRequest(Input):
-    """A request, or other terms for one, by its owner."""
+    """A request, or other terms for one, by its owner. `queue`: the path of the queue that it
+    serves; left out, it is `default`, and that of the promise where terms change. Times are seconds of log time, which
+    live is Unix time.
+    """
 
     reservation: Name
     user: Name
+    queue: QueuePath | None = None
     rdl: Rdl
 
 
@@ -100,10 +106,12 @@ def read_reservation(document: object, author: str) -> ReservationRequested | Re
     author = author_of(author)
     if message.request is not None:
         asked = message.request
-        return ReservationRequested(asked.reservation, asked.user, rdl_text(asked.rdl, "request.rdl"), author)
+        queue = QUEUE_DEFAULT if asked.queue is None else queue_path(asked.queue, "request.queue")
+        return ReservationRequested(asked.reservation, asked.user, rdl_text(asked.rdl, "request.rdl"), author, queue)
     if message.update is not None:
         asked = message.update
-        return ReservationUpdated(asked.reservation, asked.user, rdl_text(asked.rdl, "update.rdl"), author)
+        queue = "" if asked.queue is None else queue_path(asked.queue, "update.queue")
+        return ReservationUpdated(asked.reservation, asked.user, rdl_text(asked.rdl, "update.rdl"), author, queue)
     assert message.delete is not None
     return ReservationDeleted(message.delete.reservation, message.delete.user, author)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from largesse.log.export import ExportWriter
 from largesse.release import VERSION
-from schemas import JobRejected, JobSpec
+from schemas import JobRejected
 from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
 from schemas.queues import KnobValue
@@ -19,12 +19,13 @@ from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
 from services.cli.shipping import commit_text
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
+from services.simulator.drive import Arrival
 from services.simulator.run import Options, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.workload_file import read_workload
 
-Jobs = list[tuple[int, JobSpec]]
+Jobs = list[tuple[int, Arrival]]
 
 REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10

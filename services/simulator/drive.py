@@ -3,23 +3,26 @@
 from collections.abc import Callable
 from itertools import groupby
 
-from schemas import JobSpec
+from schemas import JobSpec, ReservationDeleted, ReservationRequested, ReservationUpdated
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.engine import Cell
 
+Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
+"""What somebody submits."""
+
 
 class Drive:
-    """A cell, its agents and the jobs that are still to come, as (submit_ms, spec) in that order."""
+    """A cell, its agents and what is still to be submitted, as (submit_ms, body) in that order."""
 
     def __init__(
         self,
         cell: Cell,
         agents: SimCluster,
-        waiting: list[tuple[int, JobSpec]],
+        waiting: list[tuple[int, Arrival]],
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self.cell, self.agents, self.progress = cell, agents, progress
-        self.total = len(waiting)
+        self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
         self.arrivals = groupby(waiting, key=lambda job: job[0])
         self.arrival = next(self.arrivals, None)
 
@@ -34,9 +37,9 @@ class Drive:
                 agents.report_ends()
                 self._report()
             while self.arrival is not None and self.arrival[0] <= cell.time:
-                for _, spec in self.arrival[1]:
-                    cell.take(spec, AUTHOR)
-                    submitted += 1
+                for _, body in self.arrival[1]:
+                    cell.take(body, AUTHOR)
+                    submitted += isinstance(body, JobSpec)
                 self.arrival = next(self.arrivals, None)
             while cell.settle() is not None or agents.reports:
                 self._report()

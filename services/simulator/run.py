@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from largesse.release import VERSION
-from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
+from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Record, Vector
 from schemas.edge.read import Cluster, ConfigPatch
 from schemas.queues import KnobValue
 from schemas.wording import plural
 from services.simulator.cluster import AUTHOR, SimCluster
-from services.simulator.drive import Drive
+from services.simulator.drive import Arrival, Drive
 from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
+from services.simulator.reservations import Reservations
 from services.simulator.schedule import Schedule
 
 EPOCH = "simulated"
@@ -39,14 +40,16 @@ class Options:
     refused: Callable[[JobRejected], None] | None = None
 
 
-def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Options) -> dict[str, Any]:
-    """simulate's JSON result (contracts.md). `jobs` as (submit_ms, spec), in any order. Raises Stuck."""
+def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
+    """simulate's JSON result (contracts.md). `jobs` as (submit_ms, spec or request of a reservation), in any order.
+    Raises Stuck."""
     waiting = sorted(jobs, key=lambda job: job[0])  # Stable: jobs of one instant stay in the file's order.
     values = {"name_kept_ms": 0, **cluster.values, **options.values}
     shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
-    cell.observer = agents.observe
+    reservations = Reservations()
+    cell.observer = _both(agents.observe, reservations.observe) if _reserves(waiting) else agents.observe
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
@@ -71,7 +74,20 @@ def simulate(jobs: Iterable[tuple[int, JobSpec]], cluster: Cluster, options: Opt
         "wall_s": round(wall_s, 6),
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
+        **({"reservations": reservations.result()} if _reserves(waiting) else {}),
     }
+
+
+def _reserves(waiting: list[tuple[int, Arrival]]) -> bool:
+    return any(not isinstance(body, JobSpec) for _, body in waiting)
+
+
+def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:
+    def observe(record: Record) -> None:
+        first(record)
+        second(record)
+
+    return observe
 
 
 @contextmanager

@@ -23,6 +23,9 @@ from schemas import (
     Plans,
     Record,
     Releases,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
@@ -40,6 +43,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
+from services.admission.core.reservations import fold_answers, fold_deleted, fold_requested, fold_updated
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
 
@@ -390,6 +394,7 @@ def _told(state: State, record: Record[Releases | Plans]) -> None:
     if body.wake_ms is not None:
         state.wake_forecast_ms[kind] = body.wake_ms
     if isinstance(body, Plans):
+        fold_answers(state, body)
         state.needs_round = True
     else:
         state.curves, state.curves_ms = body.curves, body.at_ms
@@ -407,6 +412,9 @@ def _time(state: State, record: Record[TimeReached]) -> None:
 
 
 FOLDS: Folds[State] = {
+    ReservationRequested: fold_requested,
+    ReservationUpdated: fold_updated,
+    ReservationDeleted: fold_deleted,
     InputSkipped: fold_skipped,
     InputRefused: fold_refused,
     ConfigChanged: _config,

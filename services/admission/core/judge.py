@@ -39,21 +39,22 @@ from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
 from schemas.queues import with_knobs
-from schemas.wording import nearest
 from services.admission.core.classes import judged_class
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
+from services.admission.core.queue_rules import named, queue_problem
+from services.admission.core.reservations import (
+    judge_deletion,
+    judge_request,
+    judge_update,
+    reservation_problem,
+    reserved_queues,
+)
 from services.admission.core.state import LIVE_JOBS_MAX, NodeState, State
 from services.admission.core.task_reports import judge_report, known_parts
 
-USERS_TOLD_MAX = 10
-"""Users that a rejection names as those who may submit."""
-
 
 def judge(state: State, body: object, author: str, time: int) -> object:
-    """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing.
-
-    Reservations are facts for the planner to answer.
-    """
+    """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing."""
     match body:  # What comes most often stands first.
         case TaskStarted() | TaskFinished() | TaskFailed():
             return judge_report(state, body, author)
@@ -65,8 +66,12 @@ def judge(state: State, body: object, author: str, time: int) -> object:
             return _report(state, body, author)
         case AttemptsKnown():
             return _know(state, body, author)
-        case ReservationRequested() | ReservationUpdated() | ReservationDeleted():
-            return body
+        case ReservationRequested():
+            return judge_request(state, body, author)
+        case ReservationUpdated():
+            return judge_update(state, body, author)
+        case ReservationDeleted():
+            return judge_deletion(state, body, author)
         case JobCancelled():
             return _cancel(state, body, author)
         case NodeDrained():
@@ -101,7 +106,8 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
         )
     if (
         problem := _tasks_problem(state, spec)
-        or _queue_problem(state, spec)
+        or queue_problem(state, spec.queue, spec.user)
+        or reservation_problem(state, spec)
         or _size_problem(state, spec)
         or _ceiling_problem(state, spec)
     ):
@@ -140,29 +146,6 @@ def _tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | 
     return None
 
 
-def _queue_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
-    if not state.leaves or spec.queue in state.leaves or "" in state.leaves:
-        return _submitter_problem(state, spec)
-    inner = any(leaf.startswith(spec.queue + "/") for leaf in state.leaves)
-    what = "has queues below it; name one of those" if inner else "is not in the tree"
-    near = nearest(spec.queue, list(state.leaves)) or next(iter(state.leaves))
-    return "unknown_queue", "queue", f'queue "{spec.queue}" {what}; the nearest name is "{near}"'
-
-
-def _submitter_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
-    """The queue that names submitters, this one or the nearest above it, does not name this job's user."""
-    naming = next((path for path in upwards(spec.queue) if path in state.submitters), None)
-    if naming is None or spec.user in state.submitters[naming]:
-        return None
-    users = state.submitters[naming]
-    told = ", ".join(users[:USERS_TOLD_MAX])
-    if len(users) > USERS_TOLD_MAX:
-        told += f" and {len(users) - USERS_TOLD_MAX} more"
-    who = f'user "{spec.user}" may not submit' if spec.user else "the job names no user, and not everybody may submit"
-    above = "" if naming == spec.queue else f" (so says {_named(naming)})"
-    return "not_allowed", "user", f"{who} to {_named(spec.queue)}; those who may are {told}{above}"
-
-
 def _ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
     """A task, or a gang that starts as one, that is more than its queue, or one above it, may ever hold."""
     if not state.ceilings:
@@ -175,13 +158,9 @@ def _ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] 
                 if amount * tasks > ceiling.get(resource, amount * tasks):
                     what = f"a gang of {tasks} tasks asks for" if stage.gang else "one task asks for"
                     asked, most = quantity_text(resource, amount * tasks), quantity_text(resource, ceiling[resource])
-                    detail = f"{what} {resource} {asked}; {_named(path)} has a max of {most}"
+                    detail = f"{what} {resource} {asked}; {named(path)} has a max of {most}"
                     return "exceeds_queue_max", f"stages[{i}].demand.{resource}", detail
     return None
-
-
-def _named(queue: str) -> str:
-    return f'queue "{queue}"' if queue else "the root of the tree"
 
 
 def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -372,6 +351,7 @@ def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | Ro
         return None
     if queues is not None and (
         why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
+        or reserved_queues(state, queues)
     ):
         return _refused("config", why, "queues", author)
     return ConfigChanged(policy, queues, author)

@@ -107,6 +107,20 @@ class PartialRegistration:
 
 
 @dataclass(slots=True)
+class Reserved:
+    """A reservation that is promised, or not answered yet. `asked`: a hash of the terms asked for last, empty where
+    they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner."""
+
+    user: str
+    queue: str
+    asked: str
+    unanswered: int
+    accepted: bool = False
+    deleting: bool = False
+    queue_asked: str = ""
+
+
+@dataclass(slots=True)
 class Skip:
     """An operator's word that an input is not looked at. `passed`: its turn has come and gone."""
 
@@ -161,7 +175,8 @@ class State:
     `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
-    "topic/offset", the inputs that an operator has skipped, the oldest first. `wake_ms`: least wake-up of the last
+    "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name.
+    `wake_ms`: least wake-up of the last
     closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is
     to be judged at the next opening that has capacity. `used`: what attempts hold in all. `pools_ppm`: of the last
     opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests are
@@ -185,6 +200,7 @@ class State:
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
+    reservations: dict[str, Reserved] = field(default_factory=dict)
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from services.planner.planning.book import Book
-from services.planner.planning.greedy import plan
+from services.planner.planning.greedy import planning
 from services.planner.planning.limits import UserLimits, average_above
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
+from services.planner.planning.search import Search, finished
 
 FORMS: dict[str, tuple[Form, ...]] = {"gree": ("late",), "gree-l": ("flat",), "early": ("early",)}
 DEFAULT_FORMS: tuple[Form, ...] = ("flat", "early", "late")
@@ -101,28 +102,42 @@ class Agent:
 
     def submit(self, request: Request) -> Answer:
         """Accepts a new request, or rejects it."""
+        return finished(self.submitting(request))
+
+    def submitting(self, request: Request) -> Search[Answer]:
+        """The same, step by step. While it goes on, nobody else may change the book."""
         node = inside(request.body, request.begin, request.end)
-        answer = self._find(request.user, node)
+        answer = yield from self.finding(request.user, node)
         stuck = self.stuck
         if answer is None and self.moves:
-            answer = self._find_by_moving(request.user, node)
+            answer = yield from self._find_by_moving(request.user, node)
         if answer is not None:
             self.held[request.name] = Held(request.user, node, answer.plan)
             return answer
-        return Answer("no_room", self._reason(request.user, stuck), offer=self._offer(request))
+        offer = yield from self._offer(request)
+        code = "no_room" if stuck is not None else "limit"
+        return Answer(code, self._reason(request.user, stuck), offer=offer)
 
     def update(self, request: Request) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
+        return finished(self.updating(request))
+
+    def updating(self, request: Request) -> Search[Answer]:
+        """The same, step by step."""
         old = self._put_aside(request.name)
-        answer = self.submit(request)
+        answer = yield from self.submitting(request)
         if answer.code:
             self._put_back(request.name, old)
         return answer
 
     def offer(self, request: Request) -> Offer | None:
         """What would be accepted instead of a request that is not, in place of what it has by now."""
+        return finished(self.offering(request))
+
+    def offering(self, request: Request) -> Search[Offer | None]:
+        """The same, step by step."""
         old = self._put_aside(request.name)
-        found = self._offer(request)
+        found = yield from self._offer(request)
         self._put_back(request.name, old)
         return found
 
@@ -160,10 +175,10 @@ class Agent:
             for begin, end, amounts in fixed.runs:
                 self.book.add(fixed.user, begin, end, amounts, -1)
 
-    def _find(self, user: str, node: Node) -> Answer | None:
-        """Takes the plan that it finds in the book."""
+    def finding(self, user: str, node: Node) -> Search[Answer | None]:
+        """A plan in one of the forms, without moving anything. Takes it in the book."""
         for form in self.forms:
-            found = plan(self.book, user, node, form)
+            found = yield from planning(self.book, user, node, form)
             if isinstance(found, Atom):
                 self.stuck = found
             elif self._within_average(user, found):
@@ -179,14 +194,14 @@ class Agent:
         profile = self.book.of_user(user)
         return average_above(profile, self.book.capacity, self.limits, *extent(found)) is None
 
-    def _find_by_moving(self, user: str, node: Node) -> Answer | None:
+    def _find_by_moving(self, user: str, node: Node) -> Search[Answer | None]:
         for names in self._movable(node):
             old = {name: self.held[name] for name in names}
             for name in names:
                 self.drop(name)
-            answer = self._find(user, node)
+            answer = yield from self.finding(user, node)
             if answer is not None:
-                if self._placed_again(old):
+                if (yield from self._placed_again(old)):
                     answer.moved = [name for name in names if self.held[name].plan != old[name].plan]
                     return answer
                 self.book.give_back(user, answer.plan)
@@ -194,11 +209,11 @@ class Agent:
                 self.hold(name, held)
         return None
 
-    def _placed_again(self, old: dict[str, Held]) -> bool:
+    def _placed_again(self, old: dict[str, Held]) -> Search[bool]:
         """Plans old promises anew. If they do not all fit, none of them is held."""
         done: list[str] = []
         for name, held in old.items():
-            again = self._find(held.user, held.node)
+            again = yield from self.finding(held.user, inside(held.node, self.first, self.horizon))
             if again is None:
                 for each in done:
                     self.drop(each)
@@ -227,45 +242,47 @@ class Agent:
         limited = f" or the limit of user {user}" if self.limits.instant is not None else ""
         return f"atom {stuck.path} finds no room in its window beside what is promised{limited}{moved}"
 
-    def _offer(self, request: Request) -> Offer | None:
+    def _offer(self, request: Request) -> Search[Offer | None]:
         """The nearest window that would be accepted: with a later end, or an earlier start. Else a smaller size."""
         length = max(1, request.end - request.begin)
         more, whole = length, False
         while not whole:
             first, last = max(self.first, request.begin - more), min(self.horizon, request.end + more)
             windows = []
-            if later := self._fits(request.user, inside(request.body, request.begin, last), "early"):
+            later = yield from self._fits(request.user, inside(request.body, request.begin, last), "early")
+            if later:
                 windows.append((later[1] - request.end, request.begin, later[1]))
-            if earlier := self._fits(request.user, inside(request.body, first, request.end), "late"):
+            earlier = yield from self._fits(request.user, inside(request.body, first, request.end), "late")
+            if earlier:
                 windows.append((request.begin - earlier[0], earlier[0], request.end))
             for _, begin, end in sorted(windows):
-                if self._would_fit(request.user, inside(request.body, begin, end)):
+                if (yield from self._would_fit(request.user, inside(request.body, begin, end))):
                     return Offer(window=(begin, end))
             whole = first == self.first and last == self.horizon
             more *= REACH
-        return self._smaller(request)
+        return (yield from self._smaller(request))
 
-    def _fits(self, user: str, node: Node, form: Form) -> tuple[int, int] | None:
+    def _fits(self, user: str, node: Node, form: Form) -> Search[tuple[int, int] | None]:
         """The steps that a form would use."""
-        found = plan(self.book, user, node, form)
+        found = yield from planning(self.book, user, node, form)
         if isinstance(found, Atom):
             return None
         within = self._within_average(user, found)
         self.book.give_back(user, found)
         return extent(found) if within else None
 
-    def _would_fit(self, user: str, node: Node) -> bool:
-        found = self._find(user, node)
+    def _would_fit(self, user: str, node: Node) -> Search[bool]:
+        found = yield from self.finding(user, node)
         if found is not None:
             self.book.give_back(user, found.plan)
         return found is not None
 
-    def _smaller(self, request: Request) -> Offer | None:
+    def _smaller(self, request: Request) -> Search[Offer | None]:
         node = inside(request.body, request.begin, request.end)
         low, high = 0, 1000  # `low` is accepted, or nothing; `high` is not.
         for _ in range(SIZE_STEPS):
             middle = (low + high) // 2
-            if self._would_fit(request.user, scaled(node, middle)):
+            if (yield from self._would_fit(request.user, scaled(node, middle))):
                 low = middle
             else:
                 high = middle

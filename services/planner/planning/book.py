@@ -39,6 +39,10 @@ class Free:
         return int(np.dot(self.edges[1:] - self.edges[:-1], room))
 
 
+_Added = tuple[str, int, int, Sequence[int], int]
+"""User, begin, end, amounts, times."""
+
+
 class Book:
     """Promises of a cell by step and resource, and of each user if there are limits by user."""
 
@@ -51,6 +55,8 @@ class Book:
         self.instant_most = None if instant_most is None else tuple(instant_most)
         self.used = Profile(len(self.capacity))
         self.by_user: dict[str, Profile] = {}
+        self.work = 0  # What was looked at so far, counted: about a microsecond each (by what placing.py counts).
+        self.journal: list[_Added] | None = None
 
     def of_user(self, user: str) -> Profile:
         """What is promised to a user."""
@@ -58,6 +64,18 @@ class Book:
 
     def add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int = 1) -> None:
         """Promises `times` the amounts to a user in steps `[begin, end)`; a negative `times` gives them back."""
+        if self.journal is not None:
+            self.journal.append((user, begin, end, amounts, times))
+        self._add(user, begin, end, amounts, times)
+
+    def undo(self, keep: int = 0) -> None:
+        """Takes everything back that was added since the journal was begun, but for its first `keep` entries."""
+        journal = self.journal or []
+        while len(journal) > keep:
+            user, begin, end, amounts, times = journal.pop()
+            self._add(user, begin, end, amounts, -times)
+
+    def _add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int) -> None:
         self.used.add(begin, end, amounts, times)
         if self.keeps_users:
             self.of_user(user).add(begin, end, amounts, times)
@@ -75,6 +93,7 @@ class Book:
     def free(self, user: str, atom: Atom, begin: int, end: int) -> Free:
         """What an atom meets in steps `[begin, end)`, which are not empty."""
         edges, used = self.used.span(begin, end)
+        self.work += 20 + len(edges) // 4
         if self.instant_most is None:
             return Free(atom, edges, used, self.capacity)
         own_edges, own = self.of_user(user).span(begin, end)

@@ -7,6 +7,9 @@ early  every atom as soon as it fits; `order` from the first to the last.
 Each placed atom is subtracted before the next is placed. `any` takes the lightest branch that fits. `all` places what
 has the least slack first and, if a branch finds no room, begins again with that one. Second tries are limited for each
 request, so the time grows with the number of atoms, not with the combinations of branches.
+
+A search is a generator that yields after every atom that it placed or found no room for: who runs it may stop it there
+and go on later, as long as nobody else changes the book meanwhile.
 """
 
 from collections.abc import Sequence
@@ -26,6 +29,7 @@ from services.planner.planning.request import (
     gapless,
     least_work,
 )
+from services.planner.planning.search import Search, finished
 
 RETRIES_MAX = 32
 """Second tries of an `all` or an `order` for one request."""
@@ -38,9 +42,14 @@ def plan(book: Book, user: str, request: Node, form: Form) -> Plan | Atom:
     """Takes leases for a request in the book. If this form finds no room, the book is as it was, and the answer is the
     atom that last found none.
     """
+    return finished(planning(book, user, request, form))
+
+
+def planning(book: Book, user: str, request: Node, form: Form) -> Search[Plan | Atom]:
+    """The same, step by step."""
     begin, end = bounds(request)
     search = _Search(book, user, next(atoms(request)))
-    found = search.find(request, begin, end, form)
+    found = yield from search.find(request, begin, end, form)
     return search.stuck if found is None else found
 
 
@@ -54,10 +63,11 @@ class _Search:
         self.retries = RETRIES_MAX
         self.soonest = False  # `any` takes the branch that leaves most time to the other links of an `order`.
 
-    def find(self, node: Node, begin: int, end: int, form: Form) -> Plan | None:
+    def find(self, node: Node, begin: int, end: int, form: Form) -> Search[Plan | None]:
         """A plan inside steps `[begin, end)`."""
         if isinstance(node, Atom):
             leases = place(self.book, self.user, node, begin, end, form)
+            yield
             if leases is None:
                 self.stuck = node
                 return None
@@ -65,18 +75,18 @@ class _Search:
             return [(node, leases)]
         match node.kind:
             case "any":
-                return self._any(node, begin, end, form)
+                return (yield from self._any(node, begin, end, form))
             case "all":
-                return self._all(node, begin, end, form)
+                return (yield from self._all(node, begin, end, form))
             case "order":
-                return self._order(node, begin, end, form)
+                return (yield from self._order(node, begin, end, form))
             case _:
-                return self._no_gap(node, begin, end, form)
+                return (yield from self._no_gap(node, begin, end, form))
 
-    def _any(self, node: Group, begin: int, end: int, form: Form) -> Plan | None:
+    def _any(self, node: Group, begin: int, end: int, form: Form) -> Search[Plan | None]:
         best: Plan | None = None
         for branch in sorted(node.of, key=lambda each: least_work(each, self.book.capacity)):
-            found = self.find(branch, begin, end, form)
+            found = yield from self.find(branch, begin, end, form)
             if found is not None and not self.soonest:
                 return found
             if found is not None:
@@ -87,10 +97,10 @@ class _Search:
             self._take(best)
         return best
 
-    def _all(self, node: Group, begin: int, end: int, form: Form) -> Plan | None:
+    def _all(self, node: Group, begin: int, end: int, form: Form) -> Search[Plan | None]:
         branches = sorted(node.of, key=_slack_permille)
         for _ in branches:
-            failed, found = self._each(branches, begin, end, form)
+            failed, found = yield from self._each(branches, begin, end, form)
             if failed is None:
                 return found
             if failed == 0 or not self._may_retry():
@@ -98,38 +108,39 @@ class _Search:
             branches.insert(0, branches.pop(failed))
         return None
 
-    def _each(self, branches: Sequence[Node], begin: int, end: int, form: Form) -> tuple[int | None, Plan]:
+    def _each(self, branches: Sequence[Node], begin: int, end: int, form: Form) -> Search[tuple[int | None, Plan]]:
         """A plan for all branches; or the position of the one that found no room."""
         found: Plan = []
         for position, branch in enumerate(branches):
-            part = self.find(branch, begin, end, form)
+            part = yield from self.find(branch, begin, end, form)
             if part is None:
                 self.book.give_back(self.user, found)
                 return position, []
             found += part
         return None, found
 
-    def _order(self, node: Group, begin: int, end: int, form: Form) -> Plan | None:
+    def _order(self, node: Group, begin: int, end: int, form: Form) -> Search[Plan | None]:
         if form == "late":
-            found = self._from_last(node.of, begin, end)
+            found = yield from self._from_last(node.of, begin, end)
         elif form == "early":
-            found = self._from_first(node.of, begin, end)
+            found = yield from self._from_first(node.of, begin, end)
         else:
-            found = self._shared_out(node.of, begin, end)
+            found = yield from self._shared_out(node.of, begin, end)
             if found is None and self._may_retry():
-                found = self._from_first(node.of, begin, end)
+                found = yield from self._from_first(node.of, begin, end)
             if found is None and self._may_retry():
-                found = self._from_last(node.of, begin, end)
+                found = yield from self._from_last(node.of, begin, end)
         if found is None and not self.soonest and any(map(_has_choice, node.of)) and self._may_retry():
             self.soonest = True
-            found = self._from_last(node.of, begin, end) if form == "late" else self._from_first(node.of, begin, end)
+            again = self._from_last if form == "late" else self._from_first
+            found = yield from again(node.of, begin, end)
             self.soonest = False
         return found
 
-    def _from_first(self, links: Sequence[Node], begin: int, end: int) -> Plan | None:
+    def _from_first(self, links: Sequence[Node], begin: int, end: int) -> Search[Plan | None]:
         found: Plan = []
         for link in links:
-            part = self.find(link, begin, end, "early")
+            part = yield from self.find(link, begin, end, "early")
             if part is None:
                 self.book.give_back(self.user, found)
                 return None
@@ -137,10 +148,10 @@ class _Search:
             begin = extent(part)[1]
         return found
 
-    def _from_last(self, links: Sequence[Node], begin: int, end: int) -> Plan | None:
+    def _from_last(self, links: Sequence[Node], begin: int, end: int) -> Search[Plan | None]:
         found: Plan = []
         for link in reversed(links):
-            part = self.find(link, begin, end, "late")
+            part = yield from self.find(link, begin, end, "late")
             if part is None:
                 self.book.give_back(self.user, found)
                 return None
@@ -148,7 +159,7 @@ class _Search:
             end = extent(part)[0]
         return found
 
-    def _shared_out(self, links: Sequence[Node], begin: int, end: int) -> Plan | None:
+    def _shared_out(self, links: Sequence[Node], begin: int, end: int) -> Search[Plan | None]:
         """Every link gets its part of what is left of the window, by the time that it needs at least."""
         within = [bounds(link) for link in links]
         begin = max(begin, min(first for first, _ in within))
@@ -158,7 +169,9 @@ class _Search:
         for position, link in enumerate(links):
             need, needed = needs[position], sum(needs[position:])
             slack = end - begin - needed
-            part = None if slack < 0 else self.find(link, begin, begin + need + slack * need // needed, "flat")
+            part = None
+            if slack >= 0:
+                part = yield from self.find(link, begin, begin + need + slack * need // needed, "flat")
             if part is None:
                 self.book.give_back(self.user, found)
                 return None
@@ -166,16 +179,17 @@ class _Search:
             begin = extent(part)[1]
         return found
 
-    def _no_gap(self, node: Group, begin: int, end: int, form: Form) -> Plan | None:
+    def _no_gap(self, node: Group, begin: int, end: int, form: Form) -> Search[Plan | None]:
         links = [each for each in node.of if isinstance(each, Atom)]
         if len(links) == len(node.of):
             found = chain(self.book, self.user, links, begin, end, form)
+            yield
             if found is not None:
                 self._take(found)
                 return found
             self.stuck = links[0]
         for anchor in self._anchors(node, begin, end, form):
-            found = self._from_anchor(node.of, anchor, end)
+            found = yield from self._from_anchor(node.of, anchor, end)
             if found is not None:
                 return found
         return None
@@ -195,10 +209,10 @@ class _Search:
         fitting = sorted((at for at in found if begin <= at <= end - before), reverse=form == "late")
         return fitting[:: max(1, -(-len(fitting) // ANCHORS_MAX))]
 
-    def _from_anchor(self, links: Sequence[Node], at: int, end: int) -> Plan | None:
+    def _from_anchor(self, links: Sequence[Node], at: int, end: int) -> Search[Plan | None]:
         found: Plan = []
         for link in links:
-            part = self.find(link, at, end, "early")
+            part = yield from self.find(link, at, end, "early")
             if part is not None:
                 found += part
                 if extent(part)[0] == at and gapless(part):

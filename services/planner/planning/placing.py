@@ -27,7 +27,7 @@ def place(book: Book, user: str, atom: Atom, begin: int, end: int, form: Form) -
     if free.area(room) < atom.work:
         return None
     if form == "flat":
-        return _flat(free)
+        return _flat(book, free)
     steps = atom.fastest
     gangs = -(-atom.work // steps)
     first, last = starts_of_block(free.edges, room, gangs, steps)
@@ -35,6 +35,7 @@ def place(book: Book, user: str, atom: Atom, begin: int, end: int, form: Form) -
         at = int(first[0] if form == "early" else last[-1])
         return [Lease(at, at + steps, gangs)]
     fill = fill_early if form == "early" else fill_late
+    book.work += 10 + len(room)
     return fill(free.edges.tolist(), room.tolist(), atom.lease, atom.work)
 
 
@@ -49,7 +50,7 @@ def starts_of_block(edges: Whole, room: Whole, gangs: int, steps: int) -> tuple[
     return first[enough], last[enough]
 
 
-def _flat(free: Free) -> list[Lease] | None:
+def _flat(book: Book, free: Free) -> list[Lease] | None:
     atom = free.atom
     edges = free.edges.tolist()
     low, high = 1, LEVELS + 1  # Nothing fits below `low`; `best` fits at `high`.
@@ -57,8 +58,10 @@ def _flat(free: Free) -> list[Lease] | None:
     while low < high:
         middle = min((low + high) // 2, LEVELS)
         room = free.room(middle)
+        book.work += 10 + len(room) // 100
         found = None
         if free.area(room) >= atom.work:
+            book.work += 10 + len(room)
             found = fill_early(edges, room.tolist(), atom.lease, atom.work)
         if found is None:
             low = middle + 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
 
-from schemas.quantities import parse_quantity
+from schemas.quantities import parse_quantity, quantity_text
 from services.planner.planning.profile import AMOUNT_MAX
 from services.planner.planning.request import Atom, Group, GroupKind, Node, bounds, fastest, inside
 
@@ -40,13 +40,20 @@ class BadRdl(Exception):
 
 @dataclass(slots=True)
 class Grid:
-    """Steps of `step_s` seconds, and resources: their positions, capacities, and units that make one of the input's."""
+    """Steps of `step_s` seconds, and resources: their positions, capacities, and units that make one of the input's.
+    `as_quantities`: messages show amounts as people write them; else as numbers of the input."""
 
     step_s: Number
     horizon: int
     resources: dict[str, int]
     capacity: list[int]
     units: list[int]
+    as_quantities: bool = False
+
+    def shown(self, resource: str, amount: int) -> str:
+        """An amount of a resource, for a message."""
+        exact = Fraction(amount, self.units[self.resources[resource]])
+        return quantity_text(resource, int(exact)) if self.as_quantities else str(exact)
 
     def up(self, seconds: Number) -> int:
         """The first step that begins no earlier."""
@@ -193,12 +200,12 @@ def _fault(node: Node, grid: Grid) -> str:
 
 def _atom_fault(atom: Atom, grid: Grid) -> str:
     for resource, i in grid.resources.items():
-        have = Fraction(grid.capacity[i], grid.units[i])
+        have = grid.shown(resource, grid.capacity[i])
         if atom.unit[i] > grid.capacity[i]:
-            need = Fraction(atom.unit[i], grid.units[i])
+            need = grid.shown(resource, atom.unit[i])
             return f"a unit of atom {atom.path} asks for {need} of {resource}, the cell has {have}"
         if atom.unit[i] * atom.gang > grid.capacity[i]:
-            need = Fraction(atom.unit[i] * atom.gang, grid.units[i])
+            need = grid.shown(resource, atom.unit[i] * atom.gang)
             return (
                 f"the least parallel units of atom {atom.path} (g = {atom.gang}) ask for {need} of {resource}"
                 f" together, the cell has {have}"

@@ -1,0 +1,158 @@
+"""Reservations as the sequencer knows them: which requests count, and which jobs may run under which reservation."""
+
+from dataclasses import replace
+
+from largesse.ids import content_hash
+from schemas import (
+    InputRefused,
+    JobSpec,
+    Plans,
+    Queue,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+)
+from schemas.jobs import Rejection
+from schemas.queue_tree import leaf_paths
+from services.admission.core.queue_rules import queue_problem
+from services.admission.core.state import Reserved, State
+
+RESERVATIONS_MAX = 100_000
+"""Reservations of a cell that are promised, or not answered yet. One more is refused."""
+
+UNASKED = ("moved", "broken")
+"""Reasons of answers that tell of a promise, and that nobody asked for."""
+
+
+# ---------------------------------------------------------------- inputs
+def judge_request(state: State, body: ReservationRequested, author: str) -> ReservationRequested | InputRefused | None:
+    """A new reservation; the same once more changes nothing."""
+    name = body.reservation
+    known = state.reservations.get(name)
+    if known is not None:
+        if known.deleting:
+            return _refused(f'reservation "{name}" is being deleted; send the request again', "request", author)
+        if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body.rdl)):
+            return None
+        told = f'"{name}" names another reservation; update it, delete it, or choose a new name'
+        return _refused(told, "request.reservation", author)
+    if len(state.reservations) >= RESERVATIONS_MAX:
+        told = f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
+        return _refused(told, "request.reservation", author)
+    if problem := queue_problem(state, body.queue, body.user):
+        return _refused(problem[2], f"request.{problem[1]}", author)
+    return body
+
+
+def judge_update(state: State, body: ReservationUpdated, author: str) -> ReservationUpdated | InputRefused | None:
+    """Other terms, by the owner. Without a queue, it stays where it is."""
+    known = state.reservations.get(body.reservation)
+    if known is None or known.user != body.user or known.deleting:
+        return _refused(_not_theirs(body.reservation, known), "update.reservation", author)
+    queue = body.queue or known.queue
+    if (queue, _digest(body.rdl)) == (known.queue, known.asked):
+        return None
+    if problem := queue_problem(state, queue, body.user):
+        return _refused(problem[2], f"update.{problem[1]}", author)
+    return replace(body, queue=queue)
+
+
+def judge_deletion(state: State, body: ReservationDeleted, author: str) -> ReservationDeleted | InputRefused | None:
+    """Its owner gives a reservation back."""
+    known = state.reservations.get(body.reservation)
+    if known is None or known.user != body.user:
+        return _refused(_not_theirs(body.reservation, known), "delete.reservation", author)
+    return None if known.deleting else body
+
+
+def _not_theirs(name: str, known: Reserved | None) -> str:
+    if known is None:
+        return f'reservation "{name}" is not known here: it was never accepted, has ended, or was deleted'
+    if known.deleting:
+        return f'reservation "{name}" is being deleted'
+    return f'reservation "{name}" belongs to another user'
+
+
+def _refused(reason: str, field: str, author: str) -> InputRefused:
+    return InputRefused("reservations", reason, field, 0, "", author)
+
+
+def _digest(rdl: str) -> str:
+    return content_hash(rdl.encode())[:32]
+
+
+def reservation_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """Why a job may not run under the reservation that it names. One that is not answered yet will do: until it is
+    accepted the job runs as any other."""
+    name = spec.reservation
+    if name is None:
+        return None
+    known = state.reservations.get(name)
+    if known is None or known.deleting:
+        told = f'reservation "{name}" is not known here: it was not asked for, was rejected, or has ended'
+        return "unknown_reservation", "reservation", told
+    if known.user != spec.user:
+        return "not_allowed", "reservation", f'reservation "{name}" belongs to another user than "{spec.user}"'
+    if state.leaves and known.queue != spec.queue:
+        told = f'reservation "{name}" serves queue "{known.queue}", the job is for queue "{spec.queue}"'
+        return "wrong_queue", "queue", told
+    return None
+
+
+def reserved_queues(state: State, tree: Queue) -> str:
+    """Why a tree cannot come into force: it lacks a queue that a reservation serves. Empty if it lacks none."""
+    leaves = dict.fromkeys(leaf_paths(tree), True)
+    for name, known in state.reservations.items():
+        if state.leaves and leaves and known.queue not in leaves:
+            return f'reservation "{name}" serves queue "{known.queue}", which is not in the new tree: delete it first'
+    return ""
+
+
+# ---------------------------------------------------------------- what the log says
+def fold_requested(state: State, record: Record[ReservationRequested]) -> None:
+    """A request waits for its answer."""
+    body = record.body
+    state.reservations[body.reservation] = Reserved(body.user, body.queue, _digest(body.rdl), 1)
+    state.needs_round = True
+
+
+def fold_updated(state: State, record: Record[ReservationUpdated]) -> None:
+    """Other terms wait for their answer."""
+    body = record.body
+    known = state.reservations[body.reservation]
+    known.asked, known.queue_asked = _digest(body.rdl), body.queue
+    known.unanswered += 1
+    state.needs_round = True
+
+
+def fold_deleted(state: State, record: Record[ReservationDeleted]) -> None:
+    """The planner will say that it is gone."""
+    known = state.reservations[record.body.reservation]
+    known.deleting = True
+    known.unanswered += 1
+    state.needs_round = True
+
+
+def fold_answers(state: State, body: Plans) -> None:
+    """Answers in the order of the requests."""
+    for answer in body.answers:
+        known = state.reservations.get(answer.reservation)
+        if known is None or answer.reason in UNASKED:
+            continue
+        known.unanswered -= 1
+        if answer.reason == "deleted":
+            del state.reservations[answer.reservation]
+        elif answer.accepted:
+            known.accepted = True
+            known.queue = known.queue_asked or known.queue
+        else:
+            known.asked = ""  # The same terms may be asked for again.
+            if not known.accepted and not known.unanswered:
+                del state.reservations[answer.reservation]
+    for name in body.gone:
+        known = state.reservations.get(name)
+        if known is not None:
+            known.accepted = False
+            if not known.unanswered:
+                del state.reservations[name]

@@ -1,0 +1,319 @@
+"""A cell's promises as the planners work on them, and the search for the next answers. Rebuilt from the state at need.
+
+What a search has found stays tentative until the log says it: then it is confirmed, and otherwise undone. So a search
+may go on over many rounds, and a planner that begins anew finds the same in as many.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from schemas import Vector
+from schemas.edge.strict_json import loads
+from services.planner.core.state import Promise, State, Waiting
+from services.planner.planning.agents import Agent, Answer, Held, Request
+from services.planner.planning.book import Book
+from services.planner.planning.limits import UserLimits
+from services.planner.planning.rdl import STEPS_MAX, BadRdl, Grid, Windowed, check, read_rdl
+from services.planner.planning.repair import Known, joined, over_from, repairing
+from services.planner.planning.request import Lease, Plan, atoms
+from services.planner.planning.residual import split
+from services.planner.planning.search import Search
+
+PERMILLE = 1000
+
+
+@dataclass(slots=True)
+class Promises:
+    """All promises: `held`, what can still move; `known`, requests as they were accepted and what began of them."""
+
+    held: dict[str, Held]
+    known: dict[str, Known]
+
+    def plan(self, name: str) -> Plan:
+        """All leases of a promise."""
+        held = self.held.get(name)
+        return joined(self.known[name].begun, held.plan if held is not None else [])
+
+    def leases(self, name: str) -> list[tuple[str, list[Lease]]]:
+        """The same by the paths of the atoms, which may be known in a smaller or a larger window."""
+        return sorted((atom.path, leases) for atom, leases in self.plan(name))
+
+
+@dataclass(slots=True)
+class Found:
+    """What became of one request (`asked`), or of a repair (None), and what it has `broken`. `work`: what it took,
+    `before`: but for its last step. `after`: all promises then, `entries`: of the book's journal.
+    """
+
+    asked: Waiting | None
+    answer: Answer
+    broken: list[str]
+    work: int
+    before: int
+    after: Promises
+    entries: int
+
+
+@dataclass(slots=True)
+class _Running:
+    asked: Waiting | None
+    search: Search[Answer]
+    broken: list[str]
+    work: int = 0
+    before: int = 0
+
+
+class CellPlan:
+    """`found`: what was found since the last plan in the log, in the order of the requests. `promised`: what holds."""
+
+    def __init__(self, state: State) -> None:
+        """All promises, as the state has them."""
+        self.step_ms = state.step_ms
+        self.horizon = max(1, state.policy.reservation_horizon_ms // state.step_ms)
+        self.check = max(1, state.policy.reservation_check_ms // state.step_ms)
+        self.open = state.policy.reservations == "on"
+        capacity = promisable(state)
+        step_s = Fraction(state.step_ms, 1000)
+        amounts = list(capacity.values())
+        self.grid = Grid(step_s, STEPS_MAX, _positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
+        self.limits = _limits(state)
+        by_queue = self.limits.average is not None
+        self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
+        self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
+        self.known: dict[str, Known] = {}
+        self.found: list[Found] = []
+        self.running: _Running | None = None
+        self.said: object = None
+        self.told = 0
+        for name, promise in state.promises.items():
+            self._hold(name, promise)
+        self._settle()
+
+    # ---------------------------------------------------------------- what changes under a search
+    def resize(self, state: State) -> bool:
+        """The capacity has changed. False: so have the kinds of resource, and this plan is of no use any more."""
+        self.undo()
+        capacity = promisable(state)
+        if _positions(capacity) != self.grid.resources:
+            return False
+        self.grid.capacity = list(capacity.values())
+        self.book.capacity = tuple(self.grid.capacity)
+        most = self.limits.instant_most(self.grid.capacity)
+        self.book.instant_most = None if most is None else tuple(most)
+        return True
+
+    def end(self, name: str) -> None:
+        """A promise is over."""
+        self.undo()
+        self._drop(name)
+        self._settle()
+
+    def undo(self) -> None:
+        """Forgets what was found since the last plan in the log."""
+        if self.running is not None:
+            self.running.search.close()
+        self.running, self.found, self.said, self.told = None, [], None, 0
+        self.book.undo()
+        self.agent.held, self.known = dict(self.promised.held), dict(self.promised.known)
+
+    def confirm(self, said: object) -> bool:
+        """The log says a plan: whether it is what was said here last. Then what it tells holds from now on."""
+        if said != self.said:
+            return False
+        if self.told:
+            last = self.found[self.told - 1]
+            del self.found[: self.told]
+            self.promised = last.after
+            assert self.book.journal is not None
+            del self.book.journal[: last.entries]
+            for each in self.found:
+                each.entries -= last.entries
+        self.said, self.told = None, 0
+        return True
+
+    def move_to(self, first: int) -> None:
+        """Steps before `first` cannot be planned any more: leases have begun, and what was found is out of date."""
+        if first == self.agent.first:
+            return
+        self.undo()
+        self.agent.first, self.agent.horizon = first, first + self.horizon
+        for name, held in list(self.agent.held.items()):
+            if any(lease.begin < first for _, leases in held.plan for lease in leases):
+                mine = self.known[name]
+                parts = split(mine.node, joined(mine.begun, held.plan), first)
+                self.known[name] = Known(mine.user, mine.node, parts.begun)
+                if parts.rest is None:
+                    del self.agent.held[name]
+                else:
+                    self.agent.held[name] = Held(held.user, parts.rest, parts.coming)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.promised = Promises(dict(self.agent.held), dict(self.known))
+        self.book.journal = []
+
+    # ---------------------------------------------------------------- the search
+    def search(self, waiting: list[Waiting], allowed: int, most: int) -> list[Found]:
+        """Goes on until `most` answers are there, or it has come to `allowed` work. Returns those that a search which
+        began now would have found by that.
+        """
+        work = sum(each.work for each in self.found)
+        work += self.running.work if self.running is not None else 0
+        while work < allowed:
+            if self.running is None:
+                self.running = self._next(waiting, most)
+                if self.running is None:
+                    break
+            work += self._step(self.running)
+        found, before = [], 0
+        for each in self.found[:most]:
+            if before + each.before >= allowed:
+                break
+            found.append(each)
+            before += each.work
+        self.told = len(found)
+        return found
+
+    def _next(self, waiting: list[Waiting], most: int) -> _Running | None:
+        """What is to be searched next: a repair before any answer."""
+        over = not self.found and self.is_over()
+        if over:
+            broken: list[str] = []
+            return _Running(None, self._repairing(broken), broken)
+        answered = sum(each.asked is not None for each in self.found)
+        if answered >= len(waiting) or len(self.found) >= most:
+            return None
+        asked = waiting[answered]
+        return _Running(asked, self._answering(asked), [])
+
+    def is_over(self) -> bool:
+        """Whether more is promised than there is, at a step that has to be looked at."""
+        return bool(over_from(self.agent, self.agent.first, self.agent.first + self.check))
+
+    def over_later(self) -> int | None:
+        """The first step behind those at which more is promised than there is."""
+        over = over_from(
+            self.agent, self.agent.first + self.check, max(self.agent.horizon, self.agent.first + self.check)
+        )
+        return over[0][0] if over else None
+
+    def _step(self, running: _Running) -> int:
+        """One step of a search. Returns what it took, at least 1."""
+        begun = self.book.work
+        try:
+            next(running.search)
+            answer = None
+        except StopIteration as end:
+            answer = end.value
+        work = max(1, self.book.work - begun)
+        running.before = running.work
+        running.work += work
+        if answer is not None:
+            assert self.book.journal is not None
+            after = Promises(dict(self.agent.held), dict(self.known))
+            entries = len(self.book.journal)
+            self.found.append(
+                Found(running.asked, answer, running.broken, running.work, running.before, after, entries)
+            )
+            self.running = None
+        return work
+
+    def _repairing(self, broken: list[str]) -> Search[Answer]:
+        first = self.agent.first
+        broken += yield from repairing(self.agent, self.known, first, first + self.check)
+        return Answer()
+
+    def _answering(self, asked: Waiting) -> Search[Answer]:
+        name = asked.reservation
+        if asked.kind == "delete":
+            self._drop(name)
+            return Answer("deleted")
+        if asked.kind == "update" and name not in self.known:
+            return Answer("unknown", "it has ended, or its promise is broken: ask for a new one")
+        if not self.open:
+            return Answer("off", "reservations are switched off (knob reservations)")
+        try:
+            windowed = self.read(asked.rdl)
+        except BadRdl as fault:
+            return Answer("invalid", str(fault))
+        request = self._request(asked, windowed)
+        first, last = self.agent.first, self.agent.horizon
+        if windowed.end <= first:
+            return Answer("too_late", f"its window ends by step {windowed.end}; the next that is free is {first}")
+        if windowed.begin >= last:
+            return Answer("horizon", "its window begins beyond what is planned (knob reservation_horizon_ms)")
+        before = self._put_aside(name) if asked.kind == "update" else None
+        try:
+            check(Windowed(windowed.body, request.begin, request.end), self.grid, self.grid.seconds(first))
+        except BadRdl as fault:
+            answer = Answer("invalid", str(fault), offer=(yield from self.agent.offering(request)))
+        else:
+            answer = yield from self.agent.submitting(request)
+        if not answer.code:
+            node = windowed.node()
+            self.known[name] = Known(asked.queue, node)
+            self.agent.held[name] = Held(asked.queue, node, answer.plan)
+        elif before is not None:
+            self._put_back(name, before)
+        return answer
+
+    def _request(self, asked: Waiting, windowed: Windowed) -> Request:
+        begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)
+        return Request(asked.reservation, asked.queue, windowed.body, begin, end)
+
+    def read(self, rdl: str) -> Windowed:
+        """A request on the grid. Raises BadRdl."""
+        return read_rdl(loads(rdl.encode()), self.grid)
+
+    # ---------------------------------------------------------------- promises
+    def _hold(self, name: str, promise: Promise) -> None:
+        node = self.read(promise.rdl).node()
+        by_path = {atom.path: atom for atom in atoms(node)}
+        leases: dict[str, list[Lease]] = {}
+        for each in promise.leases:
+            leases.setdefault(each.atom, []).append(Lease(each.begin, each.end, each.gangs))
+        plan = [(by_path[path], mine) for path, mine in leases.items()]
+        self.known[name] = Known(promise.queue, node)
+        self.agent.hold(name, Held(promise.queue, node, plan))
+
+    def _drop(self, name: str) -> None:
+        mine = self.known.pop(name, None)
+        if mine is not None:
+            self.book.give_back(mine.user, mine.begun)
+        held = self.agent.held.pop(name, None)
+        if held is not None:
+            self.book.give_back(held.user, held.plan)
+
+    def _put_aside(self, name: str) -> tuple[Known, Held | None]:
+        before = self.known[name], self.agent.held.get(name)
+        self._drop(name)
+        return before
+
+    def _put_back(self, name: str, before: tuple[Known, Held | None]) -> None:
+        known, held = before
+        self.known[name] = known
+        for atom, leases in known.begun:
+            self.book.take(known.user, atom, leases)
+        if held is not None:
+            self.agent.hold(name, held)
+
+
+def promisable(state: State) -> Vector:
+    """What may be promised of every resource that there is or was: all but what best-effort work is guaranteed."""
+    part = PERMILLE - state.policy.reservation_best_effort_permille
+    return {resource: amount * part // PERMILLE for resource, amount in sorted(state.capacity.items())}
+
+
+def _positions(capacity: Vector) -> dict[str, int]:
+    return {resource: i for i, resource in enumerate(capacity)}
+
+
+def _limits(state: State) -> UserLimits:
+    """The limits of every queue."""
+    policy = state.policy
+    instant, average = policy.reservation_instant_permille, policy.reservation_average_permille
+    return UserLimits(
+        Fraction(instant, PERMILLE) if instant < PERMILLE else None,
+        Fraction(average, PERMILLE) if average < PERMILLE else None,
+        max(1, policy.reservation_average_ms // state.step_ms),
+    )

@@ -1,0 +1,167 @@
+"""The planner's answer to an open round."""
+
+from typing import TYPE_CHECKING, cast, get_args
+
+from largesse.core import OpenRound
+from schemas import AtomOrder, PlanAnswer, PlanProfile, Plans, PlanStep
+from schemas.plans import PlanForm, PlanReason
+from services.planner.core.state import State
+from services.planner.planning.request import Atom, Node, Plan, atoms
+
+if TYPE_CHECKING:
+    from services.planner.core.cell_plan import CellPlan, Found, Promises
+    from services.planner.planning.agents import Answer
+
+WORK_MAX = 4_000
+"""What is looked at in a round at most, as planning/book.py counts: on the machines we know about 5 ms."""
+
+_REASONS = get_args(PlanReason)
+_FORMS: dict[str | None, PlanForm] = {None: "", "early": "early", "late": "late", "flat": "flat"}
+
+
+def decide(state: State, opened: OpenRound) -> list[Plans]:
+    """What is new; nothing if nothing is. Answers in the order of the requests."""
+    if not state.waiting and not state.promises and not state.ended:
+        return [] if state.told_seq else [Plans(after=0)]
+    plan = state.plan
+    if plan is None:
+        plan = state.plan = _plan_of(state)
+    plan.move_to(state.first)
+    found = plan.search(state.waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
+    body = _told(state, plan, found)
+    body.wake_ms = _wake_ms(plan, found[-1].after if found else plan.promised, opened.time)
+    goes_on = plan.running is not None or len(found) < len(plan.found) or _waits(state, found)
+    if not (found or body.gone or goes_on or body.wake_ms != state.wake_ms):
+        return []
+    plan.said = body
+    return [body]
+
+
+def _plan_of(state: State) -> "CellPlan":
+    from services.planner.core.cell_plan import CellPlan  # With numpy: not before there is something to plan.
+
+    return CellPlan(state)
+
+
+def _waits(state: State, found: "list[Found]") -> bool:
+    return len(state.waiting) > sum(each.asked is not None for each in found)
+
+
+def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
+    """Answers and changed promises."""
+    answers: list[PlanAnswer] = []
+    gone = dict.fromkeys(state.ended, True)
+    before, changed = plan.promised, {}
+    for each in found:
+        _answer(plan, each, answers)
+        for name in _changed(before, each.after):
+            changed[name] = True
+            if each.asked is None or name != each.asked.reservation:
+                _explain(name, each, answers)
+        before = each.after
+    profiles = []
+    for name in changed:
+        if name in before.known:
+            profiles.append(_profile(plan, name, before))
+        elif name in plan.promised.known or name in state.promises:
+            gone[name] = True
+    return Plans(state.told_seq, answers, profiles, list(gone))
+
+
+def _changed(before: "Promises", after: "Promises") -> list[str]:
+    """Names of promises that are not what they were."""
+    found = [name for name in before.known if name not in after.known]
+    for name, known in after.known.items():
+        if known is before.known.get(name) and after.held.get(name) is before.held.get(name):
+            continue
+        is_new = name not in before.known or known.node is not before.known[name].node
+        if is_new or after.leases(name) != before.leases(name):
+            found.append(name)
+    return sorted(found)
+
+
+def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None:
+    asked, answer = found.asked, found.answer
+    if asked is None:
+        return
+    accepted = answer.code in ("", "deleted")
+    told = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
+    _offer(plan, answer, told)
+    answers.append(told)
+
+
+def _reason(code: str) -> PlanReason:
+    assert code in _REASONS, f"no reason is {code}"
+    return cast(PlanReason, code)
+
+
+def _offer(plan: "CellPlan", answer: "Answer", told: PlanAnswer) -> None:
+    offer = answer.offer
+    if offer is None:
+        return
+    if offer.window is not None:
+        told.offer_from_ms, told.offer_to_ms = (step * plan.step_ms for step in offer.window)
+    told.size_permille = offer.size_permille
+
+
+def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:
+    """Why a promise changed that nobody asked to change."""
+    if name in found.broken:
+        detail = "the cell has lost capacity, and no plan that was tried keeps all promises"
+        answers.append(PlanAnswer(name, False, "broken", detail))
+        return
+    why = f"to make room for {found.asked.reservation}" if found.asked is not None else "after a loss of capacity"
+    answers.append(PlanAnswer(name, True, "moved", why))
+
+
+def _profile(plan: "CellPlan", name: str, promises: "Promises") -> PlanProfile:
+    known = promises.known[name]
+    leases = promises.plan(name)
+    steps = [_step(plan, atom, each.begin, each.end, each.gangs) for atom, mine in leases for each in mine]
+    steps.sort(key=lambda step: (step.from_ms, step.atom, step.to_ms, step.units))
+    return PlanProfile(name, known.user, steps, _order(known.node, leases))
+
+
+def _step(plan: "CellPlan", atom: Atom, begin: int, end: int, gangs: int) -> PlanStep:
+    units = gangs * atom.gang
+    unit = {resource: atom.unit[i] for resource, i in plan.grid.resources.items() if atom.unit[i]}
+    usage = {resource: need * units for resource, need in unit.items()}
+    return PlanStep(begin * plan.step_ms, end * plan.step_ms, usage, unit, units, atom.gang, atom.path)
+
+
+def _order(node: Node, leases: Plan) -> list[AtomOrder]:
+    """Which of the atoms that are served start after which, by every `order` on the way."""
+    served = {atom.path: True for atom, _ in leases}
+    after: dict[str, list[str]] = {path: [] for path in served}
+    _collect_order(node, after)
+    return [AtomOrder(path, sorted(before)) for path, before in after.items() if before]
+
+
+def _collect_order(node: Node, after: dict[str, list[str]]) -> None:
+    if isinstance(node, Atom):
+        return
+    for branch in node.of:
+        _collect_order(branch, after)
+    if node.kind in ("order", "order_no_gap"):
+        earlier: list[str] = []
+        for branch in node.of:
+            mine = [atom.path for atom in atoms(branch) if atom.path in after]
+            for path in mine:
+                after[path] += earlier
+            earlier += mine
+
+
+def _wake_ms(plan: "CellPlan", promises: "Promises", now_ms: int) -> int | None:
+    """When the next lease begins or ends, or a step that cannot be kept comes near."""
+    edges = [
+        edge
+        for name in promises.known
+        for _, leases in promises.plan(name)
+        for each in leases
+        for edge in (each.begin, each.end)
+        if edge * plan.step_ms > now_ms
+    ]
+    later = plan.over_later()
+    if later is not None:
+        edges.append(later - plan.check)
+    return min(edges) * plan.step_ms if edges else None

@@ -1,0 +1,186 @@
+"""What the planner learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from schemas import (
+    ConfigChanged,
+    NodeDrained,
+    NodeForgotten,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Plans,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    RoundOpened,
+    Vector,
+)
+from services.planner.core.state import Lease, Node, Promise, State, Waiting
+
+UNASKED = ("moved", "broken")
+"""Reasons of answers that nobody asked for."""
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """An empty cell."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one log record."""
+    FOLDS[type(record.body)](state, record)
+
+
+# ---------------------------------------------------------------- requests
+def _requested(state: State, record: Record[ReservationRequested]) -> None:
+    body = record.body
+    if not state.waiting:
+        state.rounds = 0
+    state.waiting.append(Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq))
+
+
+def _updated(state: State, record: Record[ReservationUpdated]) -> None:
+    body = record.body
+    state.waiting.append(Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq))
+
+
+def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
+    body = record.body
+    state.waiting.append(Waiting("delete", body.reservation, body.user, "", "", record.seq))
+
+
+# ---------------------------------------------------------------- capacity
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
+    if body.policy is None or body.policy == state.policy:
+        return
+    state.policy = body.policy
+    state.rounds = 0
+    state.plan = None
+    _take_step(state)
+
+
+def _take_step(state: State) -> None:
+    """The length of a step, once nothing is planned in steps of another."""
+    if not state.promises and state.step_ms != state.policy.reservation_step_ms:
+        state.step_ms = state.policy.reservation_step_ms
+        state.plan = None
+
+
+def _registered(state: State, record: Record[NodeRegistered | NodeReported]) -> None:
+    body = record.body
+    before = state.nodes.get(body.node)
+    draining = before is not None and before.draining
+    _set_node(state, body.node, Node(dict(body.capacity), True, draining, bool(body.unschedulable)))
+
+
+def _drained(state: State, record: Record[NodeDrained]) -> None:
+    body = record.body
+    node = state.nodes[body.node]
+    _set_node(state, body.node, Node(node.capacity, node.up, body.draining, node.unschedulable))
+
+
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    node = state.nodes[record.body.node]
+    _set_node(state, record.body.node, Node(node.capacity, False, node.draining, node.unschedulable))
+
+
+def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
+    state.nodes.pop(record.body.node, None)
+
+
+def _set_node(state: State, name: str, node: Node) -> None:
+    before = state.nodes.get(name)
+    state.nodes[name] = node
+    old = _counted(before) if before is not None else {}
+    new = _counted(node)
+    if old == new:
+        return
+    for resource, amount in old.items():
+        state.capacity[resource] -= amount
+    for resource, amount in new.items():
+        state.capacity[resource] = state.capacity.get(resource, 0) + amount
+    if any(new.get(resource, 0) < amount for resource, amount in old.items()):
+        state.rounds = 0
+    if state.plan is not None and not state.plan.resize(state):
+        state.plan = None
+
+
+def _counted(node: Node) -> Vector:
+    return node.capacity if node.up and not node.draining and not node.unschedulable else {}
+
+
+# ---------------------------------------------------------------- rounds and answers
+def _opened(state: State, record: Record[RoundOpened]) -> None:
+    if not state.waiting and not state.promises and not state.ended:
+        return
+    now = record.time // state.step_ms
+    if now + 1 != state.first:
+        state.first = now + 1
+        state.rounds = 0
+    state.rounds += 1
+    if state.wake_ms is not None and state.wake_ms <= record.time:
+        state.wake_ms = None
+        _end_promises(state, now)
+
+
+def _end_promises(state: State, now: int) -> None:
+    """Forgets the promises whose last lease ends by the beginning of step `now`."""
+    for name, promise in list(state.promises.items()):
+        if max(lease.end for lease in promise.leases) <= now:
+            del state.promises[name]
+            state.ended[name] = True
+            if state.plan is not None:
+                state.plan.end(name)
+    _take_step(state)
+
+
+def _planned(state: State, record: Record[Plans]) -> None:
+    body = record.body
+    state.told_seq, state.wake_ms = record.seq, body.wake_ms
+    if not body.answers and not body.profiles and not body.gone:
+        return  # Planning goes on.
+    state.rounds = 0
+    asked: dict[str, Waiting] = {}
+    answered = 0
+    for answer in body.answers:
+        if answer.reason not in UNASKED:
+            one = state.waiting[answered]
+            answered += 1
+            assert one.reservation == answer.reservation, f"{answer.reservation} was answered out of turn"
+            if answer.accepted and one.kind != "delete":
+                asked[answer.reservation] = one
+    if answered:
+        del state.waiting[:answered]
+    for name in body.gone:
+        state.promises.pop(name, None)
+        state.ended.pop(name, None)
+    for profile in body.profiles:
+        one_asked = asked.get(profile.reservation)
+        if one_asked is not None:
+            promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq)
+            state.promises[profile.reservation] = promise
+        promise = state.promises[profile.reservation]
+        promise.leases = [
+            Lease(step.atom, step.from_ms // state.step_ms, step.to_ms // state.step_ms, step.units // step.gang)
+            for step in profile.steps
+        ]
+    if state.plan is not None and not state.plan.confirm(body):
+        state.plan = None
+    _take_step(state)
+
+
+FOLDS: Folds[State] = {
+    ReservationRequested: _requested,
+    ReservationUpdated: _updated,
+    ReservationDeleted: _deleted,
+    ConfigChanged: _config,
+    NodeRegistered: _registered,
+    NodeReported: _registered,
+    NodeDrained: _drained,
+    NodeLost: _lost,
+    NodeForgotten: _forgotten,
+    RoundOpened: _opened,
+    Plans: _planned,
+}

@@ -1,0 +1,78 @@
+"""What the planner keeps of a cell: its capacity, what is promised, and which requests wait for an answer."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from schemas import Cache, Policy, Vector
+
+if TYPE_CHECKING:
+    from services.planner.core.cell_plan import CellPlan
+
+AskKind = Literal["request", "update", "delete"]
+
+
+@dataclass(slots=True)
+class Node:
+    """A node as the log knows it. It counts while it is `up`, and neither draining nor `unschedulable`."""
+
+    capacity: Vector
+    up: bool = True
+    draining: bool = False
+    unschedulable: bool = False
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A request that has not been answered. `seq`: of its record; `rdl`: canonical JSON, empty of a deletion."""
+
+    kind: AskKind
+    reservation: str
+    user: str
+    queue: str
+    rdl: str
+    seq: int
+
+
+@dataclass(slots=True)
+class Lease:
+    """`gangs` gangs of the atom at the path `atom`, in steps `[begin, end)`."""
+
+    atom: str
+    begin: int
+    end: int
+    gangs: int
+
+
+@dataclass(slots=True)
+class Promise:
+    """An accepted reservation. `seq`: of the request that was accepted."""
+
+    user: str
+    queue: str
+    rdl: str
+    seq: int
+    leases: list[Lease] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """One cell. `capacity`: of the nodes that count, by resource; one that there was once stays with 0.
+
+    Steps are `step_ms` long, and counted from log time 0. `waiting`: requests in the order of the log. `promises`: by
+    reservation, in the order of acceptance; `ended`: those that are over, until that is told. `first`: the first step
+    that could be planned in the round that was opened last; `rounds`: so many in a row could have told the next answer.
+    `told_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    step_ms: int = Policy().reservation_step_ms
+    nodes: dict[str, Node] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    promises: dict[str, Promise] = field(default_factory=dict)
+    ended: dict[str, bool] = field(default_factory=dict)
+    first: int = 0
+    rounds: int = 0
+    told_seq: int = 0
+    wake_ms: int | None = None
+    plan: Cache["CellPlan | None"] = None

@@ -1,0 +1,104 @@
+"""What became of the reservations of a simulated run: answers, moves, and whether deadlines were met."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas import InputRefused, JobAdmitted, JobEnded, Plans, Record, ReservationRequested, ReservationUpdated
+from schemas.edge.strict_json import loads
+
+
+@dataclass(slots=True)
+class _Row:
+    """`deadline_ms`: the end of the outermost window, if there is one. `open`: jobs of it that have not ended."""
+
+    queue: str
+    submit_ms: int
+    deadline_ms: int | None
+    answered_ms: int | None = None
+    accepted: bool = False
+    reason: str = ""
+    detail: str = ""
+    moved: int = 0
+    broken: bool = False
+    jobs: int = 0
+    succeeded: int = 0
+    end_ms: int | None = None
+    open: dict[str, bool] = field(default_factory=dict)
+
+
+class Reservations:
+    """Follows the log of a run."""
+
+    def __init__(self) -> None:
+        """Nothing was asked for."""
+        self.rows: dict[str, _Row] = {}
+        self.of_job: dict[str, str] = {}
+
+    def observe(self, record: Record) -> None:
+        """One record of the log."""
+        body = record.body
+        if isinstance(body, ReservationRequested):
+            self.rows[body.reservation] = _Row(body.queue, record.time, _deadline_ms(body.rdl))
+        elif isinstance(body, ReservationUpdated):
+            self.rows[body.reservation].deadline_ms = _deadline_ms(body.rdl)
+        elif isinstance(body, Plans):
+            self._answers(body, record.time)
+        elif isinstance(body, JobAdmitted) and body.spec.reservation is not None:
+            row = self.rows[body.spec.reservation]
+            row.jobs += 1
+            row.open[body.spec.job] = True
+            self.of_job[body.spec.job] = body.spec.reservation
+        elif isinstance(body, JobEnded):
+            for end in body.jobs:
+                name = self.of_job.pop(end.job, None)
+                if name is not None:
+                    row = self.rows[name]
+                    del row.open[end.job]
+                    row.succeeded += end.outcome == "succeeded"
+                    row.end_ms = record.time
+        elif isinstance(body, InputRefused) and body.topic == "reservations":
+            self.rows[f"({len(self.rows)})"] = _Row("", record.time, None, record.time, False, "refused", body.reason)
+
+    def _answers(self, body: Plans, time: int) -> None:
+        for answer in body.answers:
+            row = self.rows[answer.reservation]
+            if answer.reason == "moved":
+                row.moved += 1
+            elif answer.reason == "broken":
+                row.broken, row.detail = True, answer.detail
+            elif answer.reason != "deleted":
+                row.answered_ms, row.accepted = time, row.accepted or answer.accepted
+                row.reason, row.detail = answer.reason, answer.detail
+
+    def result(self) -> list[dict[str, Any]]:
+        """One entry a reservation, in the order of the requests. `met`: all its jobs succeeded by its deadline; null
+        where it has none, or no job ran under it."""
+        return [
+            {
+                "reservation": name,
+                "queue": row.queue,
+                "submit_ms": row.submit_ms,
+                "answered_ms": row.answered_ms,
+                "accepted": row.accepted,
+                "reason": row.reason,
+                "detail": row.detail,
+                "moved": row.moved,
+                "broken": row.broken,
+                "deadline_ms": row.deadline_ms,
+                "jobs": row.jobs,
+                "end_ms": row.end_ms,
+                "met": _met(row),
+            }
+            for name, row in self.rows.items()
+        ]
+
+
+def _met(row: _Row) -> bool | None:
+    if row.deadline_ms is None or row.end_ms is None:
+        return None
+    return row.succeeded == row.jobs and not row.open and row.end_ms <= row.deadline_ms
+
+
+def _deadline_ms(rdl: str) -> int | None:
+    document = loads(rdl.encode())
+    return int(document["e"]) * 1000 if document["op"] == "window" else None

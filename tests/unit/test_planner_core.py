@@ -1,0 +1,351 @@
+"""The planner's core: what it answers to requests, what it promises, and what it does when capacity is lost."""
+
+from importlib import import_module
+
+import pytest
+
+from schemas import Plans
+from services.planner import core
+from tests.builders import (
+    Fact,
+    configured,
+    drained,
+    node_lost,
+    registered,
+    reservation,
+    reservation_delete,
+    reservation_update,
+)
+from tests.harness import given
+
+DECISION = import_module("services.planner.core.decide")  # The module: the package has a function of that name.
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+
+class Cell:
+    """A planner's story in which every plan that it tells comes back through the log at once."""
+
+    def __init__(self, *facts, **knobs):
+        self.story = given(core, configured(**knobs) if knobs else configured(seed=0))
+        self.then(*(facts or (registered("n1", cpu=8_000, memory=16_384),)))
+        self.plans = []
+
+    def then(self, *facts):
+        self.story.then(*facts)
+        return self
+
+    def round(self, at):
+        bodies = self.story.round(at)
+        self.story.close()
+        for body in bodies:
+            self.story.then(Fact(body))
+        self.plans += bodies
+        return bodies[0] if bodies else None
+
+    def settle(self, at):
+        """Rounds until everything is answered."""
+        told = Plans(0)
+        for _ in range(10_000):
+            body = self.round(at)
+            told.answers += body.answers
+            told.profiles += body.profiles
+            told.gone += body.gone
+            if not self.story.state.waiting:
+                return told
+        raise AssertionError("the planner does not come to an end")
+
+    @property
+    def promised(self):
+        return {name: spans(promise.leases) for name, promise in self.story.state.promises.items()}
+
+
+def spans(leases):
+    return sorted((lease.begin, lease.end, lease.gangs) for lease in leases)
+
+
+def answers(body):
+    return {answer.reservation: answer.reason or "accepted" for answer in body.answers}
+
+
+def flat(cores=1, minutes=10, window=60):
+    return f"window(0, {window}m, atom(b='{cores} cpu', g=1, h=1, l={minutes}m, w={minutes}m))"
+
+
+def test_a_request_is_answered_in_the_next_round_with_its_whole_plan():
+    cell = Cell(reservation_agent="early")
+    cell.then(registered("n1", cpu=8_000), reservation("r", "window(0, 1h, atom(b='1 cpu', g=4, h=8, l=5m, w=80m))"))
+
+    body = cell.round(at=1_000)
+
+    assert answers(body) == {"r": "accepted"}
+    (profile,) = body.profiles
+    assert (profile.reservation, profile.queue) == ("r", "default")
+    (step,) = profile.steps
+    assert (step.from_ms, step.to_ms, step.units, step.gang, step.atom) == (MINUTE, 11 * MINUTE, 8, 4, "0")
+    assert (step.unit, step.usage) == ({"cpu": 1_000}, {"cpu": 8_000})
+    assert body.wake_ms == MINUTE
+
+
+def test_nothing_is_planned_before_the_next_step():
+    cell = Cell(reservation_agent="early").then(reservation("r", flat()))
+    cell.round(at=5 * MINUTE + 1)
+    assert cell.promised == {"r": [(6, 16, 1)]}
+
+
+def test_a_rejected_request_is_told_what_would_be_accepted():
+    cell = Cell().then(reservation("a", flat(cores=8, minutes=50)), reservation("b", flat(cores=8, minutes=30)))
+
+    body = cell.settle(at=0)
+
+    assert answers(body) == {"a": "accepted", "b": "no_room"}
+    told = body.answers[1]
+    assert (told.offer_from_ms, told.offer_to_ms) == (MINUTE, 81 * MINUTE)
+    cell.then(reservation("b", "window(1m, 81m, atom(b='8 cpu', g=1, h=1, l=30m, w=30m))"))
+    assert answers(cell.settle(at=0)) == {"b": "accepted"}
+
+
+@pytest.mark.parametrize(
+    ("rdl", "reason"),
+    [
+        pytest.param("window(0, 1h, atom(b='9 cpu', g=1, h=1, l=1m, w=1m))", "invalid", id="a unit above the cell"),
+        pytest.param("window(0, 1h, atom(b='1 gpu', g=1, h=1, l=1m, w=1m))", "invalid", id="an unknown resource"),
+        pytest.param("window(0, 1h, atom(b='1 cpu', g=1, h=1, l=2h, w=2h))", "invalid", id="a window too short"),
+        pytest.param("window(0, 2m, atom(b='1 cpu', g=1, h=1, l=1m, w=1m))", "too_late", id="a window that is over"),
+        pytest.param("window(9d, 10d, atom(b='1 cpu', g=1, h=1, l=1m, w=1m))", "horizon", id="beyond the horizon"),
+    ],
+)
+def test_what_can_never_be_kept_is_refused_with_its_reason(rdl, reason):
+    cell = Cell().then(reservation("r", rdl))
+    body = cell.settle(at=10 * MINUTE)
+    assert answers(body) == {"r": reason}
+    assert body.answers[0].detail
+    assert not body.profiles
+    assert not cell.promised
+
+
+def test_amounts_in_reasons_are_written_as_people_write_them():
+    cell = Cell().then(reservation("r", "window(0, 1h, atom(b='9 cpu', g=1, h=1, l=1m, w=1m))"))
+    assert "asks for 9 of cpu, the cell has 8" in cell.settle(at=0).answers[0].detail
+
+
+def test_deleting_leaves_no_trace():
+    cell = Cell().then(reservation("a", flat(cores=4)))
+    cell.settle(at=0)
+    before = cell.promised
+    cell.then(reservation("b", flat(cores=2)), reservation_delete("b"))
+
+    body = cell.settle(at=0)
+
+    assert [(answer.reservation, answer.reason) for answer in body.answers] == [("b", ""), ("b", "deleted")]
+    assert cell.promised == before
+    cell.then(reservation_delete("a"))
+    assert cell.settle(at=0).gone == ["a"]
+    assert not cell.promised
+    assert cell.story.state.plan.book.used.most(0, 1_000) == [0, 0]
+
+
+def test_an_update_does_not_count_what_it_replaces():
+    cell = Cell().then(reservation("a", flat(cores=6, minutes=59)))
+    cell.settle(at=0)
+    cell.then(reservation_update("a", flat(cores=8, minutes=59)))
+    assert answers(cell.settle(at=0)) == {"a": "accepted"}
+
+
+def test_a_rejected_update_leaves_the_promise_as_it_was():
+    cell = Cell().then(reservation("a", flat(cores=6)), reservation("b", flat(cores=2, minutes=59)))
+    cell.settle(at=0)
+    before = cell.promised
+    cell.then(reservation_update("a", flat(cores=7, minutes=59)))
+
+    body = cell.settle(at=0)
+
+    assert answers(body) == {"a": "no_room"}
+    assert not body.gone
+    assert cell.promised == before
+
+
+def test_a_promise_that_is_over_is_forgotten_and_that_is_told():
+    cell = Cell(reservation_agent="early").then(reservation("r", flat()))
+    assert cell.round(at=0).wake_ms == MINUTE
+    assert cell.round(at=MINUTE).wake_ms == 11 * MINUTE
+    assert cell.round(at=5 * MINUTE) is None
+
+    body = cell.round(at=11 * MINUTE)
+
+    assert (body.gone, body.wake_ms) == (["r"], None)
+    assert not cell.story.state.promises
+    assert cell.round(at=12 * MINUTE) is None
+
+
+def test_what_has_begun_does_not_move():
+    cell = Cell().then(reservation("a", flat(cores=8, minutes=20)))
+    cell.settle(at=0)
+    assert cell.promised == {"a": [(1, 21, 1)]}
+    rival = "window(0, 25m, atom(b='8 cpu', g=1, h=1, l=20m, w=20m))"
+    cell.then(reservation("b", rival))
+    assert answers(cell.settle(at=2 * MINUTE)) == {"b": "no_room"}
+
+
+def test_what_is_to_come_moves_for_a_request_that_needs_its_place():
+    cell = Cell(reservation_agent="default").then(reservation("a", flat(cores=8, minutes=20)))
+    cell.settle(at=0)
+    cell.then(reservation("b", "window(0, 25m, atom(b='8 cpu', g=1, h=1, l=20m, w=20m))"))
+
+    body = cell.settle(at=0)
+
+    assert answers(body) == {"b": "accepted", "a": "moved"}
+    assert [profile.reservation for profile in body.profiles] == ["a", "b"]
+
+
+def test_links_of_an_order_say_what_they_come_after():
+    rdl = "window(0, 1h, order(atom(b='1 cpu',g=1,h=1,l=5m,w=5m), any(atom(b='9 cpu',g=1,h=1,l=5m,w=5m), "
+    rdl += "atom(b='1 cpu',g=1,h=1,l=5m,w=5m)), atom(b='1 cpu',g=1,h=1,l=5m,w=5m)))"
+    body = Cell().then(reservation("r", rdl)).settle(at=0)
+    assert [(each.atom, each.after) for each in body.profiles[0].order] == [("1.1", ["0"]), ("2", ["0", "1.1"])]
+
+
+def test_no_more_requests_are_answered_in_a_round_than_the_knob_says():
+    cell = Cell(reservations_per_round_max=2)
+    cell.then(*(reservation(f"r{i}", flat()) for i in range(5)))
+    assert [len(cell.round(at=0).answers) for _ in range(3)] == [2, 2, 1]
+
+
+def test_planning_that_takes_long_goes_on_in_later_rounds(monkeypatch):
+    rdl = "window(0, 10h, all(" + ", ".join(["atom(b='100m cpu', g=1, h=4, l=10m, w=100m)"] * 40) + "))"
+    cell = Cell().then(reservation("a", rdl), reservation("b", flat()))
+    whole = cell.settle(at=0)
+    monkeypatch.setattr(DECISION, "WORK_MAX", 200)
+    slow = Cell().then(reservation("a", rdl), reservation("b", flat()))
+
+    rounds = []
+    while slow.story.state.waiting:
+        rounds.append(slow.round(at=0))
+
+    assert len(rounds) > 5
+    assert not rounds[0].answers
+    assert slow.promised == cell.promised
+    assert [answer for body in rounds for answer in body.answers] == whole.answers
+
+
+def test_a_step_of_time_that_passes_begins_a_long_search_anew(monkeypatch):
+    monkeypatch.setattr(DECISION, "WORK_MAX", 200)
+    rdl = "window(0, 10h, all(" + ", ".join(["atom(b='100m cpu', g=1, h=4, l=10m, w=100m)"] * 20) + "))"
+    cell = Cell(reservation_agent="early").then(reservation("a", rdl))
+    assert not cell.round(at=0).answers
+    cell.settle(at=3 * MINUTE)
+    assert min(begin for begin, _, _ in cell.promised["a"]) == 4
+
+
+def test_a_queue_is_promised_no_more_than_its_limits():
+    cell = Cell(reservation_instant_permille=500)
+    cell.then(
+        reservation("a", flat(cores=4, minutes=55), queue="ads"),
+        reservation("b", flat(cores=1, minutes=10), queue="ads"),
+        reservation("c", flat(cores=4, minutes=55), queue="web"),
+    )
+    assert answers(cell.settle(at=0)) == {"a": "accepted", "b": "no_room", "c": "accepted"}
+
+
+def test_a_queue_is_promised_no_more_on_average_than_its_limit():
+    cell = Cell(reservation_average_permille=100, reservation_average_ms=HOUR)
+    cell.then(reservation("a", flat(cores=8, minutes=7)), reservation("b", flat(cores=4, minutes=10)))
+    assert answers(cell.settle(at=0)) == {"a": "limit", "b": "accepted"}
+
+
+def test_part_of_the_capacity_is_never_promised():
+    cell = Cell(reservation_best_effort_permille=250)
+    cell.then(reservation("a", flat(cores=7)), reservation("b", flat(cores=6)))
+    assert answers(cell.settle(at=0)) == {"a": "invalid", "b": "accepted"}
+
+
+def test_nothing_is_promised_where_reservations_are_off():
+    cell = Cell(reservations="off").then(reservation("a", flat()))
+    assert answers(cell.settle(at=0)) == {"a": "off"}
+
+
+def two_nodes(**knobs):
+    return Cell(registered("n1", cpu=4_000), registered("n2", cpu=4_000), **knobs)
+
+
+@pytest.mark.parametrize("lose", [node_lost, drained])
+def test_promises_move_to_where_less_capacity_holds_them(lose):
+    cell = two_nodes(reservation_agent="early")
+    cell.then(reservation("a", flat(cores=4, minutes=20)), reservation("b", flat(cores=4, minutes=20)))
+    cell.settle(at=0)
+    cell.then(lose("n2"))
+
+    body = cell.round(at=1_000)
+
+    assert set(answers(body).values()) == {"moved"}
+    assert not body.gone
+    taken = sorted(span for mine in cell.promised.values() for span in mine)
+    assert len(taken) == 2
+    assert taken[0][1] <= taken[1][0]
+
+
+def test_the_least_is_lost_where_not_all_promises_can_be_kept():
+    cell = two_nodes()
+    cell.then(reservation("long", flat(cores=4, minutes=55)), reservation("short", flat(cores=3, minutes=30)))
+    cell.settle(at=0)
+    cell.then(node_lost("n1"))
+
+    body = cell.round(at=1_000)
+
+    assert answers(body)["short"] == "broken"
+    assert body.gone == ["short"]
+    assert list(cell.promised) == ["long"]
+
+
+def test_a_promise_that_is_far_off_is_not_broken_before_it_must_be():
+    cell = two_nodes(reservation_check_ms=HOUR)
+    cell.then(reservation("far", "window(10h, 11h, atom(b='4 cpu', g=2, h=2, l=50m, w=100m))"))
+    cell.settle(at=0)
+    cell.then(node_lost("n1"))
+
+    body = cell.round(at=1_000)
+    assert body is not None
+    assert not body.gone
+    wake_ms = body.wake_ms
+    assert wake_ms is not None
+    assert 8 * HOUR < wake_ms <= 9 * HOUR + 10 * MINUTE
+    cell.then(registered("n1", epoch="e2", cpu=4_000))
+    cell.round(at=wake_ms)
+    assert "far" in cell.promised
+
+
+def test_a_promise_that_is_far_off_is_broken_once_it_is_near():
+    cell = two_nodes(reservation_check_ms=HOUR)
+    cell.then(reservation("far", "window(10h, 11h, atom(b='4 cpu', g=2, h=2, l=50m, w=100m))"))
+    cell.settle(at=0)
+    cell.then(node_lost("n1"))
+    wake_ms = cell.round(at=1_000).wake_ms
+    assert cell.round(at=wake_ms).gone == ["far"]
+
+
+def test_a_lease_that_runs_is_cut_short_rather_than_a_promise_broken():
+    cell = two_nodes(reservation_agent="early")
+    cell.then(reservation("wide", "window(0, 1h, atom(b='1 cpu', g=1, h=8, l=1m, w=160m))"))
+    cell.settle(at=0)
+    assert cell.promised == {"wide": [(1, 21, 8)]}
+    cell.then(node_lost("n1"))
+
+    body = cell.round(at=10 * MINUTE)
+
+    assert answers(body) == {"wide": "moved"}
+    assert sum((end - begin) * gangs for begin, end, gangs in cell.promised["wide"]) >= 160
+
+
+def test_the_step_changes_only_once_nothing_is_promised():
+    cell = Cell(reservation_agent="early").then(reservation("r", flat()))
+    cell.settle(at=0)
+    cell.then(configured(reservation_agent="early", reservation_step_ms=10_000))
+    cell.round(at=0)
+    assert cell.story.state.step_ms == MINUTE
+    cell.then(reservation_delete("r"))
+    cell.settle(at=0)
+    cell.then(reservation("s", flat()))
+    cell.settle(at=0)
+    assert cell.promised == {"s": [(1, 61, 1)]}
+    assert cell.story.state.step_ms == 10_000
