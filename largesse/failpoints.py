@@ -1,7 +1,7 @@
 """Named places where a test makes a service die: armed by the environment alone, and nothing otherwise.
 
 `LARGESSE_FAILPOINT=service:point:n[:action]` acts at the n-th hit (from 1) of that point in that service. Actions:
-`kill` (SIGKILL to this process, the default), `raise` (Failpoint), `pause` (SIGSTOP, until somebody continues it).
+`kill` (SIGKILL to this process, the default), `raise` (Failpoint), `pause` (SIGSTOP, until SIGCONT).
 What does not exist is refused at import: a typing error must not pass for a fault that was survived.
 """
 

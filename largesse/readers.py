@@ -39,7 +39,7 @@ class Readers:
         loop = asyncio.get_running_loop()
 
         def ended(_: object) -> None:
-            with suppress(RuntimeError):  # The loop has gone, and whoever counts with it.
+            with suppress(RuntimeError):  # The loop is closed, and its waiters with it.
                 loop.call_soon_threadsafe(self._ended)
 
         future = self._pool.submit(blocking)

@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the bus admits one process only, so that nobody else can be writing the log."""
+        """Whether the bus admits one process only, so that no other process can be writing the log."""
         return self.bus.startswith(("file:", "memory:"))
 
 

@@ -25,7 +25,7 @@ from schemas.topics import LOG, SHARDED
 FOLDING = "folding"
 
 CAUGHT_UP_WITHIN = 1_000
-"""Whoever is at most so many messages of the log behind has caught up: folding them takes a small part of a second."""
+"""An instance at most this many messages behind the log has caught up: folding them takes a small part of a second."""
 
 
 class CoreStopped(Exception):

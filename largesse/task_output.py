@@ -1,4 +1,4 @@
-"""What a task printed, on its way from its node's agent to who asks: what is wanted, and a piece of it.
+"""What a task printed, on its way from its node's agent to the reader: what is wanted, and a piece of it.
 
 An agent answers at `/v1/output/JOB/STAGE/INDEX` beside its health, piece by piece; offsets count what the
 task printed, kept or not. Its name comes with every answer, so that an address that was given away is noticed.

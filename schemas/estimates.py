@@ -15,7 +15,7 @@ def duration_ms(told_ms: int, ended: int, ended_ms: int) -> int:
 
 def end_ms(start_ms: int, lasts_ms: int, now_ms: int) -> int:
     """When a task that runs is expected to end, never before `now_ms`. One that has overrun its estimate is expected to
-    take twice as long, four times as long and so on: whoever waits for it waits for a bounded multiple of its run time.
+    take twice as long, four times as long and so on: a wait for it is a bounded multiple of its run time.
     """
     lasts_ms = max(1, lasts_ms)
     while start_ms + lasts_ms < now_ms:

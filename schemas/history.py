@@ -17,7 +17,7 @@ LIFTS: dict[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] =
 
 
 def lift(kind: str, version: int, document: dict[str, object]) -> dict[str, object]:
-    """The document in its newest version. Raises KeyError for a type or version that nobody ever released."""
+    """The document in its newest version. Raises KeyError for a type or version that was never released."""
     newest = NEWEST[kind].version
     if not 1 <= version <= newest:
         raise KeyError(f"{kind} has no version {version}; the newest is {newest}")

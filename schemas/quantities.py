@@ -78,7 +78,7 @@ def _parse_text(resource: str, text: str) -> Fraction:
 
 
 def _refuse_small(resource: str, number: str) -> None:
-    """Nobody asks for 512 bytes, or for 100 bit/s: a suffix was forgotten."""
+    """512 bytes, or 100 bit/s, is never meant: a suffix was forgotten."""
     if resource in _BARE:
         unit, (small, small_name), (large, large_name) = _BARE[resource]
         told = f'write "{number}{small}" for {number} {small_name}, "{number}{large}" for {number} {large_name}'

@@ -45,7 +45,7 @@ def sharing_of(preset: Preset) -> Sharing:
 
 def order_of(preset: Preset) -> Order | None:
     """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
-    is more than an order: nobody in the cell goes ahead of the head.)"""
+    is more than an order: no job in the cell may overtake the head.)"""
     if preset in GIVING:
         return "giving"
     sharing = sharing_of(preset)

@@ -39,7 +39,7 @@ def leave(running: RunningLimits, job: str) -> list[str]:
 
 
 def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
-    """A new tree is in force: jobs that may run from now on. Nobody who was let through is called back."""
+    """A new tree is in force: jobs that may run from now on. A job that was let through stays so."""
     running.limits = {}
     if tree is not None:
         _collect(running.limits, tree, "")

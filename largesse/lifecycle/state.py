@@ -13,7 +13,7 @@ from schemas.jobs import Stage
 @dataclass(slots=True)
 class Graph:
     """Stages by position; names by position; by position the children, and how many tasks and parents there are.
-    `roots`: those without parents. Built once a job; nobody changes it.
+    `roots`: those without parents. Built once a job, then immutable.
     """
 
     stages: list[Stage]

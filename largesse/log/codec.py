@@ -36,7 +36,7 @@ _ENVELOPE_TYPES = (str, int, str, int, int, int, str, str)
 
 
 class Undecodable(Exception):
-    """Bytes that are no record of ours: what is wrong with them, for whoever has to look."""
+    """Bytes that are no record of ours: what is wrong with them, for an operator."""
 
 
 def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int, id_: str, cause: str) -> Record:

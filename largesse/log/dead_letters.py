@@ -81,8 +81,8 @@ async def written_up_to(bus: Bus, partition: int, refusals: Sequence[Refusal]) -
     """Seq of the last of these refusals, given in order, whose letter is whole, or one before them; 0 where none is
     found. Raises BusError.
 
-    Letters are written in the order of refusals, so one is enough. Whoever wrote behind the last one, up to LOOKED_AT
-    messages, is passed over; behind more of them letters are written again, and recognised by their seq.
+    Letters are written in the order of refusals, so one is enough. Foreign messages behind the last one, up to
+    LOOKED_AT messages, is passed over; behind more of them letters are written again, and recognised by their seq.
     """
     first, end = await bus.bounds(DEADLETTER, partition)
     by_seq = {refusal.seq: refusal for refusal in refusals}

@@ -1,6 +1,6 @@
 """Decision topics: a core's answer to an opening on its way out, and the winning answers on their way in.
 
-An answer is named by the round that it answers, so whoever comes second says the same again, and the first in the
+An answer is named by the round that it answers, so a second answer repeats the first, and the first in the
 partition wins. An answer to an opening that the log does not have is never asked for. What is no answer at all
 (answers.py) is counted, said once a topic, and passed over.
 """
@@ -34,7 +34,7 @@ class DecisionGap(Exception):
 
 
 class Wanted(NamedTuple):
-    """An answer that somebody waits for."""
+    """An answer that is waited for."""
 
     topic: str
     shard: int
@@ -204,7 +204,7 @@ class DecisionReader:
             try:
                 id_ = read.take(message, self._forgotten)
             except Undecodable as error:
-                # It answers nothing, whoever wrote it; stopping every service of the cell would answer no more.
+                # It answers nothing, and stopping every service of the cell would answer no more.
                 self._count_void(place[0], message.offset, error)
                 continue
             if id_ is not None:

@@ -69,7 +69,7 @@ class ExportWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Leaves the file without its last line, so that nobody takes it for whole."""
+        """Leaves the file without its last line, so that it cannot pass as complete."""
         self._file.close()
 
     def __enter__(self) -> "ExportWriter":

@@ -130,7 +130,8 @@ def read_piece(message: bytes) -> Piece | None:
 def advance(order: LogOrder, offset: int, message: bytes) -> Accepted | None:
     """Reads the message at `offset`; a record if one counts now, else None.
 
-    Raises Undecodable for one with the valid token and the next seq that cannot be decoded: nobody else writes those.
+    Raises Undecodable for one with the valid token and the next seq that cannot be decoded: only the valid writer
+    writes those.
     """
     assert offset >= order.offset, f"offset {offset} read after {order.offset - 1}"
     order.offset = offset + 1
@@ -152,7 +153,7 @@ def _void(order: LogOrder) -> Accepted | None:
 
 
 def _claim(order: LogOrder, header: Header, content: bytes, offset: int) -> Accepted | None:
-    """Whoever may write to the log may claim it, but only in so many words: a header and a body with one token."""
+    """A claim counts only if its header and its body carry the same token."""
     try:
         record = decode(content)
     except Undecodable:

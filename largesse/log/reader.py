@@ -74,7 +74,7 @@ class Lookahead:
 
     @property
     def position(self) -> dict[tuple[str, int], int]:
-        """What to hand to `wait_any`: what nobody has looked at yet."""
+        """What to hand to `wait_any`: what has not been read yet."""
         furthest = self._reader
         if self._scout is not None and self._scout.offset > furthest.offset:
             furthest = self._scout

@@ -1,7 +1,7 @@
 """Writing the log under a claim: a batch, one durable send, and the read-back before anything outside may happen.
 
 What is batched counts as written for the next record's seq and prefix. Any doubt (an append that failed or may have, a
-void record of its own, another's claim) raises Fenced: whoever holds the writer drops it and folds again.
+void record of its own, another's claim) raises Fenced: the caller drops the writer and folds again.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Fenced(Exception):
 
 
 def claim_message(cell: str, partition: int, token: str, order: LogOrder, time: int) -> Outgoing:
-    """A claim of the log: no seq, and a token that nobody had before."""
+    """A claim of the log: no seq, and a fresh token."""
     record = record_of(
         SequencerClaimed(token),
         cell=cell,
@@ -54,7 +54,7 @@ class LogWriter:
     def __init__(
         self, bus: Bus, writer: Writer, reader: LogReader, *, cell: str, partition: int, token: str, name: str
     ) -> None:
-        assert reader.order.token == token, "somebody else's claim is the latest"
+        assert reader.order.token == token, "another writer's claim is the latest"
         self.running = deepcopy(reader.order)
         self.reader = reader
         self._bus = bus

@@ -2,8 +2,8 @@
 
 On Kafka the instances of one service of one cell form a consumer group over the topic `shards`: nothing is written
 there and no offset is kept, its partitions stand for shards. An instance joins once it has caught up with the log.
-While a group deals anew, everybody goes on with what they had: answers are the same whoever gives them, and the first
-counts. On a bus of one process everything is its own.
+While a group rebalances, every member goes on with the shards it had: answers do not depend on the instance, and the
+first counts. On a bus of one process everything is its own.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ def assignment_of(bus: Bus, settings: Settings, service: str, caught_up: CaughtU
         return StaticAssignment([settings.shard])
     if settings.is_alone:
         return StaticAssignment(range(SHARDS_MAX))
-    assert isinstance(bus, GroupBus), f"nobody deals out shards on {settings.bus}"
+    assert isinstance(bus, GroupBus), f"no group assigns shards on {settings.bus}"
     return GroupAssignment(bus.join, f"largesse.{settings.cell}.{service}", caught_up)
 
 
@@ -133,7 +133,7 @@ class GroupAssignment(StaticAssignment):
             except BusError as error:
                 _log.warning("group_left", group=self._group, reason=str(error))
             except Exception:
-                # Nobody waits for this task: an error that ended it would leave this instance as it is, for good.
+                # This task is never awaited: an error that ended it would leave this instance as it is, for good.
                 _log.exception("group_failed", group=self._group, again_after_ms=REJOIN_MS)
             # Who is in no group serves nothing: the others have been dealt what was its own.
             self._set(())

@@ -25,7 +25,7 @@ READY_SECONDS = 2
 
 
 class AddressTaken(OSError):
-    """Somebody else listens there, or it may not be listened to: names address and port."""
+    """The address is in use, or may not be bound: names address and port."""
 
 
 WhyNot = Callable[[], Awaitable[str]]
@@ -49,7 +49,7 @@ Pages = Callable[[str, dict[str, str]], Awaitable[Page | None]]
 
 
 def readiness(bus: Bus, partition: int, stop: asyncio.Event) -> WhyNot:
-    """Ready: the bus tells where the cell's log ends, all has caught up, and nobody has asked the process to end."""
+    """Ready: the bus tells where the cell's log ends, all has caught up, and the process has not been asked to end."""
 
     async def why_not() -> str:
         if stop.is_set():
@@ -99,7 +99,7 @@ async def served(
                 await writer.drain()
             writer.close()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # Whoever asked has gone, or asks for something else than this.
+            pass  # The client has gone, or asks for something else.
         finally:
             del open_now[writer]
             if not writer.is_closing():

@@ -1,10 +1,10 @@
 """An instance of a service beside others: which shards it runs follows from the assignment, while it lasts.
 
 It takes part in the assignment once it has caught up with the log. A service without shards always runs; while it is
-another instance's it is a hot standby, which answers a round only where nobody else does (shell.py). Of a sharded one
-an instance runs the shards that are its own and in use; one that has none of these is a hot standby for a shard that is
-in use. A shard that is dealt to another instance runs on as a standby until somebody else has answered for it: the new
-owner may have the whole log to fold.
+another instance's it is a hot standby, which answers a round only if no other instance does (shell.py). Of a sharded
+one an instance runs the shards that are its own and in use; one that has none of these is a hot standby for a shard
+that is in use. A shard that is dealt to another instance runs on as a standby until another instance has answered for
+it: the new owner may have the whole log to fold.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class _Running(Generic[S]):
         self.task = asyncio.create_task(drive(self.shell, bus, settings, self.stop))
 
     def is_over(self) -> bool:
-        """Whether somebody else has answered since it was dealt away."""
+        """Whether another instance has answered since it was reassigned."""
         if self.left_after is None:
             self.left_after = self.shell.left_to_others
         return self.shell.left_to_others > self.left_after
@@ -98,7 +98,7 @@ class _Shards(Generic[S]):
         return [each.shell for each in self._running.values()]
 
     async def _follow(self) -> None:
-        # Whoever has folded furthest knows best how many are in use.
+        # The instance that has folded furthest knows best how many are in use.
         newest = max(
             (each.shell for each in self._running.values()), key=lambda shell: shell.log.order.seq, default=None
         )

@@ -1,7 +1,7 @@
 """What a service started by `python -m` says of itself: `--help`, and a refusal of every argument that it has not got.
 
-Services are set up by the environment alone, so a word on the command line is a slip, and is told before anything is
-opened or created.
+Services are set up by the environment alone, so an argument on the command line is a mistake, and is reported before
+anything is opened or created.
 """
 
 import sys

@@ -92,8 +92,8 @@ class LogClock:
         self.log_ms, self._is_known = time_ms, True
 
     def discard_heard(self) -> None:
-        """This process was away between the last two ticks, so nobody knows when what it heard meanwhile was written:
-        log time goes on from the first of the two. The wall clock says it where it was not known by then.
+        """This process was away between the last two ticks, so it is unknown when what it received meanwhile was
+        written: log time goes on from the first of the two. The wall clock says it where it was not known by then.
         """
         if self._unheard_ms is None:
             self.log_ms, self._is_known = self.wall_ms, False

@@ -1,7 +1,7 @@
 """What becomes of an input that was read, and which inputs are not to be read at all.
 
 An input that kills the sequencer does so at every start, before an operator's wish behind it, to have it skipped, is
-ever read in its turn. So whoever begins to lead looks through `config` first, to its end, for nothing but such wishes.
+ever read in its turn. So a new leader scans `config` first, to its end, for nothing but such wishes.
 What it finds is parsed only if it is short.
 """
 
@@ -95,7 +95,7 @@ def _has_shape(value: bytes) -> bool:
     try:
         document = loads(value)
     except Exception:
-        return False  # Whatever is wrong with it is told in its turn, if nobody has it skipped.
+        return False  # What is wrong with it is reported in its turn, unless it is skipped.
     if not isinstance(document, dict) or len(document) != 1:
         return False
     asked = document.get(FORM)

@@ -39,7 +39,7 @@ class Leases:
         return nodes
 
     def next_ms(self, lease_ms: int) -> int | None:
-        """When the next lease runs out if nobody is heard of."""
+        """When the next lease runs out if no node reports."""
         heard_ms = next(iter(self._heard.values()), None)
         return None if heard_ms is None else heard_ms + lease_ms
 

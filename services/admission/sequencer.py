@@ -1,8 +1,8 @@
 """The sequencer: puts every outside fact into the log's one order. The only service that looks at the clock.
 
-It stands by, folding the log, until nobody else writes it; claims it; reads its own claim; and leads: it judges inputs
-one after another against a running fold, appends what they come to and what is due in one durable send, and reads it
-back before anything outside may happen. Any doubt (Fenced): it throws the running state away and stands by.
+It stands by, folding the log, until no other process writes it; claims it; reads its own claim; and leads: it judges
+inputs one after another against a running fold, appends what they come to and what is due in one durable send, and
+reads it back before anything outside may happen. Any doubt (Fenced): it throws the running state away and stands by.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ DECIDED = ("shares", "asks", "grants")
 
 
 def fresh_token() -> str:
-    """What nobody has claimed with before."""
+    """A token that no claim has carried before."""
     return secrets.token_hex(16)
 
 
@@ -468,7 +468,7 @@ class Sequencer:
             closing = next(each for each in accepted if each.record.seq == pending.seq)
             lead.pending = None
             pending.order.offset = closing.offset + 1
-            # Durable, so that the dead letters before it are too: whoever restores it looks for none of them.
+            # Durable, so that the dead letters before it are too: a restore need not look for them.
             positions = lead.decisions.positions()
             await self._snapshots.take(self._producer, pending.state, pending.order, positions, of=1, durable=True)
 

@@ -266,7 +266,7 @@ class Attempts:
 
     def _look_into(self, local: Local, folder: int, fate: Result | None) -> None:
         """What became of an attempt by its documents. Raises Unsound, OSError."""
-        # A shim that was spawned and has not claimed yet may not begin any more: nobody was told of it.
+        # A shim that was spawned and has not claimed yet may not begin any more: it was never reported.
         claim("", {}, dir_fd=folder)
         claimed = claim_in(folder)
         if isinstance(claimed, Guarded) and claimed.boot == self.boot and fate is None:
@@ -487,7 +487,7 @@ def _ask_to_stop(local: Local) -> None:
 
 def _status_of(pid: int) -> int | None:
     """A shim's exit status as waitpid() has it, which is taken once; None: it has not ended. UNKNOWN: it is not, or no
-    longer, a child of this process; whoever adopted it has reaped it, or will.
+    longer, a child of this process; its new parent has reaped it, or will.
     """
     try:
         ended, status = os.waitpid(pid, os.WNOHANG)

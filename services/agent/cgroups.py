@@ -409,7 +409,7 @@ def _removed(group: Path) -> bool:
 
 
 def _remove_empty(parent: Path) -> None:
-    """Removes what is left of nodes that nobody runs any more. A group in which something runs resists."""
+    """Removes what is left of nodes that no longer run here. A group in which something runs resists."""
     for node in parent.glob("largesse-*"):
         for task in node.glob("task-*"):
             with suppress(OSError):

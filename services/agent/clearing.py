@@ -36,7 +36,7 @@ SMALL_DISK_PARTS = 10
 SHELF_RUNS = 1_000
 """Runs on one shelf. Only the oldest shelf has gaps, so only that one is compared with its index at a start."""
 SPENT = ("claim.json", "child.json", "result.json", "stop.json", "shim.err")
-"""Files of an attempt that nobody needs once its job has ended. `shim.err` goes where it is empty."""
+"""Files of an attempt that are useless once its job has ended. `shim.err` goes where it is empty."""
 LEVELS_TIDIED = 3
 """Folders below a run that have to be opened to put it away: stages, attempts, work."""
 _PR_SET_PDEATHSIG = 1
@@ -266,7 +266,8 @@ def _size_of(run: str, parent: int) -> tuple[int, int]:
 
 
 def _tidied(run: str, parent: int) -> tuple[int, int]:
-    """Size in bytes and number of entries of a run, once what nobody needs of its attempts has gone. Raises OSError."""
+    """Size in bytes and number of entries of a run, once the useless files of its attempts have gone. Raises
+    OSError."""
     folder = os.open(run, FOLDER, dir_fd=parent)
     try:
         size, entries = 0, 2  # The folders of the job and of the run.
@@ -296,7 +297,7 @@ def _folders_in(folder: int) -> list[str]:
 
 
 def _tidy(attempt: str, parent: int) -> None:
-    """Removes what nobody needs of an attempt whose job has ended. What resists stays."""
+    """Removes the useless files of an attempt whose job has ended. What cannot be removed stays."""
     with suppress(OSError):
         folder = os.open(attempt, FOLDER, dir_fd=parent)
         try:

@@ -111,7 +111,7 @@ def _draft(path: AnyPath, document: dict[str, Any], dir_fd: int | None, *, durab
 
 
 def claim(folder: AnyPath, document: dict[str, Any], *, dir_fd: int | None = None) -> bool:
-    """Makes the attempt the caller's own; False if somebody has it. Raises OSError.
+    """Claims the attempt for the caller; False if it is claimed already. Raises OSError.
 
     A link is as exclusive as O_EXCL and never half written. Where the file system has no links, the file is made
     exclusively and written then: who reads half of it takes the claim for one of a process that is gone.

@@ -170,7 +170,7 @@ def task_in(place: AttemptFolder, folder: int) -> Task | None:
 
 
 def claim_in(folder: int) -> Guarded | Timed | None:
-    """Who has claimed the attempt; None: somebody who was to start nothing. Raises Unsound, OSError."""
+    """Who has claimed the attempt; None: a claim that was to start nothing. Raises Unsound, OSError."""
     document = _read(folder, CLAIM)
     if not document:
         return None

@@ -25,7 +25,7 @@ _KERNEL_THREADS = 2
 """The parent of all threads of the kernel."""
 
 spawning = threading.Lock()
-"""Held while a shim is started and entered in `ours`: until then it looks like somebody's orphan."""
+"""Held while a shim is started and entered in `ours`: until then it looks like an orphan."""
 ours: set[int] = set()
 """Shims that this process has started and not yet reaped."""
 
@@ -126,7 +126,7 @@ def family(table: Table, roots: Iterable[int]) -> set[int]:
         found.add(pid)
         waiting += children.get(pid, ())
         session = table[pid].session
-        # A leader that lives and was not found has let one in: somebody who looks at a task from a shell of theirs.
+        # A leader that lives and was not found has let one in: a person who inspects a task from a shell.
         if session == pid or session in found or session not in table:
             waiting += members.get(session, ())
     return {pid for pid in found if table[pid].lives}

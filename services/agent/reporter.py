@@ -88,7 +88,7 @@ class Reporter:
             offer = self._offer(state)
             if await self._send("nodes", self._registration(state, offer, locals_)):
                 self._offered = offer["unschedulable"]
-                # Nobody may be there to answer, so the same is said more and more seldom.
+                # There may be no sequencer to answer, so repeats become rarer and rarer (exponential back-off).
                 self._register_ms = mono_ms() + self._register_wait_ms
                 self._register_wait_ms = min(2 * self._register_wait_ms, REGISTER_MS_MAX)
         return max(self._retry_ms, self._register_ms)

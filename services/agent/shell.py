@@ -272,7 +272,7 @@ class _Agent:
         try:
             await asyncio.shield(launching)
         finally:
-            # Whoever ends this agent wants to know what runs.
+            # An operator who ends this agent wants to know what runs.
             outcomes = await launching
             for trouble in [outcome.trouble for outcome in outcomes if outcome.trouble]:
                 self._fall(trouble)
@@ -359,7 +359,7 @@ class _Agent:
         await asyncio.Event().wait()
 
     def _cut_off(self) -> None:
-        """Nobody has heard of this node for so long that what runs here may run elsewhere, too: it ends."""
+        """The cell has not heard from this node for so long that its tasks may run elsewhere too: they end."""
         running = [local for local in self._attempts.by_key.values() if local.phase != "ended" and not local.stopping]
         if running:
             self._log.warning("cut off: what runs here is ended", attempts=len(running))

@@ -1,10 +1,10 @@
 """One attempt's guardian: a process of its own that outlives the agent, started by attempts.py as `main(FOLDER)`.
 
-Claims the attempt (nobody can twice), runs its command in a session of its own, keeps what it prints, holds it to its
+Claims the attempt (once only), runs its command in a session of its own, keeps what it prints, holds it to its
 time and memory, ends everything it started, and leaves exit code and run time in RESULT. SIGTERM means stop; STOP says
 why and how long to wait before force. Only the standard library, and little of it: a start costs about 10 ms.
 
-Nobody knows a child's orphans but the kernel, so the shim takes them in (PR_SET_CHILD_SUBREAPER), and the command dies
+Only the kernel knows a child's orphans, so the shim takes them in (PR_SET_CHILD_SUBREAPER), and the command dies
 with the shim (PR_SET_PDEATHSIG). Where ctypes is missing the session's processes are still found.
 
 A task can usually write in the folder in which the shim works: see documents.py.
@@ -361,21 +361,21 @@ def _prctl(option: int, value: int = 1) -> None:
 
 
 def main(folder: str) -> None:
-    """Guards the attempt in `folder`; returns without a word if somebody else has claimed it."""
+    """Guards the attempt in `folder`; returns at once if it is claimed already."""
     with os.scandir("/proc/self/fd") as entries:
         inherited = [int(entry.name) for entry in entries if int(entry.name) > EVENTS_FD]
     for number in inherited:
         with suppress(OSError):
-            os.close(number)  # Of whoever started the agent: none of a task's business.
+            os.close(number)  # Inherited from the agent's parent: not for tasks.
     try:
         os.set_inheritable(EVENTS_FD, False)
-    except OSError:  # Started by hand, or by a test: nobody listens.
+    except OSError:  # Started by hand, or by a test: there is no reader.
         assert os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) == EVENTS_FD  # The lowest that is free.
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"
     if task["private"]:
-        # Nobody but root may look into it, take over its pipe, or trace it.
+        # Only root may look into it, take over its pipe, or trace it.
         _prctl(_PR_SET_DUMPABLE, 0)
     guardian = Guardian(task)
     pid = os.getpid()

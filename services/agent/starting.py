@@ -1,4 +1,4 @@
-"""How an attempt begins: what its shim is told, what its command finds in its environment, and the shim itself."""
+"""How an attempt begins: the shim's instructions, the command's environment, and the shim process itself."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ def memory_limit_mib(asked_mib: int | None) -> int | None:
 
 
 def task_of(start: Start, settings: NodeSettings, key: str, groups: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a shim is told of its attempt, beside its name. `groups`: as `cgroups.Groups.make` says."""
+    """The shim's instructions for its attempt, beside its name. `groups`: as `cgroups.Groups.make` says."""
     stage = start.stage
     user = settings.task_user
     memory_mib = stage.demand.get("memory")

@@ -51,7 +51,7 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
 
 
 def _cancel_each(gateway: Gateway, jobs: list[str], *, json: bool, may_have_ended: bool) -> None:
-    """`may_have_ended`: one that has ended by now is told, and is no failure."""
+    """`may_have_ended`: one that has ended by now is reported, and is no failure."""
     done: list[dict[str, object]] = []
     failed = 0
     for job in jobs:

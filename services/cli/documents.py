@@ -19,7 +19,7 @@ CLUSTER_YAML_MAX = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What somebody wrote, as a request carries it, and as it was read."""
+    """A user's document, as a request carries it, and as it was read."""
 
     data: bytes
     content_type: str
@@ -53,7 +53,8 @@ def checked_document(document: dict[str, object], topic: str, shown: str) -> Wri
 def read_config_file(path: str) -> Written:
     """A message of the config topic, or what a cluster file says of queues and policy; warnings go to stderr.
 
-    Nodes are no part of a config: those that run go on, and the file's are not started, which is told. Raises Wrong.
+    Nodes are no part of a config: those that run go on, and the file's are not started, which a note says. Raises
+    Wrong.
     """
     try:
         data = read_bytes(path)

@@ -73,7 +73,7 @@ def get_nodes(url: Url = None, json: Json = False) -> None:
 
 
 def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], kinds: str, none: str) -> None:
-    """Rows for whom `draw` is; a person is told `none` where there are none, a program gets the heads alone."""
+    """Rows as `draw` wants them; without any, a terminal shows `none`, and a pipe gets the heads alone."""
     out(none if not rows and draw is listed else draw(heads, rows, kinds=kinds))
 
 

@@ -1,8 +1,8 @@
 """A whole cell in one process: every service's shell, agents and the gateway on one embedded bus.
 
 The first service that ends by an error ends them all, and the error says at which record; so does a bus that writes
-nothing more (a full disk), whoever notices. Tasks run in processes of their own: unless told otherwise they outlive
-this one, and the next one takes them over.
+nothing more (a full disk), whichever part notices. Tasks run in processes of their own: unless told otherwise they
+outlive this one, and the next one takes them over.
 """
 
 import asyncio
@@ -155,7 +155,7 @@ class Host:
     def _look(self) -> None:
         """Takes in what has ended. Raises Broken, Wrong."""
         if self._bus.failure is not None:
-            # First: whoever ended, ended for this.
+            # First: the others ended because of this.
             raise Broken(str(self._bus.failure))
         for task in [task for task in self._running if task.done()]:
             name = self._running.pop(task)

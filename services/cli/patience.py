@@ -15,7 +15,7 @@ PAUSE_S, PAUSE_S_MAX = 0.5, 8.0
 
 
 class Patience:
-    """How long one command waits. Whom nobody has ever answered does not wait: the address may be wrong."""
+    """How long one command waits. Without any earlier answer it does not wait: the address may be wrong."""
 
     def __init__(self) -> None:
         self._heard = False

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar on stderr, or a counter where nobody knows the end; only where a person looks."""
+"""How far a long command is: a bar on stderr, or a counter where the end is unknown; only on a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ TOLD_EVERY = 64
 """Of what is only counted."""
 
 Tell = Callable[[int, int | None], None]
-"""Is told how much is done, and of how much; None: nobody knows."""
+"""Called with how much is done, and of how much; None: unknown."""
 T = TypeVar("T")
 
 

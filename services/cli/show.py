@@ -136,7 +136,7 @@ def _folded(text: str, indent: str) -> Iterator[str]:
 
 
 def described(rows: Sequence[tuple[str, object]]) -> str:
-    """Names and values; the first value is one that somebody will want to copy, and is never folded."""
+    """Names and values; the first value is one that people copy, and is never folded."""
     (name, value), *others = rows
     return rendered(table(("", ""), [(name, WHOLE), *others]), [str(value)])
 

@@ -14,7 +14,7 @@ from schemas import ConfigChanged, JobAdmitted, JobRejected, Record
 
 ANSWERS_KEPT_MAX = 10_000
 """Answers kept for sends under way on one topic. Beyond it the oldest go, and a send that would have needed one of
-them is told that there is no answer yet."""
+them gets to know that there is no answer yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Answers:
     _sending: dict[int, int] = field(default_factory=dict)  # Sends under way, oldest first: `reached` at their start.
     _offsets: deque[int] = field(default_factory=deque)  # Of the answers kept, ascending.
     _records: dict[int, Record] = field(default_factory=dict)
-    _dropped: int = -1  # The last offset whose answer had to go although somebody might have needed it.
+    _dropped: int = -1  # The last offset whose answer was dropped although a request might still need it.
     _waiting: dict[int, Waiter] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)  # A heap of the offsets waited for.
 
@@ -83,9 +83,9 @@ class Answers:
         return waiter
 
     def forget(self, offset: int) -> None:
-        """Nobody waits for the answer to the input at `offset` any more."""
+        """No request waits for the answer to the input at `offset` any more."""
         self._waiting.pop(offset, None)
-        # Offsets nobody waits for leave the heap when the log gets there; they may not pile up until then.
+        # Offsets without a waiting request leave the heap when the log gets there; they may not pile up until then.
         if len(self._order) > 2 * len(self._waiting) + 16:
             self._order = sorted(self._waiting)
 
@@ -107,7 +107,7 @@ class Answers:
 
 
 def brief(record: Record) -> Record:
-    """The record without what is large and nobody waits for: stages of a job spec, the queues of a config."""
+    """The record without what is large and not needed: stages of a job spec, the queues of a config."""
     body = record.body
     match body:
         case JobAdmitted() | JobRejected():

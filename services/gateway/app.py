@@ -145,7 +145,7 @@ class Api:
             raise Problem(503, "busy", "too many large documents wait to be parsed: try again") from None
 
     async def send(self, topic: str, data: bytes, asker: str) -> Answer:
-        """Publishes an input and waits for its answer. `asker`: "" where the request names nobody. Raises Problem where
+        """Publishes an input and waits for its answer. `asker`: "" where the request has no name. Raises Problem where
         it is refused."""
         found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
         refused = found.record.body if found.record is not None else None

@@ -183,7 +183,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     """Warnings about what the cell would accept and is probably not meant."""
     capacity = capacity_of(state, policy)
     if not capacity:
-        return ["no node is there yet: nobody has a share of anything"]
+        return ["no node has registered yet: there is nothing to share"]
     if tree is None:
         return []
     remarks = []

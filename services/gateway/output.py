@@ -1,6 +1,6 @@
 """Output of tasks: which agent has it, and what to answer where none can be asked.
 
-Agents announce their addresses when they register. Whoever may write to the topic `nodes` chooses who is asked, but
+Agents announce their addresses when they register. A writer of the topic `nodes` chooses which address is asked, but
 only for one fixed path, and an answer counts only under the node's own name.
 """
 

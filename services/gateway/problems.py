@@ -100,7 +100,7 @@ def install(app: FastAPI) -> None:
     async def gone(request: Request, error: ClientDisconnect) -> Response:
         return response(
             Problem(408, "too_slow", "the connection was closed before the body was complete")
-        )  # Nobody reads it.
+        )  # It is never read.
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Serves an app on a bound socket until it is told to stop. Signals are handled by the process that calls it."""
+"""Serves an app on a bound socket until it is stopped. Signals are handled by the process that calls it."""
 
 import asyncio
 import logging

@@ -184,7 +184,7 @@ class State:
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
-    `touched`: what has changed since metrics were last asked for; None: nobody has asked, or too much has changed."""
+    `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
 
     cell: str = ""
     seq: int = 0

@@ -121,7 +121,7 @@ class Watching:
                 self._forget(watched)
 
     def _forget(self, watched: Watched) -> None:
-        """Nobody watches it, or it has ended: another job may get the name."""
+        """It has no watchers, or has ended: another job may get the name."""
         if self._watched.get(watched.job) is watched:
             del self._watched[watched.job]
 

@@ -129,7 +129,7 @@ class GroupCommit:
             self._thread.shutdown()
             self._appender.abandon()
             if self._queue:
-                # Cancelled before its turn came: nobody may wait for a thread that is gone.
+                # Cancelled before its turn came: never wait for a thread that is gone.
                 self._fail([], BusError("the bus was closed before this was written"))
         self.refuse_if_failed()
 
@@ -153,7 +153,7 @@ class GroupCommit:
         written = self._thread.submit(self._appender.append, joined, list(files.values()), group[-1].head, sync=sync)
 
         def hand_back(written: Future[None]) -> None:
-            # Where the loop has gone, nobody is left who waits.
+            # If the loop is closed, nothing waits any more.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._come_back, loop, group, written)
 

@@ -67,7 +67,7 @@ def read_back(
         if offset < until:
             reason = f"offset {offset} was here when this process opened or wrote the file"
             raise JournalDamaged(path, _number_of(path, start), reason)
-    raise AssertionError(f"{directory}: nobody wrote offset {offset}")
+    raise AssertionError(f"{directory}: there is no offset {offset}")
 
 
 def _lines(path: Path, position: int) -> Iterator[tuple[int, bytes]]:

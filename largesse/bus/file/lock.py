@@ -68,5 +68,5 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # Somebody else's.
+        pass  # Another process's.
     return True

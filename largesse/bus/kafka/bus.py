@@ -133,7 +133,7 @@ class KafkaBus:
         self._refuse_if_closed()
         while True:
             try:
-                # Whoever has a follower already is asked without waiting, so no wakeup is missed below.
+                # Existing followers are asked without waiting, so no wakeup is missed below.
                 followers = [await self._follower(place, offset) for place, offset in positions.items()]
             except PositionGap:
                 return True

@@ -156,7 +156,7 @@ def said(error: BaseException) -> str:
 
 async def abandon(producer: AIOKafkaProducer, within_ms: int) -> None:
     """Ends a producer without sending what it still has: `stop` would go on until all of it is sent."""
-    # aiokafka has no public way: the task that sends has to end, and nobody is to flush after it.
+    # aiokafka has no public way: the task that sends has to end, and nothing may flush after it.
     producer._closed = True
     with suppress(TimeoutError, KafkaError):
         async with asyncio.timeout(within_ms / 1_000):

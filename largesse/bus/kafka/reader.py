@@ -1,4 +1,4 @@
-"""Reading one Kafka partition ahead of whoever asks, so that asking costs nothing while there is nothing new.
+"""Reads one Kafka partition ahead of its readers, so that polling costs nothing while there is nothing new.
 
 A follower has a consumer of its own: a shared one would let a slow reader hold up the others, and make a new partition
 wait for the old ones' long poll. What it has read stays for a while, for readers that come a little later.
@@ -19,9 +19,9 @@ from largesse.bus.kafka.client import said
 from largesse.bus.port import BusError, Message
 
 AHEAD_BYTES_MAX = 2 << 20
-"""A follower waits while it holds more than this that nobody has asked for."""
+"""A follower waits while it holds more than this that has not been read."""
 BEHIND_BYTES_MAX = 1 << 20
-"""What has been read by somebody and is kept for others."""
+"""Messages that one reader has read, and that are kept for others."""
 TAKEN_MOST = 500
 IDLE_MS = 60_000
 _MESSAGE_BYTES = 400
@@ -135,7 +135,7 @@ class Follower:
             self._room.clear()
 
     def _pass(self, offset: int) -> None:
-        """Somebody has read up to `offset`."""
+        """A reader has read up to `offset`."""
         start = bisect_left(self._messages, self._passed, key=_offset_of)
         end = bisect_left(self._messages, offset, key=_offset_of)
         size = _bytes_of(self._messages[start:end])
@@ -167,7 +167,7 @@ class Follower:
 
 
 def message_of(record: ConsumerRecord) -> Message:
-    """A record as the port has it. What somebody else wrote without a value, or as no text, stays readable."""
+    """A record as the port has it. A foreign message without a value, or whose key is no text, stays readable."""
     headers = {}
     if record.headers:
         headers = {key: (value or b"").decode(errors="replace") for key, value in record.headers}

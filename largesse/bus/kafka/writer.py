@@ -2,7 +2,7 @@
 
 What is sent while an append is on its way goes into the next one, a batch for each partition. A partition's next batch
 leaves only when the one before is acknowledged, so what arrives of a failed send is a prefix. The first failure, or an
-acknowledgement that stays away, ends the writer: whether its last messages arrived nobody knows, and it sends no more.
+acknowledgement that stays away, ends the writer: whether its last messages arrived is unknown, and it sends no more.
 """
 
 import asyncio

@@ -166,7 +166,7 @@ def _ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] 
 def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
     """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may return."""
     if not state.nodes:
-        return None  # Nobody has said yet what there is; the job waits.
+        return None  # No node has registered yet; the job waits.
     for i, stage in enumerate(spec.stages):
         for resource in stage.demand:
             if not state.capacity.get(resource) and not _is_known(state, resource):
@@ -315,7 +315,7 @@ def _remove(state: State, body: NodeRemoved, author: str) -> NodeRemoved | Input
 
 
 def _leave(state: State, body: NodeLeft, author: str) -> NodeLost | None:
-    """Nothing runs there any more, so nobody has to wait for the lease; an older epoch's word counts for nothing."""
+    """Nothing runs there any more, so the lease need not run out first; an older epoch's message is ignored."""
     node = state.nodes.get(body.node)
     return lose(state, body.node, left=True) if node is not None and node.epoch == body.epoch else None
 

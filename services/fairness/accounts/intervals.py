@@ -67,7 +67,7 @@ class Intervals:
         return found
 
     def around(self, whole: int, most: int) -> tuple[int, int]:
-        """The least and the greatest `part`, up to `most`, with which `part / whole` leaves nobody outside."""
+        """The least and the greatest `part`, up to `most`, with which `part / whole` stays inside every interval."""
         low, high = self._find_lowest(), self._find_highest()
         least = 0 if low is None else -(-low * whole >> _BITS)
         return least, most if high is None else min(most, high * whole - 1 >> _BITS)

@@ -58,7 +58,7 @@ class QueueAccount:
         self.low = False  # It waits, and with a task more would still not be above its guarantee.
         self.published = NOTHING
         self.quiet_band: QuietBand | None = None  # None: any change has to be looked at.
-        self.ends: list[list[int]] = []  # The first four numbers of `quiet_band` in amounts, once somebody asked.
+        self.ends: list[list[int]] = []  # The first four numbers of `quiet_band` in amounts, once needed.
         self.far = False  # What it asks for was too far from the published level for `quiet_band` to follow that.
         self.stale = True
         self.stale_children: list[QueueAccount] = []

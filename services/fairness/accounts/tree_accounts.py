@@ -8,7 +8,7 @@ published, for itself or below it, and only queues outside theirs are visited. I
 holds and asks for may move (`QuietBand`): each of the two gets half of the distance at which a value would be
 published, so that they can be checked apart.
 
-Guarantees are shares of `ONE`; what is told is in billionths of the cell.
+Guarantees are shares of `ONE`; what is published is in billionths of the cell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,8 @@ FINE = 1 << 88
 class TreeAccounts:
     """All queues of a tree in a cell of `capacity` (nothing of it 0).
 
-    `changed`: queues that have a value to tell. `recheck`: queues whose `low` may have turned since somebody took note.
-    The caller's own: `kinds`, what the places in a vector stand for; `moved`, leaves that are still to be `put`;
+    `changed`: queues that have a value to publish. `recheck`: queues whose `low` may have changed since it was last
+    read. The caller's own: `kinds`, what the places in a vector stand for; `moved`, leaves that are still to be `put`;
     `source`, what the levels in force come from.
     """
 
@@ -197,7 +197,8 @@ class TreeAccounts:
     def richest(self, latest: Mapping[str, tuple[int, int]]) -> list[str]:
         """The queues with a level of their own that hold something beyond their guarantees, those with most of it
         first; if none does, those that hold something, likewise. By what they were told to borrow and to hold, or by
-        `latest`, as pairs: what nobody is told of is not worked out for everybody. Costs those that hold a permille.
+        `latest`, as pairs: values that are not published are not computed for all. Costs the queues that hold a
+        permille.
         """
         known = {
             name: (account.published.borrowed, account.published.allocated) for name, account in self._rich.items()
@@ -302,7 +303,7 @@ class TreeAccounts:
         )
 
     def _amounts_from(self, units: int | None) -> list[int]:
-        """The least amount of each kind that is told as so many billionths."""
+        """The least amount of each kind that is published as so many billionths."""
         if units is None:
             return []
         share = _first_with(units)
@@ -354,7 +355,7 @@ class TreeAccounts:
             own = {child.name: self._own(child) for child in account.children if child.asks and any(child.claim)}
         part, whole = self._rate(account.guaranteed, account.weights, own)
         if own and not whole:
-            whole = 1  # Nobody has anything by its weight any more, also those who had.
+            whole = 1  # No child has anything by its weight any more, also those that had.
         todo = {child.name: child for child in stale}
         if whole:
             todo |= {name: self.queues[name] for name in account.intervals.take_outside(part, whole)}
@@ -406,7 +407,7 @@ class TreeAccounts:
     def _find_quiet_band(self, account: QueueAccount, new: Published) -> tuple[int, int]:
         """Works out within what sums there is nothing to tell. Returns the span of the guarantee in which there is not.
 
-        What is told comes of both, so each has half of what is left until it changes.
+        What is published follows from both, so each has half of what is left until it changes.
         """
         published, step = account.published, PUBLISH_STEP - 1
         held, asked = new.allocated, self.share_of(account.demand)
@@ -472,5 +473,5 @@ def _settled(share: int) -> int:
 
 
 def _first_with(units: int) -> int:
-    """The least share that is told as so many billionths."""
+    """The least share that is published as so many billionths."""
     return -(-(units << ONE_BITS) // SHARE_UNITS) - NEAR

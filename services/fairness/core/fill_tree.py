@@ -5,7 +5,7 @@ leaves below it ask for. Under `hdrf` and `naive-hdrf` (and `capacity`) a queue'
 `drf` all units below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy
 multiplied. A queue with another policy stands among them as one, with its own weight.
 
-Limits come in here. *Guaranteed*: where somebody below a queue is guaranteed something, what its children would have
+Limits come in here. *Guaranteed*: where a queue below a queue is guaranteed something, what its children would have
 were there one kind only (`TreeAccounts.divide`) stands for their weights: what guarantees cover comes first, then
 weights count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is
 first filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they
@@ -39,7 +39,7 @@ Caps = Mapping[str, Sequence[int]]
 """Units that are taken to ask for these amounts, in the order of the capacity vector."""
 
 _WEIGHT_BITS, _LEAST_BITS = 50, 10
-"""A share in the place of a weight: this much of it. Whoever has next to nothing weighs no more than 2^-40 of all."""
+"""A share in the place of a weight: this much of it. A queue with next to nothing weighs no more than 2^-40 of all."""
 
 _FINE_BITS = 64
 
@@ -50,7 +50,7 @@ def goes_by_holdings(tree: Queue, policy: str) -> bool:
 
 
 class FillTree:
-    """One tree, as it stands for one filling: `root`, None where nobody asks for anything.
+    """One tree, as it stands for one filling: `root`, None where no queue asks for anything.
 
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`: path
     -> demand; `asked`: those of them that ask for something. `whole`: the others are in it, too. `pieces`: leaves that
@@ -222,7 +222,7 @@ class FillTree:
         return found
 
     def _weights(self, found: dict[str, int]) -> dict[str, int]:
-        """What stands for weights. Whoever is left nothing goes by its own for what the others cannot use."""
+        """What stands for weights. A queue that is left nothing keeps its own weight for what the others cannot use."""
         heaviest = max([self._accounts.queues[name].weight for name in found], default=1)
         least = {name: (self._accounts.queues[name].weight << _LEAST_BITS) // heaviest for name in found}
         return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}

@@ -318,7 +318,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
 def _time(state: State, record: Record[TimeReached]) -> None:
     body = record.body
     if body.wake_ms != state.wake_ms:
-        state.changed_seq = record.seq  # Somebody waited for this moment, and may ask for something now.
+        state.changed_seq = record.seq  # A job waited for this moment, and may ask for something now.
 
 
 def _told(state: State, record: Record[Shares]) -> None:

@@ -35,7 +35,7 @@ class CellLevels:
     For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
     `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from; `amounts`: what they
     left to each queue, were there one kind only, and whether it would take more. `moved`: leaves whose demand has
-    changed since. `all_fits`: nobody was held back; `churned`: some went by what they hold. `caps`: units that were
+    changed since. `all_fits`: every demand was met; `churned`: some went by what they hold. `caps`: units that were
     taken to ask for these amounts; `over`: the filling with further caps, once there was one. `parts`: of leaves that
     ask for several sets of kinds, the levels by set; `pieces`: for each set what it asked for, whether satisfied.
     """
@@ -147,7 +147,7 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
 
 
 def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) -> CellLevels:
-    """Nobody is held back, so every unit's level is its own demand, and only those that moved have another level."""
+    """Every demand is met, so every unit's level is its own demand, and only those that moved have another level."""
     if before is None or not before.all_fits:
         before = CellLevels({}, {}, {}, {}, all_fits=True)
         before.moved = dict.fromkeys(state.demand, True)

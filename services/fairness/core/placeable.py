@@ -1,6 +1,6 @@
 """Which units can place all that they are due, and which are taken to ask for no more than they hold.
 
-Leftover serves the unit with the least held / level first. So if somebody got a task at a worse ratio than that of a
+Leftover serves the unit with the least held / level first. So if a leaf got a task at a worse ratio than that of a
 unit that still waits when the round is over, none of its tasks found room (nor a node, nor room for their gang): it was
 passed over. A unit that is a task or more below its level, and has been so and been passed over for
 `headroom_after_ms`, is capped: its siblings are filled as if it asked for what it holds, and the record says what it is

@@ -1,4 +1,4 @@
-"""What fairness keeps of a cell: who asks for what, who holds what since when, what has been told."""
+"""What fairness keeps of a cell: what queues ask for, what tasks hold since when, what has been published."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Job:
     """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks. `seen`: by
-    stage, how long its tasks ran, where somebody may ask for it."""
+    stage, how long its tasks ran, where it may be needed."""
 
     queue: str
     graph: Graph

@@ -196,7 +196,7 @@ class Filling:
         self.satisfied = plot.mask == 0
 
     def go_on(self) -> bool:
-        """One phase. False if nobody could take any more."""
+        """One phase. False if no leaf could take any more."""
         rows = self.composed()
         if not len(rows[0].node):
             return False
@@ -271,7 +271,7 @@ class Filling:
                 node, lines, parts = paths.stand_at(rows[at + 1], height[parent], lag[parent])
 
     def filled(self) -> "Filled":
-        """The answer, once nobody can take any more."""
+        """The answer, once no leaf can take any more."""
         plot = self.plot
         asked = plot.share + np.where(plot.share > 0, _ROUNDED_ONCE, 0.0)
         shares = np.where(self.satisfied, asked, self.level / LEVEL * plot.rise + _ROUNDED) + plot.blurred

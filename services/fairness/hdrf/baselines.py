@@ -20,7 +20,7 @@ def flat(root: TreeNode) -> TreeNode:
 
 def naive(root: TreeNode) -> TreeNode:
     """Hierarchical DRF as first built (section 3.3 of the paper): inner nodes count all that they hold. Leaves may
-    starve: a sibling that nobody competes with holds their parent's share up.
+    starve: a sibling without competition holds their parent's share up.
     """
     return ordered(root, "naive")
 

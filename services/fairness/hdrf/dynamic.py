@@ -1,4 +1,4 @@
-"""Dynamic H-DRF (section 3.4 of the paper): tasks come and go, and whoever has the least gets what is free.
+"""Dynamic H-DRF (section 3.4 of the paper): tasks come and go, and the leaf with the least share gets what is free.
 
 `LiveTree` keeps a tree of queues between decisions. A leaf holds tasks and waits for more; `next()` says who gets the
 next one, `give` and `finish` tell it what happened, `fill()` hands out what is free. Per decision, as the paper has
@@ -10,7 +10,7 @@ it needs is full, is not blocked (its claim stands) but passed over. Ties go by 
 What it is not: where it comes to rest is the static allocation of `hdrf.fill` only where all are blocked at once (a
 flat tree, a single kind, tasks that ask for every kind), and a leaf can starve beside a sibling that is blocked on
 one kind and holds much of another, which stays counted (tests/unit/test_hdrf_examples.py has the smallest examples).
-Whoever must keep the guarantee gives to the leaf that holds least of its static share instead.
+A caller that must keep the guarantee gives to the leaf that holds least of its static share instead.
 
 With `rescales=False` inner nodes count what they hold: from empty, that is static H-DRF in whole tasks.
 """
@@ -58,7 +58,7 @@ class LiveTree:
 
     # ------------------------------------------------------------------ questions
     def next(self) -> str | None:
-        """The leaf that gets the next task, or None if nobody can use what is free."""
+        """The leaf that gets the next task, or None if no leaf can use what is free."""
         place = self._least(self.root)
         return place.name if place else None
 

@@ -71,7 +71,7 @@ class Exact:
         self.waiting[leaf.name] = waiting
 
     def refill(self) -> None:
-        """Let all that is free flow to who has the least, until nobody can take any."""
+        """Let all that is free flow to the least share, until no leaf can take any."""
         while True:
             full = self.full()
             found = self.stand()
@@ -119,7 +119,7 @@ class Exact:
         return sorted(self._least(self.root, self.stand(), self.free()))
 
     def free(self) -> list[Fraction]:
-        """Base units of each kind that nobody holds."""
+        """Base units of each kind that are free."""
         return [
             have - sum(column)
             for have, column in zip(self.capacity, zip(*self.held.values(), strict=True), strict=True)

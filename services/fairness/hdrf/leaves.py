@@ -125,7 +125,7 @@ class Wants:
     def full(self, free: Sequence[int]) -> int:
         """The kinds that are used up: nothing is left, or too little for any leaf that nothing else holds back.
 
-        With whole tasks the last bit of a kind may be of use to nobody; counting it as free would keep its share in
+        With whole tasks the last bit of a kind may be useless to all; counting it as free would keep its share in
         every comparison. A leaf that other kinds hold back says nothing about this one.
         """
         full = sum([1 << j for j, units in enumerate(free) if units <= 0])

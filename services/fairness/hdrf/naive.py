@@ -51,7 +51,7 @@ class NaiveWalk:
         self.root = self._add_node(root)
 
     def give(self, steps: int) -> bool:
-        """Gives so many tasks. False if nobody can take any more."""
+        """Gives so many tasks. False if no leaf can take any more."""
         return all(self._give(self.root) is not None for _ in range(steps))
 
     def _add_node(self, node: TreeNode) -> NaiveNode:
@@ -71,7 +71,7 @@ class NaiveWalk:
         return entry
 
     def _give(self, entry: NaiveNode) -> list[int] | None:
-        """One task to the least below. Returns what its shares grew by; None if nobody can take one."""
+        """One task to the least below. Returns what its shares grew by; None if no leaf can take one."""
         if not entry.heap:
             return self._take(entry)
         while entry.heap:

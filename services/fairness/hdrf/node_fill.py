@@ -195,7 +195,7 @@ class InnerFill:
             self.rise_speed = list(map(sub, self.rise_speed, given))
 
     def settle(self) -> None:
-        """Work out who takes now, how fast, and when the next event comes. Blocked if nobody can take."""
+        """Work out which children take now, how fast, and when the next event comes. Blocked if none can take."""
         while not self.lagging and self.line:
             self.attach(self.line.pop())
         if not (self.lagging or self.rising or self.front_active):

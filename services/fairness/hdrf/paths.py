@@ -31,7 +31,7 @@ USE = float(1 << 52)
 COARSE, FINE = float(1 << 20), float(1 << 64)
 
 SLOW = 2.0**-16
-"""Whoever takes is faster than that, per level; what is not comes of rounding."""
+"""A node that takes is faster than that, per level; anything slower is rounding."""
 
 DRAG_MAX = float(1 << 48)
 """The longest lag of one row: the sum over all rows fits into 64 bits."""
@@ -150,7 +150,7 @@ def _picked(parts: tuple[Array, Array], order: Array) -> tuple[Array, Array]:
 @dataclass(slots=True)
 class Counted:
     """The kinds in which parents compare their children: `some` for all of them; and if `more` tells of a child that it
-    is one of the `marked`, the others as well. None at the top, where nobody is compared.
+    is one of the `marked`, the others as well. None at the top, where nothing is compared.
     """
 
     some: Array
@@ -185,7 +185,8 @@ def compose(turns: Turns, nodes: int, used: Array, slope: Array, counted: Counte
         span = np.maximum(span, 0)
         flow += drift * span * (USE / LEVEL)
     most = flow.max(axis=0)
-    # Nobody comes to where a node uses more than `FAR` of a kind: rows end there, and those that follow are left out.
+    # No filling reaches a point where a node uses more than `FAR` of a kind: rows end there, and those that follow are
+    # left out.
     long = np.flatnonzero(most > FAR * USE)
     if len(long):
         part = FAR * USE / most[long]

@@ -81,7 +81,7 @@ def pour(
     """
     flow = _Flow(root, capacity, tasks)
     for j in flow.kinds:
-        # Where less is left from the start, it goes on until somebody asks for that kind.
+        # Where less is left from the start, it goes on until a leaf asks for that kind.
         flow.top.used[j] = min(flow.top.used[j] + (spare[j] << ONE_BITS) // capacity[j], ONE - 2 * NEAR)
     flow.shut([j for j in flow.kinds if full >> j & 1])
     shut = flow.full

@@ -1,7 +1,7 @@
 """Fairness as a filter, asked what another config would do: what every queue is entitled to before and after.
 
 One question as JSON on stdin, the answer as JSON on stdout; exit 2 with one line on stderr if it is malformed. The core
-itself answers: it is told of a cell with so much capacity, held and asked for, and decides one round that writes
+itself answers: it folds a cell with so much capacity, held and asked for, and decides one round that writes
 everything. So whatever it does, this says, too.
 """
 

@@ -141,7 +141,7 @@ class _Reader:
         for at, child in enumerate(given["children"]):
             node.children.append(self.node(f"{path}.children[{at}]", child, node.order, mode, depth + 1))
         if not node.children:
-            self.vectors.append((node, "demand", {}))  # Nobody there, nothing to give.
+            self.vectors.append((node, "demand", {}))  # An empty group: nothing to give.
             self.allocated[node.name] = Fraction(0)
 
     def leaf(self, path: str, given: dict[str, object], node: TreeNode, mode: str) -> None:

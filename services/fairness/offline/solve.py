@@ -129,7 +129,7 @@ Waiting = dict[str, Fraction | None]
 
 
 def _stands(problem: Problem) -> bool:
-    """Whether one tree serves all events: whole tasks, and weights that do not depend on who asks."""
+    """Whether one tree serves all events: whole tasks, and weights that do not depend on which leaves ask."""
     return problem.mode == "whole" and problem.policy != "collapsed"
 
 
