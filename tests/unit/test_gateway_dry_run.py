@@ -155,7 +155,7 @@ def test_what_is_in_force_already_changes_nothing():
 
 def test_a_cell_without_a_tree_or_without_nodes_has_an_answer_too():
     assert {each["change"] for each in tried(Watched(), tree("a"))["queues"]} == {"new"}
-    assert tried(Watched(nodes=0), tree("a"))["notes"] == ["no node is there yet: nobody has a share of anything"]
+    assert tried(Watched(nodes=0), tree("a"))["notes"] == ["no node has registered yet: there is nothing to share"]
     assert tried(Watched(nodes=0), preset="drf")["changed"] is True
 
 
