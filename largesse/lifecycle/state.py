@@ -1,5 +1,6 @@
-"""What the cores keep of the jobs that they follow: plain data, which snapshots hold. dag.py, running_limit.py
-and retries.py work on it. Why some have an `__init__` written out, and what mypyc is told: infra/DECISIONS.md, 18.
+"""What the cores keep of the jobs that they follow: plain data, which snapshots hold. dag.py, running_limit.py,
+retries.py and promises.py work on it. Why some have an `__init__` written out, and what mypyc is told:
+infra/DECISIONS.md, 18.
 """
 
 from dataclasses import dataclass, field
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from schemas.jobs import Stage
+from schemas.plans import PlanProfile
+from schemas.quantities import Vector
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -101,3 +104,19 @@ class Tries:
     failed: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Promises:
+    """What is promised to reservations. `profiles`: by accepted reservation; `starts` and `edges`: when leases begin,
+    and when they begin or end, each once and in order. `amount` is promised in all since the last opening, in base
+    units, and comes to `units` units; it stays so until `until_ms` (None: for ever). `on`: promises count.
+    """
+
+    on: bool = True
+    profiles: dict[str, PlanProfile] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    edges: list[int] = field(default_factory=list)
+    amount: Vector = field(default_factory=dict)
+    units: int = 0
+    until_ms: int | None = None

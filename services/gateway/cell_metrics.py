@@ -121,7 +121,11 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
             "Queues, of any depth, that hold less than they are guaranteed",
             len(state.breaches),
         ),
-        ("largesse_nodes_kept", "Nodes of which room is kept free for tasks that would never fit", len(state.kept)),
+        (
+            "largesse_nodes_kept",
+            "Nodes of which room is kept free for tasks that would never fit",
+            len({**state.kept, **state.vacated}),
+        ),
         ("largesse_log_time_seconds", "Unix time of the last record that the gateway has read", state.time / 1_000),
     ):
         yield GaugeMetricFamily(name, help_text, value=float(value))

@@ -274,7 +274,7 @@ def state_of_node(node: NodeRow) -> str:
 
 
 def _node(state: State, name: str, node: NodeRow) -> Document:
-    kept = state.kept.get(name)
+    kept = state.vacated.get(name) or state.kept.get(name)
     used = {resource: node.used.get(resource, 0) for resource in node.capacity}
     # Less than nothing is free where a node lost capacity that its tasks hold: `used` says so.
     free = {r: 0 if node.lost else max(0, amount - used[r]) for r, amount in node.capacity.items()}

@@ -411,12 +411,13 @@ def _asks(state: State, record: Record) -> None:
 def _grants(state: State, record: Record) -> None:
     body: Grants = record.body
     if body.full:
-        state.waits, state.kept = {}, {}
+        state.waits, state.kept, state.vacated = {}, {}, {}
     for held in body.held:
+        rooms = state.vacated if held.why == "promise" else state.kept
         if held.demand:
-            state.kept[held.node] = held
+            rooms[held.node] = held
         else:
-            state.kept.pop(held.node, None)
+            rooms.pop(held.node, None)
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":

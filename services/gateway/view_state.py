@@ -211,6 +211,7 @@ class State:
     ceilings: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, WaitReason] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
+    vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None

@@ -24,6 +24,7 @@ from schemas import (
     NodeReported,
     Policy,
     Record,
+    Revocation,
     RoundClosed,
     Stage,
     TaskEnd,
@@ -48,7 +49,7 @@ _OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed"
 @dataclass(slots=True)
 class Run:
     """Attempts of one grant that end together. `failure`: why they will not succeed, None if they will. `run_ms`: what
-    they take on a node that has all they ask for.
+    they take on a node that has all they ask for. `revoked`: on a shared node, they have been taken back.
     """
 
     grant: Grant
@@ -58,6 +59,7 @@ class Run:
     run_ms: int
     number: int
     failure: Failure | None = None
+    revoked: bool = False
 
     def __init__(self, grant: Grant, first: int, count: int, start_ms: int, run_ms: int, number: int) -> None:
         self.grant = grant
@@ -67,6 +69,7 @@ class Run:
         self.run_ms = run_ms
         self.number = number
         self.failure = None
+        self.revoked = False
 
 
 @dataclass(slots=True)
@@ -107,7 +110,7 @@ class SimCluster:
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[int] = []  # A heap: when a run ends, in ms, and below _NUMBER_BITS its number.
         self._live: dict[int, Run] = {}
-        self._held: dict[str, tuple[int, HeldRoom]] = {}
+        self._held: dict[tuple[str, bool], tuple[int, HeldRoom]] = {}  # By node, for promises and for others.
         self._runs = 0
         self._shared: SharedNodes[Run] | None = None
         self._capacity: dict[str, Vector] = {}
@@ -150,11 +153,12 @@ class SimCluster:
     def observe_held(self, record: Record) -> None:
         """Room of nodes is kept free, or no longer, from the round's opening on."""
         for held in record.body.held:
-            before = self._held.pop(held.node, None)
+            key = held.node, held.why == "promise"
+            before = self._held.pop(key, None)
             if before is not None:
                 self._write_held(before, record.time)
             if held.demand:
-                self._held[held.node] = record.time, held
+                self._held[key] = record.time, held
 
     def close_held(self, time: int) -> None:
         """The run is over."""
@@ -186,7 +190,7 @@ class SimCluster:
                     self._end(run, end_ms)
             else:
                 run = self._live[heappop(self._ends) & _NUMBER_MASK]
-                run.failure = "timeout"
+                run.failure = "revoked" if run.revoked else "timeout"
                 self._end(run, end_ms)
 
     def _end(self, run: Run, end_ms: int) -> None:
@@ -272,6 +276,47 @@ class SimCluster:
             self._start(grant, record.time)
         if started:
             self.reports.append(TaskStarted(started))
+        for item in body.revoked:
+            self._take_back(item, record.time)
+
+    def _take_back(self, item: Revocation, time: int) -> None:
+        """Attempts have `revoke_grace_ms` to end by themselves, then they are killed."""
+        job = self.jobs.get(item.job)
+        until_ms = time + self._policy.revoke_grace_ms
+        for run in job.runs() if job is not None else []:
+            grant = run.grant
+            if (grant.stage, grant.attempt, grant.node) == (item.stage, item.attempt, item.node):
+                first, end = max(run.first, item.first), min(run.first + run.count, item.first + item.count)
+                if first < end and self._shared is not None:
+                    self._end_at(until_ms, run)  # Tasks that share a node are not told apart: they end as they began.
+                    run.revoked = True
+                elif first < end:
+                    self._cut(self._part(run, first, end), until_ms)
+
+    def _cut(self, run: Run, until_ms: int) -> None:
+        if run.start_ms + run.run_ms > until_ms:
+            run.run_ms, run.failure = until_ms - run.start_ms, "revoked"
+            self._end_at(until_ms, run)
+
+    def _part(self, run: Run, first: int, end: int) -> Run:
+        """Tasks `first` .. `end - 1` of a run as a run of their own; those before and behind go on as before."""
+        pieces = ((run.first, first), (first, end), (end, run.first + run.count))
+        parts = [run]
+        for begin, behind in pieces:
+            if begin == behind or (begin, behind) == (run.first, run.first + run.count):
+                continue
+            self._runs += 1
+            part = Run(run.grant, begin, behind - begin, run.start_ms, run.run_ms, self._runs)
+            part.failure = run.failure
+            parts.append(part)
+        if len(parts) > 1:
+            running = self.jobs[run.grant.job].running
+            assert running is not None
+            del self._live[run.number], running[run.number]
+            for part in parts[1:]:
+                self._live[part.number] = running[part.number] = part
+                self._end_at(part.start_ms + part.run_ms, part)
+        return next(part for part in reversed(parts) if part.first == first)
 
     def _start(self, grant: Grant, time: int) -> None:
         job = self.jobs[grant.job]

@@ -6,6 +6,7 @@ from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
+from largesse.lifecycle.promises import divisible, fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import GIVING
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.run_times import informed, learn, observe
@@ -20,6 +21,7 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
+    Plans,
     Record,
     RoundAbandoned,
     RoundClosed,
@@ -56,6 +58,7 @@ def fold(state: State, record: Record[RoundOpened]) -> None:
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
+        switch(state.promises, body.policy)
         before, state.policy = state.policy.preset in GIVING, body.policy
         if before != (state.policy.preset in GIVING):
             _switch(state, record.time, on=not before)
@@ -308,6 +311,8 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     for name in list(state.backing_off):
         _mature(state, name, record.time)
     state.opened = record.seq
+    if open_promises(state.promises, record.time):
+        state.capacity = divisible(state.whole, state.promises.amount)
     _come_due(state, record.time)
     state.planning.update(state.stale)
     state.stale = {}
@@ -408,6 +413,10 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     state.planning = {}
 
 
+def _plans(state: State, record: Record[Plans]) -> None:
+    fold_plans(state.promises, record.body)
+
+
 FOLDS: Folds[State] = {
     ConfigChanged: _config,
     JobAdmitted: _admitted,
@@ -418,6 +427,7 @@ FOLDS: Folds[State] = {
     NodeLost: _lost,
     NodeRegistered: _registered,
     NodeReported: _reported,
+    Plans: _plans,
     Shares: _shares,
     Asks: _asks,
     RoundOpened: _opened,

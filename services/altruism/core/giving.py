@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from largesse.core import OpenRound
 from largesse.ids import draw
 from largesse.lifecycle.entitlements import key_of
+from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import direction_of, set_of, share_vector, work_of
 from largesse.lifecycle.run_times import expected_ms, source_of
 from largesse.lifecycle.state import Span
@@ -227,8 +228,9 @@ def count_capacity(state: State, node: str, capacity: Vector | None) -> None:
     """A node has this much, or is gone."""
     for vector, sign in ((state.nodes.pop(node, {}), -1), (capacity or {}, 1)):
         for kind, amount in vector.items():
-            state.capacity[kind] = state.capacity.get(kind, 0) + sign * amount
-            if not state.capacity[kind]:
-                del state.capacity[kind]
+            state.whole[kind] = state.whole.get(kind, 0) + sign * amount
+            if not state.whole[kind]:
+                del state.whole[kind]
     if capacity is not None:
         state.nodes[node] = capacity
+    state.capacity = divisible(state.whole, state.promises.amount)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, Progress, RunningLimits, Span, Tries
+from largesse.lifecycle.state import Graph, Progress, Promises, RunningLimits, Span, Tries
 from schemas import Policy, Vector
 from schemas.tasks import Failure
 
@@ -107,6 +107,8 @@ class State:
     last opening, and `opened` its seq; `full`: everything is to be written in the open round. `full_round`: the last
     round that wrote everything; `written`: jobs written, or let run, since then.
 
+    `whole`: what all nodes have; `capacity`: that without what was promised to reservations at the last opening.
+
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
     """
@@ -124,7 +126,9 @@ class State:
     backing_off: dict[str, list[BackingOff]] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     nodes: dict[str, Vector] = field(default_factory=dict)
+    whole: Vector = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
+    promises: Promises = field(default_factory=Promises)
     entitled: dict[str, int] = field(default_factory=dict)
     stale: dict[str, bool] = field(default_factory=dict)
     planning: dict[str, bool] = field(default_factory=dict)

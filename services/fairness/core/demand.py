@@ -1,5 +1,6 @@
 """What fairness counts: what a task and a node count for, and the sums of that by leaf queue."""
 
+from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from schemas import Policy, Vector
 from services.fairness.core.state import State
@@ -25,9 +26,17 @@ def slots_of(policy: Policy) -> int:
     return policy.slots_per_node if policy.preset == "slots" else 0
 
 
+def divide_capacity(state: State) -> None:
+    """Works out what of the cell is divided."""
+    promised = state.promises.amount
+    if promised and state.policy.preset == "slots":
+        promised = {SLOTS: state.promises.units}
+    state.capacity = divisible(state.whole, promised)
+
+
 def recount(state: State) -> None:
     """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
-    state.capacity, state.total = {}, {}
+    state.whole, state.total = {}, {}
     state.demand, state.sets, state.waiting, state.used, state.backoff_tasks, state.backoff_demand = (
         {},
         {},
@@ -36,28 +45,43 @@ def recount(state: State) -> None:
         {},
         {},
     )
+    state.waits = {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state, capacity).items():
-            state.capacity[resource] = state.capacity.get(resource, 0) + amount
+            state.whole[resource] = state.whole.get(resource, 0) + amount
+    divide_capacity(state)
     for job in state.jobs.values():
         for at, left in enumerate(job.progress.left):
-            if job.began and left and job.progress.parents[at] == 0:
+            if job.queue and job.began and left and job.progress.parents[at] == 0:
                 demand = counted_demand(state, job.graph.stages[at].demand)
                 add_demand(state, job.queue, demand, left)
                 add_tasks(state.waiting, job.queue, demand, left)
+                add_waits(state, job.queue, left)
     for key, held in state.held.items():
+        if not held.leaf:
+            continue
         demand = counted_demand(state, held.demand)
         add_tasks(state.used, held.leaf, demand, len(held.since))
         if key.partition("/")[0] in state.jobs:
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
+            add_waits(state, held.leaf, -len(held.since))
     for name, backing_off in state.backing_off.items():
         for each in backing_off.values():
             add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
 
 
+def add_waits(state: State, leaf: str, tasks: int) -> None:
+    """So many tasks more of a leaf (fewer, where negative) wait."""
+    waits = state.waits.get(leaf, 0) + tasks
+    if waits:
+        state.waits[leaf] = waits
+    else:
+        del state.waits[leaf]
+
+
 def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
     """So many tasks more of a leaf (fewer, where negative) wait out a back-off."""
-    if tasks:
+    if tasks and leaf:
         left = state.backoff_tasks.get(leaf, 0) + tasks
         if left:
             state.backoff_tasks[leaf] = left

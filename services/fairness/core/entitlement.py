@@ -90,7 +90,7 @@ def _directions(state: State) -> Directions:
         state.directions = directions = Directions(dict.fromkeys(state.jobs, True))
     for name in directions.stale:
         job = state.jobs.get(name)
-        if job is None or not job.began:
+        if job is None or not job.began or not job.queue:
             directions.put(name, "", {})
         else:
             direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)

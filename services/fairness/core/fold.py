@@ -3,6 +3,7 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
+from largesse.lifecycle.promises import fold_plans, open_promises
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.retries import is_broken, judge_failure
 from largesse.lifecycle.run_times import informed, learn, observe
@@ -18,6 +19,7 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
+    Plans,
     Record,
     RoundAbandoned,
     RoundClosed,
@@ -35,6 +37,7 @@ from services.fairness.core.backoff import back_off, forget_backoffs, requeue_ga
 from services.fairness.core.demand import (
     add_demand,
     add_tasks,
+    add_waits,
     counted_capacity,
     counted_demand,
     recount,
@@ -44,6 +47,7 @@ from services.fairness.core.demand import (
 from services.fairness.core.entitlement import must_entitle, note_progress, open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
+from services.fairness.core.promised import divide_anew, place_reserved, queue_of, switch_promises
 from services.fairness.core.queue_report import accounts_of, fold_said, forget_queues, watch
 from services.fairness.core.state import Allocation, Job, State
 from services.fairness.core.tolerance import must_refill, note_demand, open_round
@@ -64,6 +68,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
         before, state.policy = state.policy, body.policy
+        switch_promises(state)
         if slots_of(before) != slots_of(state.policy):
             recount(state)
     if body.queues is not None:
@@ -98,11 +103,8 @@ def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> No
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
     for resource, amount in counted_capacity(state, capacity).items():
-        state.capacity[resource] = state.capacity.get(resource, 0) + sign * amount
-    must_refill(state)
-    must_entitle(state)
-    state.filled = state.accounts = state.directions = None
-    touch_all(state)
+        state.whole[resource] = state.whole.get(resource, 0) + sign * amount
+    divide_anew(state)
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
@@ -120,7 +122,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy.estimates)
     graph = graph_of(spec)
-    state.jobs[body.spec.job] = Job(body.spec.queue, graph, progress_of(graph))
+    state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, progress_of(graph))
     if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _begin(state, [body.spec.job])
     state.changed_seq = record.seq
@@ -144,7 +146,9 @@ def _ask(state: State, job: Job, at: int, tasks: int) -> None:
 
 def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
     """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
-    more."""
+    more. Nothing where the leaf is "": what is reserved stands outside the tree."""
+    if not leaf:
+        return
     demand = counted_demand(state, demand)
     if asked:
         note_demand(state, leaf)
@@ -153,11 +157,7 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
             state.filled.moved[leaf] = True
     if waiting:
         add_tasks(state.waiting, leaf, demand, waiting)
-        waits = state.waits.get(leaf, 0) + waiting
-        if waits:
-            state.waits[leaf] = waits
-        else:
-            del state.waits[leaf]
+        add_waits(state, leaf, waiting)
     if held:
         add_tasks(state.used, leaf, demand, held)
     touch(state, leaf)
@@ -180,6 +180,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 
 def _forget(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
+    state.reserving.pop(name, None)
     if job is None:
         return
     learn(state.history, name, job.seen)
@@ -294,6 +295,8 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> A
 # ---------------------------------------------------------------- rounds
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened = record.seq
+    if open_promises(state.promises, record.time):
+        divide_anew(state)
     wake(state, record.time)
     open_entitlement(state)
     open_round(state, accounts_of(state), record)
@@ -331,6 +334,14 @@ def _told(state: State, record: Record[Shares]) -> None:
     fold_said(state, body)
 
 
+def _plans(state: State, record: Record[Plans]) -> None:
+    body = record.body
+    if fold_plans(state.promises, body):
+        place_reserved(state)
+    if body.profiles or body.gone:
+        state.changed_seq = record.seq
+
+
 FOLDS: Folds[State] = {
     ConfigChanged: _config,
     NodeRegistered: _capacity,
@@ -347,4 +358,5 @@ FOLDS: Folds[State] = {
     RoundClosed: _closed,
     TimeReached: _time,
     Shares: _told,
+    Plans: _plans,
 }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
+from largesse.lifecycle.state import Graph, Progress, Promises, RunningLimits, Tries
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job:
-    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks. `seen`: by
-    stage, how long its tasks ran, where it may be needed."""
+    """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks. `queue` is
+    empty while its reservation is accepted: it stands outside the tree then. `seen`: by stage, how long its tasks ran,
+    where it may be needed.
+    """
 
     queue: str
     graph: Graph
@@ -82,8 +84,17 @@ class Cap:
 
 
 @dataclass(slots=True)
+class Reserving:
+    """A live job that names a reservation, and the queue that it is of while that is not accepted."""
+
+    reservation: str
+    queue: str
+
+
+@dataclass(slots=True)
 class State:
-    """One cell. `running_limits`: which jobs may run. `history`: earlier runs.
+    """One cell. `running_limits`: which jobs may run. `history`: earlier runs. `whole`: what nodes have; `capacity`:
+    what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
 
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
@@ -120,7 +131,10 @@ class State:
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     nodes: dict[str, Vector] = field(default_factory=dict)
+    whole: Vector = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
+    promises: Promises = field(default_factory=Promises)
+    reserving: dict[str, Reserving] = field(default_factory=dict)
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)

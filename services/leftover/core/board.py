@@ -1,6 +1,7 @@
 """From what leftover keeps to the board that ranks it."""
 
 from largesse.lifecycle.dag import critical_path_ms
+from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import order_of
 from largesse.lifecycle.run_times import expected_ms
 from schemas import HeldRoom, Stage, StageAsk, Vector
@@ -9,7 +10,7 @@ from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board, Discipline
 from services.leftover.placement.entries import BY_WORK_LEFT, Order, Waiting
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import SLOTS, Room, TaskClass
 
 
 def build(state: State) -> Board:
@@ -23,6 +24,8 @@ def build(state: State) -> Board:
     board = Board(room, _discipline(state), _orders(state), _maxima(state))
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
+    if state.promises.amount:
+        divide(state, room)
     for name, job in state.jobs.items():
         add_job(state, board, name, job)
     for node_name, on_node in state.held.items():
@@ -36,13 +39,26 @@ def build(state: State) -> Board:
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
     for name, job in state.jobs.items():
-        if does_ask(job):
+        if does_ask(job) and name in board.jobs:
             board.wait(name, waiting_of(board, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang)
     room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.stir_all()
     return board
+
+
+def divide(state: State, room: Room) -> None:
+    """Shares are of what the queues divide: of what nodes have, without what is promised to reservations."""
+    promised = {SLOTS: state.promises.units} if room.slots else state.promises.amount
+    divided = divisible({kind: room.total[p] for kind, p in room.position.items()}, promised)
+    room.total = [divided[kind] for kind in room.position]
+
+
+def is_reserved(state: State, name: str) -> bool:
+    """Whether a live job stands outside the board, as its reservation is accepted."""
+    reserving = state.reserving.get(name) if state.reserving else None
+    return reserving is not None and is_accepted(state.promises, reserving.reservation)
 
 
 def task_class_of(board: Board, of: HeldRoom) -> TaskClass:
@@ -81,7 +97,9 @@ def leaf_at(state: State, queue: str) -> str:
 
 
 def add_job(state: State, board: Board, name: str, job: Job) -> None:
-    """Gives a job its place on the board; it neither holds nor waits for anything there yet."""
+    """Gives a job its place on the board; it neither holds nor waits for anything there yet. None to a reserved one."""
+    if is_reserved(state, name):
+        return
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
     work = work_left(board, job) if order in BY_WORK_LEFT else critical_path_ms(job.graph) if order == "sjf" else 0

@@ -7,6 +7,8 @@ from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.board import build, waiting_of
 from services.leftover.core.fold import in_shard
 from services.leftover.core.gather import due_of, hold, said_of, shortfalls
+from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
+from services.leftover.core.reserved import keeps
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -26,26 +28,38 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     for level in shares.body.levels:
         board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
         board.leaf(level.queue).due = due_of(level)
+    asked: dict[str, list[StageAsk]] = {}
     for record in asks:
-        _show_asks(state, board, record.body)
+        _show_asks(state, board, record.body, asked)
+    kept = keep_promises(state, board, asked, opened.time) if keeps(state) else None
     placements = board.place(opened.time, state.policy.ageing_ms)
     gathered = hold(state, board, placements, opened.time)
+    held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms
+    if kept is not None:
+        placements = finish(state, board, kept, placements, opened.time)
+        held += vacated_of(state, board, kept)
+        revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, opened.time))
     grants = [_grant(board, p) for p in placements]
-    held = said_of(state, board, gathered.held)
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
     waits, short = _waits(state, board), shortfalls(state, board)
-    return [Grants(grants, held, waits=waits, wake_ms=gathered.wake_ms, shortfalls=short)]
+    return [Grants(grants, held, revoked, waits, wake_ms=wake_ms, shortfalls=short)]
 
 
-def _show_asks(state: State, board: Board, asks: Asks) -> None:
+def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:
+    """Shows the board what jobs ask for now; what those ask for that stand on no board goes to `reserved`."""
     if asks.full:
         named = {ask.job: True for ask in asks.jobs}
         for name, job in state.jobs.items():
             if does_ask(job) and name not in named and in_shard(name, asks):
-                board.wait(name, [])
+                if name in board.jobs:
+                    board.wait(name, [])
+                else:
+                    reserved[name] = []
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
-        if asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
+        if asking is not None and ask.job not in board.jobs:
+            reserved[ask.job] = ask.asks
+        elif asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
             board.wait(ask.job, waiting_of(board, asking, ask.asks))
 
 
@@ -66,8 +80,12 @@ def _grant(board: Board, placement: Placement) -> Grant:
     grant = Grant(
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )
-    if placement.beyond:
-        grant.why = "optional" if board.leaf_of(placement.job).order == "giving" else "packed"
+    grant.revocable = placement.revocable
+    if placement.reserved:
+        grant.why = "reserved"
+    elif placement.beyond:
+        job = board.jobs.get(placement.job)  # None: it has a reservation, and more than that promises.
+        grant.why = "optional" if job is not None and job.leaf.order == "giving" else "packed"
     if placement.devices:
         grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
     return grant

@@ -3,6 +3,7 @@
 from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import graph_of
+from largesse.lifecycle.promises import fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import groups
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
@@ -20,6 +21,7 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
+    Plans,
     Record,
     RoundAbandoned,
     RoundClosed,
@@ -32,9 +34,10 @@ from schemas import (
 )
 from schemas.nodes import devices_of
 from services.leftover.core.asks import ask, asks_of, shorten
-from services.leftover.core.board import add_job, leaf_at, leaf_of, waiting_of, work_left
+from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
-from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, State
+from services.leftover.core.reserved import forget_runs, note_runs, take_back
+from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 from services.leftover.placement.nodes import class_key
@@ -58,6 +61,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
         state.policy = body.policy
+        switch(state.promises, body.policy)
     if body.queues is not None:
         state.queues = body.queues
     state.groups = groups(state.queues, state.policy.preset)
@@ -120,6 +124,8 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     spec, _ = informed(state.history, body.spec, state.policy.estimates)
     job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
     state.jobs[spec.job] = job
+    if spec.reservation is not None:
+        state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
     if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
@@ -132,7 +138,7 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         job.fresh_ms = record.time
-        if state.board is not None:
+        if state.board is not None and name in state.board.jobs:
             state.board.wait(name, waiting_of(state.board, job, asks_of(job)))
 
 
@@ -153,7 +159,8 @@ def _forget_job(state: State, name: str) -> None:
     job = state.jobs.pop(name, None)
     if job is not None:
         learn(state.history, name, job.seen)
-        if state.board is not None:
+        state.reserving.pop(name, None)
+        if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
 
 
@@ -180,8 +187,14 @@ def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[in
     if job.done is NOTHING_DONE:
         job.done = {}
     job.done[stage] = job.done.get(stage, 0) + count
-    if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
-        state.board.set_work(name, work_left(state.board, job))
+    _note_work(state, name, job)
+
+
+def _note_work(state: State, name: str, job: Job) -> None:
+    """There is more, or less, left of a job."""
+    board: Board | None = state.board
+    if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
+        board.set_work(name, work_left(board, job))
 
 
 def _count_back(state: State, name: str, stage: str) -> None:
@@ -189,8 +202,7 @@ def _count_back(state: State, name: str, stage: str) -> None:
     job = state.jobs.get(name)
     if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
         job.done[stage] = 0
-        if state.board is not None and state.board.leaf_of(name).order in BY_WORK_LEFT:
-            state.board.set_work(name, work_left(state.board, job))
+        _note_work(state, name, job)
 
 
 def _release_ranges(state: State, ranges: list[TaskRange]) -> None:
@@ -212,11 +224,15 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             board.leaf_queue.run(leaf_at(state, held.queue), held.demand, -1)
     if not on_node:
         del state.held[node]
+    if state.reserving or state.lent:
+        forget_runs(state, node, job, stage, first, count)
 
 
 # ---------------------------------------------------------------- winners and closings
 def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened, state.opened_ms = record.seq, record.time
+    if open_promises(state.promises, record.time):
+        _forget_board(state)  # Shares are of something else.
 
 
 def _shares(state: State, record: Record[Shares]) -> None:
@@ -254,7 +270,7 @@ def _grants(state: State, record: Record[Grants]) -> None:
     if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         _forget_board(state)
     if body.full:
-        state.reasons, state.kept, state.short = {}, {}, {}
+        state.reasons, state.kept, state.short, state.vacated = {}, {}, {}, {}
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":
@@ -266,10 +282,11 @@ def _grants(state: State, record: Record[Grants]) -> None:
         else:
             state.starved.pop(key, None)
     for held in body.held:
+        rooms = state.vacated if held.why == "promise" else state.kept
         if held.demand:
-            state.kept[held.node] = held
+            rooms[held.node] = held
         else:
-            state.kept.pop(held.node, None)
+            rooms.pop(held.node, None)
     for shortfall in body.shortfalls:
         if shortfall.over:
             state.short.pop(shortfall.queue, None)
@@ -281,6 +298,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
     for grant in body.grants:
         _bind(state, grant, record.time)
+    if body.revoked:
+        take_back(state, body.revoked)
     if state.board is not None:
         if body.struck:
             _take_back(state, body.struck)
@@ -296,7 +315,8 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     leaf = leaf_of(state, job)
     if state.board is not None:
         state.board.leaf_queue.run(leaf, stage.demand, grant.count)
-    if state.groups and state.served.get(leaf) != state.opened:
+    is_outside = is_reserved(state, grant.job)
+    if state.groups and state.served.get(leaf) != state.opened and not is_outside:
         state.served[leaf] = state.opened
         if state.board is not None:
             state.board.serve(leaf, state.opened)
@@ -304,6 +324,8 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
         on_node[f"{prefix}{first + task}"] = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices)
+    if grant.revocable or grant.job in state.reserving:
+        note_runs(state, grant)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
@@ -327,8 +349,13 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
         if alive:
             jobs[name] = True
-    for name in jobs:
+    for name in [name for name in jobs if name in board.jobs]:
         board.wait(name, waiting_of(board, state.jobs[name], asks_of(state.jobs[name])))
+
+
+def _plans(state: State, record: Record[Plans]) -> None:
+    if fold_plans(state.promises, record.body):
+        _forget_board(state)
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
@@ -347,6 +374,7 @@ FOLDS: Folds[State] = {
     JobEnded: _ended,
     TaskFinished: _finished,
     TaskFailed: _failed,
+    Plans: _plans,
     Shares: _shares,
     Asks: _asks,
     Grants: _grants,

@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, RunningLimits
+from largesse.lifecycle.state import Graph, Promises, RunningLimits
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -85,6 +85,23 @@ class Allocation:
 
 
 @dataclass(slots=True)
+class Reserving:
+    """A live job that names a reservation, or a part of it (`atom`), with what runs of it: "stage/index" -> node."""
+
+    reservation: str
+    atom: str
+    runs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lent:
+    """A revocable attempt that runs. `taken`: a closing has taken it back."""
+
+    attempt: int
+    taken: bool = False
+
+
+@dataclass(slots=True)
 class Decided:
     """What this instance answered to the open round, until the closing says what binds."""
 
@@ -103,8 +120,9 @@ class State:
     that is not the level; `reasons` what was last said of each class that waits; `starved`: since when a class that
     finds no room has had no task started, in ms; `short`: since when a leaf that waits has held less than it is due by
     more than one of its tasks, in ms; `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the
-    opening whose round gave it something last. `board` ranks all that and can be built from it; `decided` belongs to
-    the board.
+    opening whose round gave it something last. `promises`: what is promised to reservations; `reserving`: by job;
+    `lent`: by node, its revocable attempts, keyed as `held`; `vacated`: by node, room that is held for a promise.
+    `board` ranks all that and can be built from it; `decided` belongs to the board.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -124,5 +142,9 @@ class State:
     short: dict[str, int] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
+    promises: Promises = field(default_factory=Promises)
+    reserving: dict[str, Reserving] = field(default_factory=dict)
+    lent: dict[str, dict[str, Lent]] = field(default_factory=dict)
+    vacated: dict[str, HeldRoom] = field(default_factory=dict)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None

@@ -223,7 +223,8 @@ class JobEntry:
 class Placement:
     """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share, or
     under the order `giving` optional. `devices`: shares, task by
-    task.
+    task. `reserved`: inside what is promised to its job; `revocable`: on room that is promised to others before the
+    tasks are expected to end.
     """
 
     job: str
@@ -236,6 +237,8 @@ class Placement:
     task: TaskClass
     devices: list[list[tuple[int, int]]]
     queue: str = ""
+    reserved: bool = False
+    revocable: bool = False
 
     def __init__(
         self,
@@ -260,3 +263,5 @@ class Placement:
         self.task = task
         self.devices = devices
         self.queue = queue
+        self.reserved = False
+        self.revocable = False

@@ -360,6 +360,14 @@ class Room:
             if index in node.device_indexes:
                 node.devices[node.device_indexes.index(index)] -= milli
 
+    def shut(self, number: int, pairs: list[tuple[int, int]]) -> None:
+        """Room of a node is not to be had in this round, be it free or not; `give` ends it."""
+        free = self.nodes[number].free
+        for p, amount in pairs:
+            if p >= 0:
+                free[p] -= amount
+        self._shrunk[number] = True
+
     def pairs(self, demand: Vector) -> list[tuple[int, int]]:
         """A demand as (resource position, amount); position -1 for a resource that no node has."""
         if self.slots:

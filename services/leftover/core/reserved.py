@@ -1,0 +1,300 @@
+"""Tasks of jobs whose reservation is accepted: inside their promise they start before all others, beyond it after all
+others. They stand on no board: what they have does not depend on who else waits.
+"""
+
+from dataclasses import dataclass, field
+
+from largesse.lifecycle.promises import active, serves
+from schemas import Grant, PlanProfile, Revocation, Stage, StageAsk, Vector
+from schemas.estimates import end_ms
+from services.leftover.core.asks import asks_of
+from services.leftover.core.board import estimate_of, is_reserved
+from services.leftover.core.state import Job, Lent, Reserving, State
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Placement
+from services.leftover.placement.nodes import TaskClass
+
+
+def keeps(state: State) -> bool:
+    """Whether there is anything to keep for reservations, or to undo."""
+    return bool((state.promises.on and state.promises.profiles) or state.vacated)
+
+
+@dataclass(slots=True, eq=False)
+class Span:
+    """Tasks that a reserved job asks for and that have not been placed in this round."""
+
+    job: str
+    stage: Stage
+    task: TaskClass
+    first: int
+    count: int
+    attempt: int
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """Tasks, `width` of which start together, that have a lease now or within the grace and no room yet."""
+
+    task: TaskClass
+    count: int
+    width: int
+
+
+@dataclass(slots=True, eq=False)
+class Purse:
+    """What is promised to a reservation at a time, and what of it tasks hold: in all, and by part of the reservation
+    that jobs are bound to.
+    """
+
+    profile: PlanProfile
+    at_ms: int
+    held: dict[str, Vector] = field(default_factory=dict)
+
+    def add(self, part: str, demand: Vector, count: int) -> None:
+        """So many tasks more of jobs bound to a part hold something."""
+        for name in {part: True, "": True}:
+            vector = self.held.setdefault(name, {})
+            for kind, amount in demand.items():
+                vector[kind] = vector.get(kind, 0) + amount * count
+
+    def most(self, part: str, demand: Vector, count: int) -> int:
+        """How many tasks more, up to `count`, are inside the promise."""
+        for name in {part: True, "": True}:
+            promised: Vector = {}
+            for step in active(self.profile.steps, self.at_ms):
+                if serves(step.atom, name):
+                    for kind, amount in step.usage.items():
+                        promised[kind] = promised.get(kind, 0) + amount
+            held = self.held.get(name, {})
+            for kind, amount in demand.items():
+                if amount:
+                    count = min(count, max(0, promised.get(kind, 0) - held.get(kind, 0)) // amount)
+        return count
+
+    def width(self, part: str) -> int:
+        """How many tasks start together: the gang of what is promised to a part; 1 where its leases differ in that."""
+        gangs = {step.gang: True for step in active(self.profile.steps, self.at_ms) if serves(step.atom, part)}
+        return next(iter(gangs)) if len(gangs) == 1 else 1
+
+
+class Reserved:
+    """The live jobs of accepted reservations in one round, by order of admission."""
+
+    def __init__(self, state: State, board: Board, asked: dict[str, list[StageAsk]], now_ms: int) -> None:
+        """`asked`: what jobs ask for that ask for something else than before."""
+        self._asked = asked
+        self._state, self._board, self._now_ms = state, board, now_ms
+        named = [(state.jobs[name].admitted, name) for name in state.reserving if is_reserved(state, name)]
+        self.jobs: dict[str, list[str]] = {}  # By reservation.
+        for _, name in sorted(named):
+            self.jobs.setdefault(state.reserving[name].reservation, []).append(name)
+        self.placed: list[Placement] = []
+        self._spans = [span for names in self.jobs.values() for name in names for span in self._spans_of(name)]
+
+    def _spans_of(self, name: str) -> list[Span]:
+        job, asked = self._state.jobs[name], self._asked.get(name)
+        return [self._span(name, job, ask) for ask in (asks_of(job) if asked is None else asked)]
+
+    def _span(self, name: str, job: Job, ask: StageAsk) -> Span:
+        stage = job.graph.stages[job.graph.position[ask.stage]]
+        gang = stage.tasks if stage.gang else 0
+        task = self._board.class_for(stage.demand, stage.labels, stage.prefer, gang)
+        return Span(name, stage, task, ask.first, ask.count, ask.attempt)
+
+    # ------------------------------------------------------------ what is promised
+    def purse(self, profile: PlanProfile, at_ms: int) -> Purse:
+        """What is promised at a time, and what of it is held by tasks that run now and still do then."""
+        purse = Purse(profile, at_ms)
+        for name in self.jobs.get(profile.reservation, []):
+            reserving = self._state.reserving[name]
+            for stage, tasks in self._running(name, reserving, at_ms).items():
+                purse.add(reserving.atom, stage_of(self._state.jobs[name], stage).demand, tasks)
+        for placement in self.placed:
+            reserving = self._state.reserving[placement.job]
+            if reserving.reservation == profile.reservation and self.end_of(placement) > at_ms:
+                purse.add(reserving.atom, placement.task.demand, placement.count)
+        return purse
+
+    def held_at(self, reservation: str, at_ms: int) -> Vector:
+        """What tasks of a reservation hold now and are expected to hold at a time still."""
+        found: Vector = {}
+        for name in self.jobs.get(reservation, []):
+            for stage, tasks in self._running(name, self._state.reserving[name], at_ms).items():
+                for kind, amount in stage_of(self._state.jobs[name], stage).demand.items():
+                    found[kind] = found.get(kind, 0) + amount * tasks
+        return found
+
+    def reservation_of(self, name: str) -> str:
+        """The reservation of a job."""
+        return self._state.reserving[name].reservation
+
+    def _running(self, name: str, reserving: Reserving, at_ms: int) -> dict[str, int]:
+        """By stage, how many tasks of a job run and are expected to run at a time."""
+        found: dict[str, int] = {}
+        for run, node in reserving.runs.items():
+            stage = run.rpartition("/")[0]
+            held = self._state.held[node][f"{name}/{run}"]
+            lent = lent_of(self._state, node, f"{name}/{run}")
+            if (lent is None or not lent.taken) and self._ends(name, stage, held.start_ms) > at_ms:
+                found[stage] = found.get(stage, 0) + 1
+        return found
+
+    def _ends(self, name: str, stage: str, start_ms: int) -> int:
+        job = self._state.jobs[name]
+        return max(self._now_ms + 1, end_ms(start_ms, estimate_of(job, stage_of(job, stage)), self._now_ms))
+
+    def end_of(self, placement: Placement) -> int:
+        """When tasks that start in this round are expected to end."""
+        job = self._state.jobs[placement.job]
+        return self._now_ms + estimate_of(job, stage_of(job, placement.stage))
+
+    def is_early(self, name: str, at_ms: int) -> bool:
+        """Whether a job has to wait for what the reservation puts before it: for its own first lease, and for jobs that
+        serve an earlier part (RDL's `order`).
+        """
+        reserving = self._state.reserving[name]
+        profile = self._state.promises.profiles[reserving.reservation]
+        orders = [order for order in profile.order if order.after and serves(reserving.atom, order.atom)]
+        if not orders or not reserving.atom or reserving.runs or self._state.jobs[name].done:
+            return False
+        begins = [step.from_ms for step in profile.steps if serves(step.atom, reserving.atom)]
+        if begins and min(begins) > at_ms:
+            return True
+        parts = [part for order in orders for part in order.after]
+        others = [self._state.reserving[other].atom for other in self.jobs[reserving.reservation] if other != name]
+        return any(atom and serves(atom, part) for atom in others for part in parts)
+
+    # ------------------------------------------------------------ inside the promise
+    def start(self) -> list[Placement]:
+        """Places what is inside the promises of now, as far as there is room."""
+        purses = {name: self.purse(self._state.promises.profiles[name], self._now_ms) for name in self.jobs}
+        for span in self._spans:
+            reserving = self._state.reserving[span.job]
+            purse = purses[reserving.reservation]
+            count = purse.most(reserving.atom, span.task.demand, span.count)
+            if count and not self.is_early(span.job, self._now_ms):
+                width = self._width(span, purse, reserving.atom)
+                placed = self._place(span, count, width, reserved=True)
+                purse.add(reserving.atom, span.task.demand, placed)
+        return self.placed
+
+    def _width(self, span: Span, purse: Purse, part: str) -> int:
+        if span.stage.gang:
+            return span.count
+        return min(span.count, purse.width(part))  # Of a gang that has begun, the rest starts by itself.
+
+    def _place(self, span: Span, count: int, width: int, *, reserved: bool) -> int:
+        """Starts tasks of a span, `width` at a time; returns how many."""
+        room, task = self._board.room, span.task
+        waiting, task.waiting = task.waiting, task.waiting + count
+        where: dict[int, list[list[tuple[int, int]]]] = {}
+        done = 0
+        while done + width <= count:
+            taken: list[tuple[int, list[tuple[int, int]]]] = []
+            while len(taken) < width and (number := room.best(task)) is not None:
+                taken.append((number, room.take(task, number)))
+            if len(taken) < width:
+                for number, devices in reversed(taken):
+                    room.put_back(task, number, devices)
+                break
+            for number, devices in taken:
+                where.setdefault(number, []).append(devices)
+            done += width
+        task.waiting = waiting
+        for number, devices_of in where.items():
+            self._note(span, number, devices_of, reserved=reserved)
+        return done
+
+    def _note(self, span: Span, number: int, devices: list[list[tuple[int, int]]], *, reserved: bool) -> None:
+        queue, task, count = self._state.jobs[span.job].queue, span.task, len(devices)
+        shares = devices if task.gpu else []
+        placement = Placement(
+            span.job, span.stage.stage, span.first, count, span.attempt, number, not reserved, task, shares, queue
+        )
+        placement.reserved = reserved
+        span.first, span.count = span.first + count, span.count - count
+        self._board.hold(span.job, task.pairs, count, queue)
+        self.placed.append(placement)
+
+    def claims(self, until_ms: int) -> list[Claim]:
+        """What is inside the promises of now, or of the moments up to a time, and has found no room yet."""
+        starts = [at_ms for at_ms in self._state.promises.starts if self._now_ms < at_ms <= until_ms]
+        claimed = [0] * len(self._spans)
+        widths = [1] * len(self._spans)
+        for at_ms in [self._now_ms, *starts]:
+            purses = {name: self.purse(self._state.promises.profiles[name], at_ms) for name in self.jobs}
+            for i, span in enumerate(self._spans):
+                reserving = self._state.reserving[span.job]
+                if not span.count or self.is_early(span.job, at_ms):
+                    continue
+                purse = purses[reserving.reservation]
+                width = self._width(span, purse, reserving.atom)
+                count = purse.most(reserving.atom, span.task.demand, span.count) // width * width
+                purse.add(reserving.atom, span.task.demand, count)
+                if count > claimed[i]:
+                    claimed[i], widths[i] = count, width
+        return [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
+
+    # ------------------------------------------------------------ beyond the promise
+    def start_beyond(self) -> list[Placement]:
+        """Places what is left of the jobs where there is room that nobody else can use."""
+        before = len(self.placed)
+        for span in self._spans:
+            if span.count and not self.is_early(span.job, self._now_ms):
+                count = self._below_maxima(span)
+                if count:
+                    self._place(span, count, span.count if span.stage.gang else 1, reserved=False)
+        return self.placed[before:]
+
+    def _below_maxima(self, span: Span) -> int:
+        """How many tasks of a span leave all queues above within their maxima."""
+        entries = self._board.maxima.above(self._state.jobs[span.job].queue)[1]
+        count = span.count
+        while count and not all(entry.has_room(span.task.pairs, count) for entry in entries):
+            count = 0 if span.stage.gang else count // 2
+        return count
+
+
+def note_runs(state: State, grant: Grant) -> None:
+    """Tasks of a job with a reservation, or revocable ones, begin to run."""
+    reserving = state.reserving.get(grant.job)
+    for index in range(grant.first, grant.first + grant.count):
+        run = f"{grant.stage}/{index}"
+        if reserving is not None:
+            reserving.runs[run] = grant.node
+        if grant.revocable:
+            state.lent.setdefault(grant.node, {})[f"{grant.job}/{run}"] = Lent(grant.attempt)
+
+
+def forget_runs(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
+    """Tasks run on a node no longer."""
+    reserving = state.reserving.get(job)
+    lent = state.lent.get(node, {})
+    for index in range(first, first + count):
+        run = f"{stage}/{index}"
+        if reserving is not None and reserving.runs.get(run) == node:
+            del reserving.runs[run]
+        lent.pop(f"{job}/{run}", None)
+    if node in state.lent and not lent:
+        del state.lent[node]
+
+
+def take_back(state: State, revoked: list[Revocation]) -> None:
+    """Attempts are taken back. Those that have ended meanwhile are not there any more."""
+    for item in revoked:
+        for index in range(item.first, item.first + item.count):
+            lent = lent_of(state, item.node, f"{item.job}/{item.stage}/{index}")
+            if lent is not None and lent.attempt == item.attempt:
+                lent.taken = True
+
+
+def lent_of(state: State, node: str, key: str) -> Lent | None:
+    """What is kept of an attempt that runs on a node if it is revocable."""
+    on_node = state.lent.get(node) if state.lent else None
+    return None if on_node is None else on_node.get(key)
+
+
+def stage_of(job: Job, name: str) -> Stage:
+    """A stage by its name."""
+    return job.graph.stages[job.graph.position[name]]

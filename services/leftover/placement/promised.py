@@ -1,0 +1,250 @@
+"""Room for promised units, node by node (Rayon; policies.md, "Keeping a promise").
+
+A promise is a number of units, each of which has to fit on some node. `Moment` tells whether a task that still runs at
+the start of a lease leaves room for all that is promised then; `Clearing` finds room for tasks whose lease begins, and
+whom to take back for it: those that lose the least work.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from schemas.quantities import on_devices
+from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.timeline import could_hold
+
+
+@dataclass(slots=True, eq=False)
+class Space:
+    """What is free on a node at some time: by resource position, and milli-units by device position."""
+
+    free: list[int]
+    devices: list[int]
+
+    def fits(self, task: TaskClass) -> bool:
+        """Whether one task of a class has room here."""
+        for p, amount, _ in task.needs:
+            if self.free[p] < amount:
+                return False
+        return not task.gpu or on_devices(task.gpu, self.devices) is not None
+
+    def take(self, task: TaskClass) -> list[tuple[int, int]]:
+        """One task of a class has its room here: its devices as (position, milli)."""
+        devices = on_devices(task.gpu, self.devices) or [] if task.gpu else []
+        self.add(task.pairs, devices, -1)
+        return devices
+
+    def add(self, pairs: list[tuple[int, int]], devices: list[tuple[int, int]], sign: int = 1) -> None:
+        """This much is free again; with `sign` -1 it is not any more. Devices as (position, milli)."""
+        for p, amount in pairs:
+            if p >= 0:
+                self.free[p] += sign * amount
+        for position, milli in devices:
+            self.devices[position] += sign * milli
+
+    def copy(self) -> "Space":
+        """The same room, apart."""
+        return Space(list(self.free), list(self.devices))
+
+
+def empty(node: NodeRoom) -> Space:
+    """All that a node has."""
+    return Space(list(node.capacity), list(node.sizes))
+
+
+def by_position(node: NodeRoom, devices: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Device shares as (index, milli) -> (position, milli); devices that the node has no more are left out."""
+    return [(node.device_indexes.index(index), milli) for index, milli in devices if index in node.device_indexes]
+
+
+SpaceOf = Callable[[int], Space]
+"""What a node has free at a time, by its number, before anything is put there."""
+
+
+class Moment:
+    """Nodes at one time, with the units that are promised for that time put where they fit. Nodes are looked at only as
+    far as units need them.
+    """
+
+    def __init__(self, room: Room, at_ms: int, space_of: SpaceOf) -> None:
+        self.at_ms = at_ms
+        self._room, self._space_of = room, space_of
+        self._spaces: dict[int, Space] = {}
+        self._units: dict[int, list[tuple[TaskClass, list[tuple[int, int]]]]] = {}  # By node, with their devices.
+        self._from: dict[int, int] = {}  # By class of units: no node of a lower number has room.
+
+    def _space(self, number: int) -> Space:
+        space = self._spaces.get(number)
+        if space is None:
+            space = self._spaces[number] = self._space_of(number)
+        return space
+
+    def promise(self, unit: TaskClass, count: int) -> int:
+        """Puts units on nodes; returns how many found no room."""
+        for done in range(count):
+            if not self._put(unit):
+                return count - done
+        return 0
+
+    def _put(self, unit: TaskClass) -> bool:
+        nodes = self._room.nodes
+        for number in range(self._from.get(unit.index, 0), len(nodes)):
+            if could_hold(self._room, unit, nodes[number]) and (space := self._space(number)).fits(unit):
+                self._units.setdefault(number, []).append((unit, space.take(unit)))
+                self._from[unit.index] = number
+                return True
+        self._from[unit.index] = len(nodes)
+        return False
+
+    def bear(self, number: int, task: TaskClass) -> bool:
+        """Puts a task on a node if all units that were put down still find room, be it elsewhere; else leaves
+        everything as it is.
+        """
+        space, units = self._space(number), self._units.get(number, [])
+        if space.fits(task):
+            space.take(task)
+            return True
+        moved: list[tuple[TaskClass, list[tuple[int, int]]]] = []
+        while units and not space.fits(task):
+            unit, devices = units.pop()
+            space.add(unit.pairs, devices)
+            moved.append((unit, devices))
+        placed: list[tuple[int, TaskClass]] = []
+        if space.fits(task):
+            taken = space.take(task)
+            for unit, _ in moved:
+                if not self._put(unit):
+                    break
+                placed.append((self._from[unit.index], unit))
+            else:
+                return True
+            space.add(task.pairs, taken)
+        for elsewhere, unit in reversed(placed):
+            _, devices = self._units[elsewhere].pop()
+            self._space(elsewhere).add(unit.pairs, devices)
+            self._from[unit.index] = min(self._from[unit.index], elsewhere)
+        for unit, devices in reversed(moved):
+            space.add(unit.pairs, devices, -1)
+            units.append((unit, devices))
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class Victim:
+    """A revocable attempt on a node. `lost`: the work that is lost if it is taken back, in share units x ms. `gang`: of
+    which gang's attempt it is one task, which is taken back as a whole; "": of none.
+    """
+
+    node: int
+    key: str
+    pairs: list[tuple[int, int]]
+    devices: list[tuple[int, int]]
+    lost: int
+    gang: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Clearing:
+    """Finds room for tasks, on nodes where `first` says so rather than on others that are as good, and takes victims
+    back where it must. `rooms`: what was found, as (node, class), `taken`: whom it takes back, both in order.
+    """
+
+    room: Room
+    space_of: SpaceOf
+    victims: dict[int, list[Victim]]
+    first: dict[int, bool] = field(default_factory=dict)
+    rooms: list[tuple[int, TaskClass]] = field(default_factory=list)
+    taken: list[Victim] = field(default_factory=list)
+    _spaces: dict[int, Space] = field(default_factory=dict)
+    _gone: dict[str, bool] = field(default_factory=dict)
+    _gangs: dict[str, list[Victim]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for victims in self.victims.values():
+            for victim in victims:
+                if victim.gang:
+                    self._gangs.setdefault(victim.gang, []).append(victim)
+
+    def find(self, task: TaskClass, count: int, *, whole: bool) -> int:
+        """Room for so many tasks of a class; `whole`: for all of them or none. Returns for how many there is some."""
+        before = (
+            list(self.rooms),
+            list(self.taken),
+            dict(self._gone),
+            {number: space.copy() for number, space in self._spaces.items()} if whole else {},
+        )
+        heap = [
+            (*cost, number)
+            for number, node in enumerate(self.room.nodes)
+            if could_hold(self.room, task, node) and (cost := self._cost(number, task)) is not None
+        ]
+        heapify(heap)
+        found = 0
+        while found < count and heap:
+            lost, later, number = heappop(heap)
+            cost = self._cost(number, task)
+            if cost is None:
+                continue
+            if cost != (lost, later):  # Others took of this node since, or a gang that was there went.
+                heappush(heap, (*cost, number))
+                continue
+            self._take(number, task)
+            found += 1
+            heappush(heap, (lost, later, number))
+        if whole and found < count:
+            self.rooms, self.taken, self._gone, self._spaces = before
+            return 0
+        return found
+
+    def _space(self, number: int) -> Space:
+        space = self._spaces.get(number)
+        if space is None:
+            space = self._spaces[number] = self.space_of(number)
+        return space
+
+    def _cost(self, number: int, task: TaskClass) -> tuple[int, bool] | None:
+        """What is lost if one task more is to have room on a node, and whether others come before it."""
+        chosen = self._chosen(number, task)
+        if chosen is None:
+            return None
+        each = {victim.gang or victim.key: self._lost(victim) for victim in chosen}
+        return sum(each.values()), number not in self.first
+
+    def _lost(self, victim: Victim) -> int:
+        return sum(each.lost for each in self._gangs[victim.gang]) if victim.gang else victim.lost
+
+    def _chosen(self, number: int, task: TaskClass) -> list[Victim] | None:
+        """Whom to take back for one task more on a node: the least loss first, and none that is not needed."""
+        space = self._space(number)
+        if space.fits(task):
+            return []
+        there = [victim for victim in self.victims.get(number, []) if victim.key not in self._gone]
+        there.sort(key=lambda victim: (self._lost(victim), victim.key))
+        space = space.copy()
+        chosen: list[Victim] = []
+        for victim in there:
+            space.add(victim.pairs, victim.devices)
+            chosen.append(victim)
+            if space.fits(task):
+                break
+        else:
+            return None
+        for victim in list(reversed(chosen)):
+            space.add(victim.pairs, victim.devices, -1)
+            if space.fits(task):
+                chosen.remove(victim)
+            else:
+                space.add(victim.pairs, victim.devices)
+        return chosen
+
+    def _take(self, number: int, task: TaskClass) -> None:
+        chosen = self._chosen(number, task)
+        assert chosen is not None, f"{self.room.nodes[number].name}: no room after all"
+        for victim in chosen:
+            for each in self._gangs[victim.gang] if victim.gang else [victim]:
+                if each.key not in self._gone:
+                    self._gone[each.key] = True
+                    self.taken.append(each)
+                    self._space(each.node).add(each.pairs, each.devices)
+        self._space(number).take(task)
+        self.rooms.append((number, task))
