@@ -16,11 +16,10 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from largesse import failpoints
-from services.agent import core, processes, shim
+from services.agent import processes, shim
 from services.agent.cgroups import Groups, NoCgroups, open_groups
 from services.agent.core import Start
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
@@ -37,6 +36,7 @@ from services.agent.found import (
     stop_in,
     task_in,
 )
+from services.agent.local import Launched, Local, document_of, key_of, mono_ms, without_result
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.starting import fate_of, limits_of, spawn, task_of
@@ -54,52 +54,6 @@ LOOK_MS, LOOK_AGAIN_MS = 1_000, 50
 EVENT_BYTES_MAX = 1 << 20
 SHIM_DONE, UNKNOWN = 0, -1
 """The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
-
-
-def mono_ms() -> int:
-    """Milliseconds of the kernel's monotonic clock: the same in every process until the next boot."""
-    return time.monotonic_ns() // 1_000_000
-
-
-@dataclass(slots=True)
-class Local:
-    """One attempt on this machine whose end the log does not have. `ticks`: the shim's start time. `ends_ms`: when a
-    simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop.
-    `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
-    of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
-    everything.
-    """
-
-    key: str
-    name: Name
-    admitted: int
-    folder: Path
-    phase: Literal["starting", "running", "ended"] = "starting"
-    pid: int | None = None
-    ticks: int | None = None
-    ends_ms: int | None = None
-    fate: Result | None = None
-    result: Result | None = None
-    quiet: bool = False
-    stopping: StopReason | None = None
-    force_ms: int | None = None
-    spawned: bool = False
-    outcome: Result | None = None
-    sweep_ms: int = 0
-    done: bool = False
-
-
-@dataclass(slots=True)
-class Launched:
-    """What became of one start: a shim, a timer, or a result at once. `trouble`: what of this machine failed it."""
-
-    local: Local
-    pid: int | None = None
-    ticks: int | None = None
-    ends_ms: int | None = None
-    fate: Result | None = None
-    result: Result | None = None
-    trouble: str = ""
 
 
 @dataclass(slots=True)
@@ -253,14 +207,14 @@ class Attempts:
                 if task is None:
                     return None  # The agent died before anything could start here.
                 name = task.name
-                local = Local(_key_of(name), name, place.admitted, place.folder)
+                local = Local(key_of(name), name, place.admitted, place.folder)
                 self._look_into(local, folder, task.fate)
             finally:
                 os.close(folder)
         except Unsound as fault:
             if name is None:
                 return None  # The log calls it lost by the registration that does not name it.
-            local = Local(_key_of(name), name, place.admitted, place.folder)
+            local = Local(key_of(name), name, place.admitted, place.folder)
             self._end(local, Result("lost", detail=f"its folder was tampered with: {fault}"))
         return local
 
@@ -281,7 +235,7 @@ class Attempts:
         elif isinstance(claimed, Timed) and fate is not None:
             self._time(local, self._begun_ms(claimed) + fate.run_ms, fate)
         else:
-            self._end(local, _without_result(stop_in(folder)))
+            self._end(local, without_result(stop_in(folder)))
 
     def _begun_ms(self, claimed: Timed) -> int:
         """When a simulated task began, on this boot's monotonic clock."""
@@ -397,7 +351,7 @@ class Attempts:
             folder = self._open(local)
             try:
                 result = result_in(folder)
-                outcome = result or _without_result(local.stopping or stop_in(folder))
+                outcome = result or without_result(local.stopping or stop_in(folder))
             finally:
                 os.close(folder)
         except (Unsound, FileNotFoundError, NotADirectoryError, PermissionError) as fault:
@@ -448,7 +402,7 @@ class Attempts:
         if local.pid is not None and _status_of(local.pid) is None:
             self.leaving.append(local.pid)
         if not durable:
-            self._write(local, RESULT, _document(result))
+            self._write(local, RESULT, document_of(result))
         if local.ends_ms is None:
             self.groups.remove(self._key(local))
         return [local]
@@ -461,22 +415,6 @@ class Attempts:
                 write_json(name, document, dir_fd=folder)
             finally:
                 os.close(folder)
-
-
-def _key_of(name: Name) -> str:
-    return core.attempt_key(name.job, name.stage, name.index, name.attempt)
-
-
-def _without_result(stopping: StopReason | None) -> Result:
-    """How an attempt ended whose shim left no result."""
-    if stopping is not None:
-        return Result(stopping, detail=f"stopped: {stopping}")
-    return Result("lost", detail="its guardian is gone and left no result")
-
-
-def _document(result: Result) -> dict[str, Any]:
-    state = "succeeded" if result.reason is None else "failed"
-    return {"state": state, "reason": result.reason, "run_ms": result.run_ms, "detail": result.detail}
 
 
 def _ask_to_stop(local: Local) -> None:

@@ -14,8 +14,8 @@ from largesse.bus.port import Bus, BusError, Outgoing
 from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
-from services.agent.attempts import Local, mono_ms
 from services.agent.core import State
+from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, known_attempts, messages
 from services.agent.settings import NodeSettings
 

@@ -20,21 +20,20 @@ from largesse.telemetry import CAUGHT_UP, logger
 from schemas import JobEnded
 from schemas.topics import LOG
 from services.agent import checkpoint, core
-from services.agent.attempts import LOOK_MS, Attempts, Local, mono_ms
+from services.agent.archive import Archive
+from services.agent.attempts import LOOK_MS, Attempts
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
+from services.agent.local import Local, mono_ms
 from services.agent.outbox import Name, Result
 from services.agent.reporter import RETRY_MS, Reporter
-from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 
 READ_WAIT_MS = 1_000
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
-CLEAR_MS = 60_000
-"""So often limits of age are looked at where nothing ends, and what could not be put away is tried again."""
 DEPARTING = "its node is not run any more"
 START_WAIT_MS = 1_000
 END_WAIT_MS = 20_000  # Beyond the grace, for everything to have ended.
@@ -76,6 +75,7 @@ class _Agent:
 
     def __init__(self, bus: Bus, node: NodeSettings) -> None:
         self._bus, self._node = bus, node
+        self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
         self._state = core.start(node.name, self._identity.epoch)
         self._reader = LogReader(bus, node.partition)
@@ -83,14 +83,13 @@ class _Agent:
         self._attempts = Attempts(node)
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
-        self._runs = Runs()
+        self._archive = Archive(node, lambda: self._reader.order.time)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
         self._look = asyncio.Event()
         self._wake = asyncio.Event()
         self._caught_up = asyncio.Event()
-        self._log = logger(service="agent", node=node.name)
 
     async def live(self, stop: asyncio.Event) -> None:
         """From the first look at the folder until `stop`."""
@@ -101,7 +100,7 @@ class _Agent:
             told = self._attempts.groups.told(self._node.cpu_limit, self._node.memory_limit)
             self._log.info("limits of tasks", limits=told)
             for local in self._attempts.by_key.values():
-                self._runs.began(live_name(local.name.job, local.admitted), _run_of(local))
+                self._archive.runs.began(live_name(local.name.job, local.admitted), _run_of(local))
             loop.add_reader(self._events, self._hear)
             try:
                 await self._serve(stop)
@@ -113,7 +112,7 @@ class _Agent:
             if self._node.leaves:
                 await self._reporter.leave(self._state)
             if self._node.departing and self._registered.is_set() and not self._attempts.alive:
-                await self._put_all_away()
+                await self._archive.put_all_away()
         finally:
             loop.remove_reader(self._events)
             self._attempts.close_events()
@@ -190,7 +189,7 @@ class _Agent:
             if type(body) is JobEnded:
                 for end in body.jobs:
                     if (job := self._state.jobs.get(end.job)) is not None:
-                        self._runs.ended(live_name(end.job, job.run))
+                        self._archive.runs.ended(live_name(end.job, job.run))
             core.fold(self._state, one.record)
         self._folded += len(batch)
 
@@ -267,7 +266,7 @@ class _Agent:
                 free.append(start)
         prepared = self._attempts.prepare(free)
         for local, _ in prepared:
-            self._runs.began(live_name(local.name.job, local.admitted), _run_of(local))
+            self._archive.runs.began(live_name(local.name.job, local.admitted), _run_of(local))
         launching = asyncio.ensure_future(asyncio.to_thread(self._attempts.launch, prepared))
         try:
             await asyncio.shield(launching)
@@ -303,7 +302,7 @@ class _Agent:
         """It has ended, here and in the log."""
         if self._attempts.by_key.get(local.key) is local:
             self._attempts.forget(local.key)
-            self._runs.forgotten(live_name(local.name.job, local.admitted))
+            self._archive.runs.forgotten(live_name(local.name.job, local.admitted))
 
     # ---------------------------------------------------------------- what happens here
     def _hear(self) -> None:
@@ -398,7 +397,9 @@ class _Agent:
         data, room, troubles = self._node.data, self._node.room, self._troubles
         while True:
             self._look.clear()
-            if fault := await asyncio.to_thread(short_of, data, room) or self._behind():
+            if fault := await asyncio.to_thread(short_of, data, room) or self._archive.behind(
+                closed=bool(troubles.reason)
+            ):
                 self._fall(fault)
             if troubles.is_due(mono_ms()):
                 fault = await asyncio.to_thread(probe, data, room)
@@ -409,47 +410,10 @@ class _Agent:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)
 
-    async def _put_all_away(self) -> None:
-        """Nothing of this node runs any more, and the log knows how everything ended."""
-        self._runs.found(await asyncio.to_thread(runs_of_jobs, self._node.data), {})
-        self._runs.waiting.extend(folder for folders in self._runs.folders.values() for folder in folders)
-        while self._runs.waiting:
-            await self._put_away()
-
-    def _behind(self) -> str:
-        """Why no more may be started for now: what has ended is put away more slowly than it comes."""
-        most = self._node.kept.behind_max
-        if self._runs.behind > (most // 2 if self._troubles.reason else most):
-            return f"more than {most} runs of ended jobs wait to be cleared away"
-        return ""
-
     async def _clear(self) -> None:
-        """Puts away what ended jobs left, in the order of their ends."""
+        """Puts away what ended jobs left, from the moment on at which the log has been read."""
         await self._caught_up.wait()
-        folders = await asyncio.to_thread(runs_of_jobs, self._node.data)
-        # After the look: what has begun meanwhile is live.
-        live = [live_name(name, job.run) for name, job in self._state.jobs.items()]
-        self._runs.found(folders, dict.fromkeys(live, True))
-        due_ms = mono_ms()
-        while True:
-            if mono_ms() >= due_ms:
-                due_ms = mono_ms() + CLEAR_MS
-                self._runs.try_again()
-                await self._put_away()
-            while self._runs.waiting:
-                await self._put_away()
-                self._look.set()
-            await asyncio.sleep(self._node.clear_ms / 1_000)
-
-    async def _put_away(self) -> None:
-        """Puts away what is next, and removes what is beyond the limits."""
-        names = self._runs.take()
-        try:
-            now_ms = self._reader.order.time  # A wall clock may jump ahead; log time does not.
-            self._runs.put_away((await put_away(self._node.data, names, self._node.kept, now_ms))["failed"])
-        except ClearingFailed as error:
-            self._runs.put_away(names)
-            self._log.warning("cannot clear away what ended jobs left", error=str(error))
+        await self._archive.keep(self._state, self._look.set)
 
     async def _end_all(self, reason: Literal["killed", "lost"]) -> None:
         """Stops everything and sees it end, or gives up on what the kernel does not let go."""

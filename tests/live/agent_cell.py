@@ -24,8 +24,8 @@ from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import loads
 from schemas.topics import LOG
 from services.admission.core.judge import lose
-from services.agent.attempts import mono_ms
 from services.agent.documents import CHILD, CLAIM, claim, read_json
+from services.agent.local import mono_ms
 from services.agent.meter import session_of
 from services.agent.settings import NodeSettings
 from services.agent.shell import run

@@ -10,9 +10,10 @@ import pytest
 
 from schemas import DeviceShare, Stage
 from services.agent import shim
-from services.agent.attempts import Attempts, mono_ms
+from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.local import mono_ms
 from services.agent.meter import session_of
 from services.agent.outbox import Result
 from services.agent.processes import KEY, attempt_key

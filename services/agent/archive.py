@@ -1,0 +1,67 @@
+"""Puts away what ended jobs left on a node, in the order of their ends. clearing.py does it, in its own process."""
+
+import asyncio
+from collections.abc import Callable
+
+from largesse.telemetry import logger
+from services.agent.core import State
+from services.agent.folders import live_name
+from services.agent.local import mono_ms
+from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
+from services.agent.settings import NodeSettings
+
+CLEAR_MS = 60_000
+"""So often limits of age are checked where nothing ends, and what could not be put away is tried again."""
+
+
+class Archive:
+    """The runs of one node. `runs`: those that live, and those that wait to be put away. `log_ms`: the log's time now:
+    a wall clock may jump ahead, log time does not.
+    """
+
+    def __init__(self, node: NodeSettings, log_ms: Callable[[], int]) -> None:
+        self.runs = Runs()
+        self._node, self._log_ms = node, log_ms
+        self._logger = logger(service="agent", node=node.name)
+
+    def behind(self, *, closed: bool) -> str:
+        """Why no more tasks may be started: runs are put away more slowly than they come; empty: they are not.
+        `closed`: the node takes no tasks already, and opens again at half the limit."""
+        most = self._node.kept.behind_max
+        if self.runs.behind > (most // 2 if closed else most):
+            return f"more than {most} runs of ended jobs wait to be cleared away"
+        return ""
+
+    async def put_all_away(self) -> None:
+        """Nothing of this node runs any more, and the log knows how everything ended."""
+        self.runs.found(await asyncio.to_thread(runs_of_jobs, self._node.data), {})
+        self.runs.waiting.extend(folder for folders in self.runs.folders.values() for folder in folders)
+        while self.runs.waiting:
+            await self._put_away()
+
+    async def keep(self, state: State, progressed: Callable[[], None]) -> None:
+        """Puts away whatever ends, for ever. `state`: the agent's, which has folded the log to its end; `progressed` is
+        called after each batch."""
+        folders = await asyncio.to_thread(runs_of_jobs, self._node.data)
+        # Read after the folders: a run that has begun meanwhile is live.
+        live = [live_name(name, job.run) for name, job in state.jobs.items()]
+        self.runs.found(folders, dict.fromkeys(live, True))
+        due_ms = mono_ms()
+        while True:
+            if mono_ms() >= due_ms:
+                due_ms = mono_ms() + CLEAR_MS
+                self.runs.try_again()
+                await self._put_away()
+            while self.runs.waiting:
+                await self._put_away()
+                progressed()
+            await asyncio.sleep(self._node.clear_ms / 1_000)
+
+    async def _put_away(self) -> None:
+        """Puts away the next batch, and removes what is beyond the limits."""
+        names = self.runs.take()
+        try:
+            self.runs.put_away((await put_away(self._node.data, names, self._node.kept, self._log_ms()))["failed"])
+        except ClearingFailed as error:
+            self.runs.put_away(names)
+            self._logger.warning("cannot clear away what ended jobs left", error=str(error))
