@@ -46,7 +46,7 @@ COMPILED = {
         "task_reports",
     ),
     "services/altruism/core": ("decide", "fold", "giving", "state", "waits"),
-    "services/altruism/planning": ("backward", "forward", "orders", "plan", "work"),
+    "services/altruism/planning": ("backward", "dagps", "forward", "orders", "plan", "work"),
     "services/fairness": ("tree",),
     "services/fairness/accounts": ("intervals", "queue_account", "tree_accounts"),
     "services/fairness/core": (
@@ -77,6 +77,7 @@ COMPILED = {
         "leaf_queue",
         "lending",
         "nodes",
+        "packing",
         "pending_reasons",
         "promised",
         "queue_limits",

@@ -7,18 +7,48 @@ from typing import Literal
 from schemas.quantities import MILLIONTHS, Vector
 
 Preset = Literal[
-    "fifo", "sjf", "srtf", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots", "carbyne", "largesse"
+    "fifo",
+    "sjf",
+    "srtf",
+    "tetris",
+    "tetris-fair",
+    "drf",
+    "hdrf",
+    "naive-hdrf",
+    "collapsed",
+    "capacity",
+    "slots",
+    "carbyne",
+    "carbyne-dag",
+    "largesse",
 ]
 """How a whole cell is shared out, and by which services (policies.md, "Presets")."""
 
-Sharing = Literal["", "hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "sjf", "srtf", "priority"]
+Sharing = Literal[
+    "",
+    "hdrf",
+    "drf",
+    "naive-hdrf",
+    "collapsed",
+    "capacity",
+    "fifo",
+    "fair",
+    "sjf",
+    "srtf",
+    "tetris",
+    "tetris-fair",
+    "priority",
+]
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
 at the top as the preset says."""
 
 Estimates = Literal["spec", "history"]
 """What goes first where both say how long a task runs: what the job was submitted with, or its earlier runs."""
 
-JobOrder = Literal["tetris", "critical_path", "breadth_first"]
+LeftoverOrder = Literal["work_left", "packing"]
+"""How what is left over goes to optional tasks: to jobs with the least work left, or to the tasks that fit best."""
+
+JobOrder = Literal["tetris", "critical_path", "breadth_first", "dagps"]
 """Which stage of a job goes first inside the job's share, when the job is planned (CARBYNE, section 5.1)."""
 
 
@@ -48,6 +78,8 @@ class Policy:
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
     `estimates`: whether what a stage is told to take goes before what earlier runs of the job took, or behind.
+    `leftover_order`: who gets first what is left over under `carbyne`. `tetris_fairness_permille`: under `tetris-fair`,
+    so much of the jobs may not pack, those closest to their share (Tetris, section 4.3).
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
@@ -81,6 +113,8 @@ class Policy:
     altruism_shards: int = 1
     fifo_order: Literal["job", "stage"] = "job"
     estimates: Estimates = "spec"
+    leftover_order: LeftoverOrder = "work_left"
+    tetris_fairness_permille: int = 250
     theta_permille: int = 100
     node_lease_ms: int = 10_000
     sequencer_lease_ms: int = 3_000
@@ -134,6 +168,10 @@ KNOBS = {
     "fifo_order": "under `fifo`: jobs by admission (`job`), or stages by the time they became ready (`stage`)",
     "estimates": "how long a task is expected to run: first what its stage was submitted with (`spec`), or first what"
     " earlier runs of the job took (`history`)",
+    "leftover_order": "under `carbyne`, who first gets what is left over: the jobs with the least work left"
+    " (`work_left`), or the tasks that fit best into what is free (`packing`)",
+    "tetris_fairness_permille": "under `tetris-fair`: this part of the waiting jobs, those closest to their share, has"
+    " to wait until the others have been served",
     "theta_permille": "a job that requests at most this part of the cell is in class `small`, others are `large`",
     "node_lease_ms": "a node that is silent for longer is lost",
     "sequencer_lease_ms": "a standby takes over from a sequencer that is silent for longer",
@@ -159,7 +197,8 @@ KNOBS = {
     "share_tolerance_permille": "under `carbyne`: a job is planned again when its entitlement has changed by this part"
     " of itself",
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
-    " end (`critical_path`), or nearest to the start (`breadth_first`)",
+    " end (`critical_path`), nearest to the start (`breadth_first`), or around the tasks that are long or hard to pack"
+    " (`dagps`, as under `carbyne-dag`)",
     "reservations": "whether capacity that is promised to reservations is kept for them",
     "revoke_grace_ms": "revocable tasks are taken back so long before the room is promised to a reservation, and have"
     " so long to end by themselves",

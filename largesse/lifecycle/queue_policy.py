@@ -10,21 +10,22 @@ from typing import Literal, NamedTuple, cast, get_args
 from schemas.queue_tree import below
 from schemas.queues import Preset, Queue, Sharing
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority", "giving"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving"]
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
-tasks that run; the shortest critical path at its admission; the least work that remains; the highest priority; required
+tasks that run; the shortest critical path at its admission; the least work that remains; the task that fits best,
+of all jobs or of those furthest below their share; the highest priority; required
 tasks before optional ones, and among either the least work that remains."""
 
-LISTS = ("fifo", "fair", "sjf", "srtf", "priority")
+LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 
-ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf", "carbyne": "hdrf"}
+ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf", "carbyne": "hdrf", "carbyne-dag": "hdrf"}
 """What presets share out by that bear another name. `slots` does so by a single kind: places."""
 
 
-GIVING = ("carbyne",)
+GIVING = ("carbyne", "carbyne-dag")
 """Presets under which jobs are planned, and give away what they do not need now. What is left over goes across queues,
 so all jobs are one list; queues count in what jobs are entitled to."""
 

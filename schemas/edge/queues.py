@@ -32,7 +32,7 @@ RUNNING_JOBS_MAX = 1_000_000
 SUBMITTERS_MAX = 1_000
 """Users that one queue may name."""
 
-LEAF_POLICIES = ("fifo", "fair", "drf", "sjf", "srtf", "priority")
+LEAF_POLICIES = ("fifo", "fair", "drf", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 """Policies that order jobs. All others share out among queues."""
 
 
@@ -60,7 +60,20 @@ Weight = Annotated[
     PlainValidator(weight_millionths),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
 ]
-SharingInput = Literal["hdrf", "drf", "naive-hdrf", "collapsed", "capacity", "fifo", "fair", "sjf", "srtf", "priority"]
+SharingInput = Literal[
+    "hdrf",
+    "drf",
+    "naive-hdrf",
+    "collapsed",
+    "capacity",
+    "fifo",
+    "fair",
+    "sjf",
+    "srtf",
+    "tetris",
+    "tetris-fair",
+    "priority",
+]
 Submitter = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 
 

@@ -21,6 +21,8 @@ PRESETS: tuple[Preset, ...] = (
     "fifo",
     "sjf",
     "srtf",
+    "tetris",
+    "tetris-fair",
     "drf",
     "hdrf",
     "naive-hdrf",
@@ -28,6 +30,7 @@ PRESETS: tuple[Preset, ...] = (
     "capacity",
     "slots",
     "carbyne",
+    "carbyne-dag",
     "largesse",
 )
 

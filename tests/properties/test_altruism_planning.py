@@ -5,12 +5,14 @@ from dataclasses import replace
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from services.altruism.planning.dagps import pack_around
 from services.altruism.planning.forward import pack
 from services.altruism.planning.orders import Scores
 from services.altruism.planning.plan import Plan, plan
 from services.altruism.planning.work import Running, Work, how_many_fit, widened
 
 ORDERS = st.sampled_from(["tetris", "critical_path", "breadth_first"])
+ALL_ORDERS = st.sampled_from(["tetris", "critical_path", "breadth_first", "dagps"])
 
 
 @st.composite
@@ -131,12 +133,25 @@ def test_the_forward_pass_packs_as_single_tasks_would_be(drawn, order):
     assert packing.makespan_ms == one_by_one(work, wide, order)
 
 
-@for_all(works(), ORDERS)
+@for_all(works(), ALL_ORDERS)
 def test_whoever_starts_each_task_at_its_latest_ends_as_early_as_whoever_starts_at_once(drawn, order):
     work, share = drawn
     planned = plan(work, share, order)
 
     check_is_schedule(work, widened(share, work), starts_of(planned), planned.makespan_ms)
+
+
+@for_all(works())
+def test_packing_around_troublesome_tasks_takes_no_longer_than_by_alignment_or_critical_path(drawn):
+    work, share = drawn
+    wide = widened(share, work)
+    packing, _ = pack_around(work, wide)
+
+    check_is_schedule(
+        work, wide, [(each.stage, each.start_ms, each.count) for each in packing.batches], packing.makespan_ms
+    )
+    for order in ("tetris", "critical_path"):
+        assert packing.makespan_ms <= pack(work, wide, Scores(order, work, wide)).makespan_ms
 
 
 @for_all(works(), ORDERS)

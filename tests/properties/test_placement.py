@@ -4,6 +4,7 @@ A board lives through many rounds, with room given back, jobs that come, go and 
 placements that do not bind; each round it has to hand out exactly what the plain rules hand out.
 """
 
+import math
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -15,11 +16,13 @@ from schemas.quantities import SHARE_UNITS, on_devices
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Waiting
 from services.leftover.placement.nodes import Room
+from services.leftover.placement.packing import Alignment
 from services.leftover.placement.pending_reasons import reasons
 from tests.strategies import for_all
 
 SCALE = 1 << 60
 AGEING_MS = 9
+UNFAIR_PERMILLE = 600
 PREFERRED = 1 << 100
 KINDS = ("cpu", "gpu", "memory")
 
@@ -111,7 +114,11 @@ class Plain:
             for position, span in enumerate(job.spans):
                 if not span.count:
                     continue
-                if self.discipline == "fair":
+                if order.startswith("tetris"):
+                    share = self.share(job.held) if order == "tetris-fair" and not aged else 0
+                    fit = (-self.alignment(span), share, job.order)
+                    rank = (*self.claim(job.leaf), job.leaf, mine[0], *fit, position)
+                elif self.discipline == "fair":
                     rank = (*self.claim(job.leaf), job.leaf, *mine, job.order, position)
                 elif self.discipline == "fifo_job":
                     rank = (job.order, position)
@@ -121,6 +128,10 @@ class Plain:
         able = []
         for leaf, claims in found.items():
             strict = self.orders.get(leaf) == "fifo"
+            if self.orders.get(leaf) == "tetris-fair":
+                ranks = sorted({(rank[4], rank[6], rank[7]) for rank, _, _ in claims})
+                may_pack = ranks[: max(1, math.ceil((1_000 - UNFAIR_PERMILLE) * len(ranks) / 1_000))]
+                claims = [claim for claim in claims if (claim[0][4], claim[0][6], claim[0][7]) in may_pack]
             for claim in sorted(claims, key=lambda claim: claim[0]):
                 if claim[2].kind() not in hopeless and not self.is_full(leaf, claim[2]):
                     able.append(claim)
@@ -182,6 +193,20 @@ class Plain:
             job.spans = [span for span in job.spans if span.count]
         return placed
 
+    def alignment(self, span):
+        """How well a task of the span suits the room that is free on its best node; 0 where it fits nowhere."""
+        node = self.best(span)
+        if node is None:
+            return 0
+        return self.score(span, self.nodes[node])
+
+    def score(self, span, node):
+        free, _, labels = node
+        score = sum(
+            max(1, amount * SCALE // self.largest[kind] ** 2) * free[kind] for kind, amount in span.demand.items()
+        )
+        return score + PREFERRED * sum(labels.get(key) == value for key, value in span.prefer.items())
+
     def best(self, span):
         """The node that the class aligns with best: preferred labels first, then the dot product, then the first."""
         ranked = []
@@ -192,11 +217,7 @@ class Plain:
                 continue
             if span.demand.get("gpu") and on_devices(span.demand["gpu"], devices) is None:
                 continue
-            score = sum(
-                max(1, amount * SCALE // self.largest[kind] ** 2) * free[kind] for kind, amount in span.demand.items()
-            )
-            score += PREFERRED * sum(labels.get(key) == value for key, value in span.prefer.items())
-            ranked.append((-score, number))
+            ranked.append((-self.score(span, self.nodes[number]), number))
         return min(ranked)[1] if ranked else None
 
     def take(self, node, demand):
@@ -223,7 +244,8 @@ class Both:
         room = Room([capacity for capacity, _, _ in NODES])
         for i, (capacity, labels, devices) in enumerate(NODES):
             room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board, self.plain = Board(room, discipline, orders, maxima), Plain(discipline, orders, maxima)
+        self.board = Board(room, discipline, orders, maxima, alignment=Alignment(UNFAIR_PERMILLE))
+        self.plain = Plain(discipline, orders, maxima)
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
         self.leaf_of = {}
         self.now_ms = 0
@@ -425,6 +447,8 @@ RULES = {
     "fifo by job": ("fifo_job", {}, {}),
     "fifo by stage": ("fifo_stage", {}, {}),
     "many orders": ("fair", {"a": "fifo", "b": "srtf", "c": "fair"}, {}),
+    "by alignment": ("fair", {"a": "tetris", "b": "tetris", "c": "drf"}, {"b": {"cpu": 6_000}}),
+    "by alignment, the poorest": ("fair", {"a": "tetris-fair", "b": "tetris-fair"}, {"b": {"cpu": 6_000}}),
     "by work": ("fair", {"a": "sjf", "b": "srtf"}, {}),
     "maxima": ("fair", {}, {"a": {"cpu": 6_000}, "b": {"gpu": 800, "memory": 20_000}, "": {"cpu": 30_000}}),
     "both": ("fair", {"a": "fifo", "b": "priority"}, {"a": {"cpu": 6_000}, "b": {"memory": 20_000}}),

@@ -12,7 +12,9 @@ from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
 
-CONSERVING = ("sjf", "srtf", "drf", "hdrf", "carbyne", "largesse")  # `fifo` idles behind its head by design.
+CONSERVING = ("sjf", "srtf", "tetris", "drf", "hdrf", "carbyne", "carbyne-dag", "largesse")
+"""Not `fifo`, which idles behind its head by design, nor `tetris-fair`, where most jobs may not pack."""
+
 GUARANTEEING = ("hdrf", "largesse")
 """Presets under which queues of a tree have what they are guaranteed. `drf` knows no groups; the others serve all jobs
 as one list."""

@@ -59,3 +59,49 @@ def test_no_queue_has_a_level_where_the_whole_cell_is_one_list(tmp_path):
     other = TREE | {"children": [{"name": "a", "weight": 50}, {"name": "b"}]}
 
     assert ends(simulated(tmp_path, told, cluster(2, queues=other), preset="srtf")) == ends(plain)
+
+
+def starts(run):
+    """(job, stage) of each attempt, in order of their starts."""
+    return [(line["job"], line["stage"]) for line in sorted(run.lines, key=lambda line: line["start_ms"])]
+
+
+NARROW = {"cpu": "1"}
+WIDE = {"cpu": "3"}
+
+
+@pytest.mark.parametrize(("queues", "queue"), PLACES)
+def test_tetris_starts_first_what_fits_best_into_what_is_free(tmp_path, queues, queue):
+    first = job("first", stage(tasks=2, duration_ms=1_000, demand=NARROW))
+    second = job("second", stage(tasks=2, duration_ms=1_000, demand=WIDE))
+    told = jobs(first, second, queue=queue)
+    run = simulated(tmp_path, told, cluster(4, **queues), preset="tetris")
+
+    assert starts(run)[0] == ("second", "s")
+
+
+def test_tetris_fair_lets_only_jobs_pack_that_are_furthest_below_their_share(tmp_path):
+    """Where that is one job at a time, both get half; and room stays idle that the poorer has no task for."""
+    first = job("first", stage(tasks=4, duration_ms=1_000, demand=NARROW))
+    second = job("second", stage(tasks=4, duration_ms=1_000, demand={"cpu": "2"}))
+
+    def at_once(preset):
+        run = simulated(tmp_path, [first, second], cluster(6), preset=preset, tetris_fairness_permille=1_000)
+        return [line["job"] for line in run.lines if line["start_ms"] == 0]
+
+    assert sorted(at_once("tetris")) == ["second", "second", "second"]
+    assert sorted(at_once("tetris-fair")) == ["first", "first", "first", "second"]
+
+
+def test_what_is_left_over_may_go_to_what_fits_best_before_it_goes_to_whoever_has_least_left(tmp_path):
+    """Both jobs need only one of their two roots at once; what is optional of the larger job fits better."""
+    small = job("small", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 1_000, demand=NARROW))
+    large = job("large", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 2_000, demand={"cpu": "2"}))
+    nodes = cluster(6)
+
+    def first_spare(order):
+        run = simulated(tmp_path, [small, large], nodes, preset="carbyne", leftover_order=order)
+        return next(each for each, of in starts(run) if of == "spare")
+
+    assert first_spare("work_left") == "small"
+    assert first_spare("packing") == "large"

@@ -16,6 +16,7 @@ from largesse.lifecycle.run_times import expected_ms, source_of
 from largesse.lifecycle.state import Span
 from schemas import JobPlan, LateStart, StageAsk, StageEstimate, Vector
 from schemas.estimates import end_ms
+from schemas.queues import JobOrder
 from schemas.rounds import AskKind
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting
@@ -45,7 +46,8 @@ def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], open
     kinds = sorted(state.capacity)
     vector = share_vector(direction, state.capacity, share)
     work = work_left(job, kinds, opened.time)
-    found = plan(work, [vector.get(kind, 0) for kind in kinds], state.policy.job_order)
+    order: JobOrder = "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
+    found = plan(work, [vector.get(kind, 0) for kind in kinds], order)
     deadline_ms = opened.time + found.makespan_ms
     before = job.plan
     if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:

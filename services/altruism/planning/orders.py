@@ -8,21 +8,27 @@ from typing import Literal
 
 from services.altruism.planning.work import Amounts, Work
 
-Order = Literal["tetris", "critical_path", "breadth_first"]
+Order = Literal["tetris", "critical_path", "breadth_first", "dagps"]
 
 SCALE = 1 << 10
 """An amount is a part of the share in this many steps, in the alignment of Tetris."""
 
 
 class Scores:
-    """Scores of the stages of one job in one share, by one order; `reverse`: of the graph with its edges turned."""
+    """Scores of the stages of one job in one share, by one order; `reverse`: of the graph with its edges turned.
+    `fixed`: by stage, scores that somebody has worked out (dagps.py), whatever the order.
+    """
 
-    def __init__(self, order: Order, work: Work, share: Amounts, *, reverse: bool = False) -> None:
+    def __init__(
+        self, order: Order, work: Work, share: Amounts, *, reverse: bool = False, fixed: list[int] | None = None
+    ) -> None:
         self._aligned = order == "tetris"
         self._share = share
         self._parts: list[list[int]] = []
         self._fixed: list[int] = []
-        if self._aligned:
+        if fixed is not None:
+            self._aligned, self._fixed = False, fixed
+        elif self._aligned:
             self._parts = [_parts_of(demand, share) for demand in work.demand]
         elif order == "critical_path":
             self._fixed = _paths(work, reverse=reverse)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.altruism.planning.backward import latest_starts
+from services.altruism.planning.dagps import pack_around
 from services.altruism.planning.forward import pack
 from services.altruism.planning.orders import Order, Scores
 from services.altruism.planning.work import Amounts, Work, widened
@@ -29,8 +30,11 @@ class Plan:
 def plan(work: Work, share: Amounts, order: Order = "tetris") -> Plan:
     """Plans a job in its fair share, a vector, which counts as at least its largest waiting task."""
     wide = widened(share, work)
-    packing = pack(work, wide, Scores(order, work, wide))
-    batches, turned = latest_starts(work, wide, Scores(order, work, wide, reverse=True), packing)
+    if order == "dagps":
+        packing, turned_scores = pack_around(work, wide)
+    else:
+        packing, turned_scores = pack(work, wide, Scores(order, work, wide)), Scores(order, work, wide, reverse=True)
+    batches, turned = latest_starts(work, wide, turned_scores, packing)
     late: list[list[LateStart]] = [[] for _ in work.children]
     for batch in batches:
         stage = late[batch.stage]

@@ -11,6 +11,7 @@ from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board, Discipline
 from services.leftover.placement.entries import BY_WORK_LEFT, Order, Waiting
 from services.leftover.placement.nodes import SLOTS, Room, TaskClass
+from services.leftover.placement.packing import Alignment
 
 
 def build(state: State) -> Board:
@@ -21,7 +22,8 @@ def build(state: State) -> Board:
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
-    board = Board(room, _discipline(state), _orders(state), _maxima(state))
+    alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
+    board = Board(room, _discipline(state), _orders(state), _maxima(state), alignment=alignment)
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:

@@ -17,6 +17,7 @@ from services.leftover.placement.ageing import Hungry
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.class_pools import Pools, Stage
 from services.leftover.placement.entries import (
+    BY_SHARE,
     CLASS_MASK,
     LANE_BITS,
     OPTIONAL_BIT,
@@ -30,6 +31,7 @@ from services.leftover.placement.entries import (
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in, full_queue
 from services.leftover.placement.ranks import Draw
 
@@ -49,20 +51,22 @@ class Board:
         orders: dict[str, Order] | None = None,
         maxima: dict[str, Vector] | None = None,
         pools_ppm: list[int] | None = None,
+        alignment: Alignment | None = None,
     ) -> None:
         """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
-        `pools_ppm`: by class of job, its part of the cell, in millionths; none where there are no class pools.
-        """
+        `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `alignment`: how leaves
+        pack."""
         self.room = room
         self.discipline = discipline
         self.orders = orders or {}
         self.maxima = QueueLimits(maxima or {}, room.position)
-        strict = any(order == "fifo" for order in self.orders.values())
+        strict = any(order in ("fifo", "tetris-fair") for order in self.orders.values())
         self.is_mixed = discipline != "fair" or strict or bool(maxima)
         self.classes: list[TaskClass] = []
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self.jobs: dict[str, JobEntry] = {}
         self.by_admission: dict[int, JobEntry] = {}
+        self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
         self.leaves: dict[str, LeafEntry] = {}
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
@@ -94,6 +98,7 @@ class Board:
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
             entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
             entry.draws = [Draw(CLASS_MASK) for _ in range(self.pools.count)]
+            self.packers.add(entry)
         return entry
 
     def add_job(
@@ -294,7 +299,7 @@ class Board:
             job = self.jobs[name]
             share, before = self._share(job.held), job.share
             job.share = share
-            moved = share != before or not job.tasks or job.leaf.order != "drf"
+            moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
             if moved and job.waits and self.discipline == "fair":
                 job.aged = job.aged and not job.tasks
                 self._enter(job)
@@ -323,6 +328,7 @@ class Board:
         """Places what fits in one stage of a round, best claim first."""
         candidates, pools = self._candidates, self.pools
         pools.begin(stage)
+        self.packers.begin()
         while (found := pools.next(self.leaf_queue, candidates.live)) is not None:
             leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
@@ -383,10 +389,9 @@ class Board:
 
     def _place_one(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
         number = self.room.best(waiting.task)
-        if number is None:
-            return False
-        self.put(leaf, job, waiting, number)
-        return True
+        if number is not None:
+            self.put(leaf, job, waiting, number)
+        return number is not None
 
     def _place_gang(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
         """All tasks of a gang, or none."""
@@ -473,6 +478,7 @@ class Board:
             self._withdraw(leaf, job, bin_id)
             job.bins.remove(bin_id)
         self.leaf_queue.move(leaf)
+        self.packers.note(job)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
@@ -491,6 +497,4 @@ class Board:
 
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
-        return len(self.classes) > CLASSES_MAX and 2 * sum(task.waiting > 0 for task in self.classes) < len(
-            self.classes
-        )
+        return len(self.classes) > max(CLASSES_MAX, 2 * sum(task.waiting > 0 for task in self.classes))

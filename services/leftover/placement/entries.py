@@ -1,5 +1,6 @@
 """What a board keeps of jobs, of the queues they are served in, and of queues that may not grow beyond a maximum."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -8,8 +9,11 @@ from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "priority", "giving"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
+
+BY_SHARE = ("drf", "tetris-fair")
+"""Orders by the dominant share that a job holds."""
 
 BY_WORK_LEFT = ("srtf", "giving")
 """Orders by the work that is left of a job."""
@@ -112,7 +116,7 @@ class LeafEntry:
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
     level is known; `guaranteed`: below this no class pool holds it back. `stopped`: where the order is strict, lanes
     whose head finds this queue full, with its key. `headed`: the classes that the line has counted as its heads, by
-    number.
+    number. `choosers`: by class of job, what says which bin to serve next, where that is not the first of the draw.
     """
 
     name: str
@@ -128,6 +132,7 @@ class LeafEntry:
     guaranteed: int = 0
     stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
+    choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
 
     @property
     def strict(self) -> bool:
@@ -146,7 +151,7 @@ class LeafEntry:
         """
         draw = self.draws[job_class]
         if not self.strict:
-            return draw.first_of(live, end)
+            return self.choosers[job_class](live, end) if self.choosers else draw.first_of(live, end)
         head = draw.first()
         return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
@@ -155,7 +160,7 @@ class LeafEntry:
         if self.order == "fifo" or job.aged:
             return 0
         top = _PRIORITY_TOP - job.priority
-        if self.order == "drf":
+        if self.order in BY_SHARE:
             share = job.share
             return (top << _SHARE_BITS) | (share if share < _SHARE_MOST else _SHARE_MOST)
         if self.order == "fair":

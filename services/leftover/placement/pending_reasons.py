@@ -35,7 +35,8 @@ def _reason(board: Board, task: TaskClass) -> Reason:
         return "behind_head"
     if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
         entries = [board.leaves[name] for name, _ in task.bins]
-        return "behind_head" if any(leaf.strict for leaf in entries) else "queue_max"
+        held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
+        return "behind_head" if held_back else "queue_max"
     if not task.gang and not board.room.could_fit(task):
         return "no_node"
     if board.pools.is_used_up(task):
@@ -50,7 +51,7 @@ def seeking(board: Board, task: TaskClass) -> list[LeafEntry]:
 
 def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
     """Leaves and bins in which tasks of a class wait for nothing but room: no head of a strict order is before them,
-    and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
+    they may pack, and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
     """
     found = []
     for name, bin_id in task.bins:
@@ -58,6 +59,8 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
         top = leaf.bins[bin_id].top()
         assert top is not None, f"{name}: an empty bin"
         if leaf.strict and bin_id not in _heads_of(board, leaf):
+            continue
+        if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bin_id)[0]):
             continue
         if full_queue(board.by_admission[top], task) is None:
             found.append((leaf, bin_id))

@@ -1,0 +1,190 @@
+"""Tasks by alignment: of those that may start in a leaf, the one that fits best into what is free goes next (Tetris;
+Grandl et al., SIGCOMM 2014).
+
+The score of a class is the dot product of what a task asks for and what is free on the node that suits it best, both as
+parts of the largest node; a node with preferred labels outweighs any score, as it does where nodes are compared. Higher
+priorities go first in any case, as do jobs that have aged. While a round places
+tasks, room only shrinks and no score rises, so a heap of scores as they were is looked at from the top until one is
+still right: a round costs what is placed and the classes that came close.
+
+With fairness, only jobs far below their share may pack: of `n` jobs that wait, those `ceil((1 - f) n)` with the least
+dominant shares (Tetris, section 4.3). A node then idles where none of theirs fits.
+"""
+
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+from services.leftover.placement.entries import CLASS_MASK, OPTIONAL_BIT, JobEntry, LeafEntry
+from services.leftover.placement.nodes import Room, TaskClass
+
+PERMILLE = 1_000
+
+_RANK_SHIFT = 68  # In a bin's key: below its job's rank lie the order of admission and the span's position.
+_ORDER_BITS = 44
+_TIER_SHIFT = {"tetris": 0, "tetris-fair": 40, "giving": 100}  # In a rank: below the priority.
+_OPTIONAL = 1 << OPTIONAL_BIT
+_UNSEEN = -(1 << 200)  # Better than any score.
+
+
+class Alignment(NamedTuple):
+    """What leaves that pack go by. `fairness_permille`: the f of `tetris-fair`; `leftover`: what is left over goes by
+    alignment before it goes by the work that is left of jobs."""
+
+    fairness_permille: int = 0
+    leftover: bool = False
+
+
+class Packer:
+    """Chooses the bin that a leaf serves next of a class of jobs; told when a stage of a round begins."""
+
+    def __init__(
+        self,
+        leaf: LeafEntry,
+        job_class: int,
+        room: Room,
+        classes: list[TaskClass],
+        by_admission: dict[int, JobEntry],
+        fairness_permille: int,
+    ) -> None:
+        """See `Packers`."""
+        self.leaf = leaf
+        self.job_class = job_class
+        self.room = room
+        self.classes = classes
+        self.by_admission = by_admission
+        self._tier_shift = _RANK_SHIFT + _TIER_SHIFT[leaf.order]
+        self._is_fair = leaf.order == "tetris-fair"
+        self._only_optional = leaf.order == "giving"
+        self._fairness_permille = fairness_permille
+        self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bin); None: not yet filled.
+        self._parked: list[tuple[int, int]] = []  # (rank and order, bin): jobs that may not pack yet.
+        self._ranks: list[int] = []  # Of the jobs that wait, rank and order, sorted.
+        self._rank_of: dict[int, int] = {}
+        self._moved: list[JobEntry] = []  # Jobs whose rank may have changed since.
+        self._is_ranked = False
+
+    def begin(self) -> None:
+        """A round begins, or a part of one: others may be served than before."""
+        self._heap, self._is_ranked = None, False
+
+    def note(self, job: JobEntry) -> None:
+        """Tasks of a job have been placed."""
+        if self._is_ranked:
+            self._moved.append(job)
+
+    def first_of(self, live: int, end: int | None) -> int | None:
+        """The bin to serve next among those whose class is in the set `live`, and whose key is below `end`; None where
+        there is none. (Only the order `giving` has keys beyond an end: what is optional.)
+        """
+        draw = self.leaf.draws[self.job_class]
+        first = draw.first_of(live, end)
+        if first is None or (self._only_optional and not draw.key[first] & _OPTIONAL):
+            return first  # What is required goes by the order of jobs.
+        if self._heap is None:
+            self._heap = self._fill(live)
+        heap, threshold = self._heap, self._threshold()
+        while self._parked and self._parked[0][0] <= threshold:
+            _, bin_id = heappop(self._parked)
+            if bin_id in draw.key:
+                heappush(heap, (self._tier(draw.key[bin_id]), _UNSEEN, draw.key[bin_id], bin_id))
+        while heap:
+            bin_id = heap[0][3]
+            key = draw.key.get(bin_id)
+            if key is None or not live >> (bin_id & CLASS_MASK) & 1:
+                heappop(heap)
+                continue
+            if self._is_fair and key >> 24 > threshold:
+                heappop(heap)
+                heappush(self._parked, (key >> 24, bin_id))
+                continue
+            entry = self._entry(bin_id, key)
+            if entry == heap[0]:
+                return bin_id
+            heapreplace(heap, entry)
+        return None
+
+    def may_pack(self, job: JobEntry) -> bool:
+        """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
+        return not self._is_fair or self._rank(job) <= self._threshold()
+
+    def _fill(self, live: int) -> list[tuple[int, int, int, int]]:
+        draw = self.leaf.draws[self.job_class]
+        self._parked = []
+        heap = [self._entry(bin_id, key) for bin_id, key in draw.key.items() if live >> (bin_id & CLASS_MASK) & 1]
+        heapify(heap)
+        return heap
+
+    def _entry(self, bin_id: int, key: int) -> tuple[int, int, int, int]:
+        """Its place in the heap as things are. A class that finds no room comes last, for somebody has to find out."""
+        task = self.classes[bin_id & CLASS_MASK]
+        number = self.room.best(task)
+        rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
+        return self._tier(key), rank or 0, key, bin_id
+
+    def _tier(self, key: int) -> int:
+        return (key & ~_OPTIONAL) >> self._tier_shift
+
+    # ------------------------------------------------------------ fairness
+    def _rank(self, job: JobEntry) -> int:
+        return self.leaf.rank(job) << _ORDER_BITS | job.admitted
+
+    def _most(self, jobs: int) -> int:
+        """So many of the jobs may pack: at least one."""
+        return max(1, -(-(PERMILLE - self._fairness_permille) * jobs // PERMILLE))
+
+    def _threshold(self) -> int:
+        """The largest rank with which a job may pack. It does not fall while a round places tasks."""
+        if not self._is_fair:
+            return 0
+        if not self._is_ranked:
+            leaf = self.leaf
+            self._rank_of = {
+                job.admitted: self._rank(job) for job in self.by_admission.values() if job.waits and job.leaf is leaf
+            }
+            self._ranks, self._moved, self._is_ranked = sorted(self._rank_of.values()), [], True
+        for job in self._moved:
+            before = self._rank_of.pop(job.admitted, None)
+            if before is not None:
+                del self._ranks[bisect_left(self._ranks, before)]
+                if job.waits:
+                    self._rank_of[job.admitted] = now = self._rank(job)
+                    insort(self._ranks, now)
+        self._moved = []
+        return self._ranks[self._most(len(self._ranks)) - 1] if self._ranks else 0
+
+
+class Packers:
+    """Those of all leaves that pack, by leaf and class of job."""
+
+    def __init__(
+        self, alignment: Alignment, room: Room, classes: list[TaskClass], by_admission: dict[int, JobEntry]
+    ) -> None:
+        """`classes` and `by_admission`: those of the board, by number and by admission."""
+        self._alignment, self._room, self._classes, self._by_order = alignment, room, classes, by_admission
+        self._of: dict[str, list[Packer]] = {}
+
+    def add(self, leaf: LeafEntry) -> None:
+        """A leaf has come, with its draws."""
+        if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
+            permille = self._alignment.fairness_permille
+            packers = [
+                Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.draws))
+            ]
+            self._of[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
+
+    def begin(self) -> None:
+        """A round begins, or a part of one."""
+        for packers in self._of.values():
+            for packer in packers:
+                packer.begin()
+
+    def note(self, job: JobEntry) -> None:
+        """Tasks of a job have been placed."""
+        if job.leaf.choosers:
+            for packer in self._of[job.leaf.name]:
+                packer.note(job)
+
+    def may_pack(self, job: JobEntry) -> bool:
+        """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
+        return not job.leaf.choosers or self._of[job.leaf.name][0].may_pack(job)
