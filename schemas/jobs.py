@@ -50,6 +50,7 @@ class Stage:
 class JobSpec:
     """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs
     under; `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
+    `altruism_permille`: in so many of a thousand plans the job gives away what it does not need; None: as its queue.
     """
 
     job: str
@@ -59,6 +60,7 @@ class JobSpec:
     user: str = ""
     reservation: str | None = None
     reservation_atom: str = ""
+    altruism_permille: int | None = None
 
 
 @dataclass

@@ -60,6 +60,7 @@ class Queue:
     claim before weights count, and never goes beyond; a resource not named has no limit. `running_jobs_max`: so many
     jobs of the queue, and of those below it together, run at once; the others wait in order of admission.
     `submitters`: users who may submit here; empty: those of the queue above it, at the top everybody.
+    `altruism_permille`: as the policy's, for jobs of the queue and of those below it; None: as the queue above it.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Queue:
     max: Vector = field(default_factory=dict)
     running_jobs_max: int | None = None
     submitters: list[str] = field(default_factory=list)
+    altruism_permille: int | None = None
 
 
 @dataclass(slots=True)
@@ -193,7 +195,8 @@ KNOBS = {
     "user_tasks_max": "most tasks of one user's live jobs together; jobs without a user count as one user's",
     "live_tasks_max": "most tasks of all live jobs together",
     "names_kept_max": "so many names of ended jobs stay taken (300 bytes each); the oldest are free earlier",
-    "altruism_permille": "under `carbyne`: part of the plans in which a job gives away what it does not need now",
+    "altruism_permille": "under `carbyne`: part of the plans in which a job gives away what it does not need now, where"
+    " neither the job nor a queue above it says otherwise",
     "share_tolerance_permille": "under `carbyne`: a job is planned again when its entitlement has changed by this part"
     " of itself",
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"

@@ -105,6 +105,7 @@ class JobSubmission(Input):
     user: Text = ""
     stages: Annotated[list[StageSubmission], Field(min_length=1, max_length=STAGES_MAX)]
     reservation: Name | None = None
+    altruism_permille: Annotated[int, Field(ge=0, le=1_000)] | None = None
     reservation_atom: Annotated[str, Field(max_length=ATOM_PATH_MAX, pattern=ATOM_PATH_PATTERN)] = ""
 
 
@@ -184,7 +185,8 @@ def _spec(job: JobSubmission) -> JobSpec:
     if sum(stage.tasks for stage in stages) > JOB_TASKS_MAX:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, job.reservation, job.reservation_atom)
+    reserved = job.reservation, job.reservation_atom
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, job.altruism_permille)
 
 
 def _stage(stage: StageSubmission) -> Stage:

@@ -83,6 +83,7 @@ class QueueInput(Input):
     `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, sjf, srtf, priority. `guaranteed` and
     `max`: by resource, what the queue may claim before weights count, and never goes beyond. `running_jobs_max`: so
     many of its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
+    `altruism_permille`: in so many of a thousand plans its jobs give away what they do not need now.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]
@@ -93,6 +94,7 @@ class QueueInput(Input):
     max: Amounts = {}
     running_jobs_max: Annotated[int, Field(ge=1, le=RUNNING_JOBS_MAX)] | None = None
     submitters: Annotated[list[Submitter], Field(max_length=SUBMITTERS_MAX)] = []
+    altruism_permille: Annotated[int, Field(ge=0, le=1_000)] | None = None
 
 
 def tree_of(root: QueueInput, parent: str) -> Queue:
@@ -127,6 +129,8 @@ def tree_document(queue: Queue) -> dict[str, object]:
         document["running_jobs_max"] = queue.running_jobs_max
     if queue.submitters:
         document["submitters"] = list(queue.submitters)
+    if queue.altruism_permille is not None:
+        document["altruism_permille"] = queue.altruism_permille
     return document
 
 
@@ -208,6 +212,7 @@ def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]
         dict.fromkeys(sorted(queue.max), 0) | _amounts(queue.max, f"{parent}.max"),
         queue.running_jobs_max,
         list(queue.submitters),
+        queue.altruism_permille,
     )
 
 

@@ -1,5 +1,7 @@
 """Stories of jobs that are planned: what has to start now, what may wait, and when a job is planned again."""
 
+from dataclasses import replace
+
 import pytest
 
 from schemas import Queue
@@ -205,3 +207,23 @@ def test_what_nobody_is_entitled_to_any_more_is_said_once():
     story.take(job("k", stage("s", 1, gpu=0)))
     story.open()
     assert list(entitled(story).values()) == [1_000_000_000]
+
+
+@pytest.mark.parametrize(
+    ("top", "own", "of_job", "gives"),
+    [
+        pytest.param(None, None, None, True, id="as the policy says"),
+        pytest.param(0, None, None, False, id="or a queue above"),
+        pytest.param(0, 1_000, None, True, id="or rather its own queue"),
+        pytest.param(0, 1_000, 0, False, id="or rather the job"),
+        pytest.param(1_000, 0, 1_000, True, id="whatever its queue says"),
+    ],
+)
+def test_whether_a_job_gives_is_up_to_it_then_to_its_queue_then_to_the_policy(top, own, of_job, gives):
+    leaf = Queue("prod", altruism_permille=own)
+    spec = replace(forked("j", queue="ads/prod"), altruism_permille=of_job)
+    story = cell(spec, queues=tree(Queue("ads", children=[leaf], altruism_permille=top)))
+    story.restore()
+    story.open()
+
+    assert plans(story)["j"].gives is gives

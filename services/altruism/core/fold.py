@@ -31,6 +31,7 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.queue_tree import walk
 from schemas.tasks import Failure
 from services.altruism.core.giving import (
     count_capacity,
@@ -63,6 +64,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         if before != (state.policy.preset in GIVING):
             _switch(state, record.time, on=not before)
     if body.queues is not None:
+        state.queues_permille = {
+            path: queue.altruism_permille for path, queue in walk(body.queues) if queue.altruism_permille is not None
+        }
         _begin(state, limit(state.running_limits, body.queues), record.time)
 
 
@@ -92,6 +96,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
     if from_history:
         job.from_history = from_history
+    job.altruism_permille = spec.altruism_permille
     if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 

@@ -16,6 +16,7 @@ from largesse.lifecycle.run_times import expected_ms, source_of
 from largesse.lifecycle.state import Span
 from schemas import JobPlan, LateStart, StageAsk, StageEstimate, Vector
 from schemas.estimates import end_ms
+from schemas.queue_tree import upwards
 from schemas.queues import JobOrder
 from schemas.rounds import AskKind
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
@@ -59,8 +60,20 @@ def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], open
         for each in stage
     ]
     chance = draw(state.policy.seed, opened.record.round, "altruism", name) % PERMILLE
-    gives = chance < state.policy.altruism_permille
+    gives = chance < permille_of(state, job)
     return JobPlan(deadline_ms, share, late, found.turned, gives, _estimates_of(job))
+
+
+def permille_of(state: State, job: Job) -> int:
+    """In how many of a thousand plans a job gives: as it says itself, else its queue or the nearest one above that says
+    so, else the policy."""
+    if job.altruism_permille is not None:
+        return job.altruism_permille
+    if state.queues_permille:
+        for path in upwards(job.queue):
+            if path in state.queues_permille:
+                return state.queues_permille[path]
+    return state.policy.altruism_permille
 
 
 def _estimates_of(job: Job) -> list[StageEstimate]:

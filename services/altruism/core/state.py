@@ -68,7 +68,8 @@ class Job:
     without parents wait, where nothing of it has been granted yet: then that is what waits; -1: something has, or it
     may not run yet. `derailed`: tasks have failed or were lost since the last plan. `admitted`: seq of its admission.
     `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
-    whose run time is told by earlier runs.
+    whose run time is told by earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
+    says.
     """
 
     graph: Graph
@@ -83,6 +84,7 @@ class Job:
     seen: dict[str, Seen] = field(default_factory=dict)
     from_history: list[int] = field(default_factory=list)
     fresh_ms: int = -1
+    altruism_permille: int | None = None
 
     def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
@@ -97,6 +99,7 @@ class Job:
         self.seen = NOTHING_SEEN
         self.from_history = _NONE
         self.fresh_ms = -1
+        self.altruism_permille = None
 
 
 @dataclass(slots=True)
@@ -111,6 +114,7 @@ class State:
 
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
+    `queues_permille`: by path of a queue that says so, in how many of a thousand plans its jobs give.
     """
 
     shard: int = 0
@@ -133,5 +137,6 @@ class State:
     stale: dict[str, bool] = field(default_factory=dict)
     planning: dict[str, bool] = field(default_factory=dict)
     dues: list[tuple[int, str]] = field(default_factory=list)
+    queues_permille: dict[str, int] = field(default_factory=dict)
     full_round: int = 0
     written: int = 0
