@@ -64,7 +64,17 @@ COMPILED = {
         "tolerance",
     ),
     "services/fairness/hdrf": ("node_fill", "static"),
-    "services/leftover/core": ("asks", "board", "decide", "fold", "gather", "promised", "reserved", "state"),
+    "services/leftover/core": (
+        "asks",
+        "board",
+        "decide",
+        "fold",
+        "gather",
+        "pool_breaches",
+        "promised",
+        "reserved",
+        "state",
+    ),
     "services/leftover/placement": (
         "ageing",
         "board",

@@ -17,6 +17,7 @@ Preset = Literal[
     "naive-hdrf",
     "collapsed",
     "capacity",
+    "dress",
     "slots",
     "carbyne",
     "carbyne-dag",

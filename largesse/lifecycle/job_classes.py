@@ -8,7 +8,7 @@ opening on.
 from schemas.jobs import UNJUDGED
 from schemas.queues import Policy, Preset
 
-POOLED: tuple[Preset, ...] = ()
+POOLED: tuple[Preset, ...] = ("dress",)
 """Presets that have pools by class, where the knob `classes` leaves it to the preset."""
 
 WHOLE_PERMILLE = 1_000

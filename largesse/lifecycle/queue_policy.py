@@ -21,7 +21,13 @@ LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 
-ALIKE: dict[Preset, Sharing] = {"largesse": "hdrf", "slots": "hdrf", "carbyne": "hdrf", "carbyne-dag": "hdrf"}
+ALIKE: dict[Preset, Sharing] = {
+    "largesse": "hdrf",
+    "slots": "hdrf",
+    "carbyne": "hdrf",
+    "carbyne-dag": "hdrf",
+    "dress": "capacity",
+}
 """What presets share out by that bear another name. `slots` does so by a single kind: places."""
 
 

@@ -28,6 +28,7 @@ PRESETS: tuple[Preset, ...] = (
     "naive-hdrf",
     "collapsed",
     "capacity",
+    "dress",
     "slots",
     "carbyne",
     "carbyne-dag",

@@ -132,12 +132,22 @@ class Plain:
                 ranks = sorted({(rank[4], rank[6], rank[7]) for rank, _, _ in claims})
                 may_pack = ranks[: max(1, math.ceil((1_000 - UNFAIR_PERMILLE) * len(ranks) / 1_000))]
                 claims = [claim for claim in claims if (claim[0][4], claim[0][6], claim[0][7]) in may_pack]
-            for claim in sorted(claims, key=lambda claim: claim[0]):
-                if claim[2].kind() not in hopeless and not self.is_full(leaf, claim[2]):
-                    able.append(claim)
-                elif strict:
-                    break  # Nobody goes ahead of the head.
+            for lane in self.lanes(claims):
+                for claim in sorted(lane, key=lambda claim: claim[0]):
+                    _, job, span = claim
+                    if span.kind() not in hopeless and not self.is_full(leaf, span) and not self.stands_back(job, span):
+                        able.append(claim)
+                    elif strict or self.discipline != "fair":
+                        break  # Nobody goes ahead of the head.
         return sorted(able, key=lambda claim: claim[0])
+
+    def lanes(self, claims):
+        """Those of a leaf that queue up behind one another."""
+        return [claims]
+
+    def stands_back(self, job, span):
+        """Whether something but room keeps a task from being served."""
+        return False
 
     def is_full(self, leaf, span):
         """Whether the queue, or the root, has no place for one more task, or the whole gang."""
@@ -157,30 +167,40 @@ class Plain:
 
     def place(self, before_ms=-1):
         """-> (job, stage, first, count, node, beyond), as they were handed out."""
-        hopeless, handed = {}, {}
-        while claims := self.claims(hopeless, before_ms):
-            _, job, span = claims[0]
-            beyond = self.discipline == "fair" and self.leaf_share(job.leaf) >= self.targets.get(job.leaf, SHARE_UNITS)
-            many = span.count if span.gang else 1
-            taken = []
-            while len(taken) < many and (node := self.best(span)) is not None:
-                taken.append((node, self.take(node, span.demand)))
-            if len(taken) < many:
-                for node, devices in taken:
-                    self.give(node, span.demand, devices)
-                hopeless[span.kind()] = True
-                if self.discipline != "fair":
-                    break
-                continue
-            parts = handed.setdefault((job.name, span.stage, span.first), {})
-            for node, devices in taken:
-                parts.setdefault((node, beyond), []).append(devices)
-                span.count -= 1
-                job.tasks += 1
-                self.use(job.leaf, span.demand, 1)
-                for kind, amount in span.demand.items():
-                    job.held[kind] = job.held.get(kind, 0) + amount
+        handed, hopeless = {}, {}
+        while self.serve_one(handed, hopeless, before_ms):
+            pass
         return self.collect(handed)
+
+    def serve_one(self, handed, hopeless, before_ms):
+        """Hands out the next task, or gang. Returns whether one was, or found no room."""
+        claims = self.claims(hopeless, before_ms)
+        if not claims:
+            return False
+        _, job, span = claims[0]
+        beyond = self.discipline == "fair" and self.leaf_share(job.leaf) >= self.targets.get(job.leaf, SHARE_UNITS)
+        many = span.count if span.gang else 1
+        taken = []
+        while len(taken) < many and (node := self.best(span)) is not None:
+            taken.append((node, self.take(node, span.demand)))
+        if len(taken) < many:
+            for node, devices in taken:
+                self.give(node, span.demand, devices)
+            hopeless[span.kind()] = True
+            return True
+        parts = handed.setdefault((job.name, span.stage, span.first), {})
+        self.before(job, span)
+        for node, devices in taken:
+            parts.setdefault((node, beyond), []).append(devices)
+            span.count -= 1
+            job.tasks += 1
+            self.use(job.leaf, span.demand, 1)
+            for kind, amount in span.demand.items():
+                job.held[kind] = job.held.get(kind, 0) + amount
+        return True
+
+    def before(self, job, span):
+        """A task of a span, or its gang, is about to count."""
 
     def collect(self, handed):
         placed = []
@@ -240,12 +260,12 @@ class Plain:
 class Both:
     """A board and the plain rules, told the same."""
 
-    def __init__(self, discipline, orders, maxima):
+    def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None):
         room = Room([capacity for capacity, _, _ in NODES])
         for i, (capacity, labels, devices) in enumerate(NODES):
             room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board = Board(room, discipline, orders, maxima, alignment=Alignment(UNFAIR_PERMILLE))
-        self.plain = Plain(discipline, orders, maxima)
+        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE))
+        self.plain = plain(discipline, orders, maxima)
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
         self.leaf_of = {}
         self.now_ms = 0
@@ -260,7 +280,7 @@ class Both:
         name = f"j{self.count}"
         leaf = "" if self.discipline != "fair" else ("a", "b", "c")[leaf % 3]
         work = (self.count * 7919) % 50
-        self.board.add_job(name, self.count, leaf, priority, leaf, work)
+        self.board.add_job(name, self.count, leaf, priority, leaf, work, self.count % 3)
         self.plain.jobs[name] = PlainJob(name, self.count, leaf, priority, work=work)
         self.leaf_of[name] = leaf
         self._ask(name, spans)

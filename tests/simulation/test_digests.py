@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "build" / "compiled"
 SEEDS = (1, 3)
 PRESETS = (
-    *("fifo", "sjf", "srtf", "tetris", "tetris-fair", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "slots"),
-    *("carbyne", "carbyne-dag", "largesse"),
+    *("fifo", "sjf", "srtf", "tetris", "tetris-fair", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "dress"),
+    *("slots", "carbyne", "carbyne-dag", "largesse"),
 )
 OTHERS = ("python3.11", "python3.12", "python3.13")
 

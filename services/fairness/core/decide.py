@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from largesse.core import OpenRound
+from largesse.lifecycle.job_classes import has_pools
 from schemas import Level, Shares
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
@@ -31,7 +32,7 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     lent = lent_in(state, levels, dues)
     shares = Shares([], full=full, entitlements=entitled)
     shares.levels = [
-        Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
+        _level(at, levels, dues, parts, lent)
         for at in (sorted(levels) if full else _moved(state, levels, dues, parts, lent))
     ]
     if full or levels != state.levels:
@@ -39,7 +40,21 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     if accounts is not None:
         share_out(accounts, filled)
         _tell_queues(state, accounts, shares, dues, opened)
+        if has_pools(state.policy):
+            news = _guarantees_moved(state, accounts, shares)
+            more = [_level(at, levels, dues, parts, lent) for at in news if at in levels]
+            _tell_guarantees(accounts, shares, more)
     return [shares]
+
+
+def _level(
+    at: str,
+    levels: Mapping[str, int],
+    dues: Mapping[str, int],
+    parts: Mapping[str, Mapping[str, int]],
+    lent: Mapping[str, int],
+) -> Level:
+    return Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
 
 
 def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Shares:
@@ -49,7 +64,33 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
         accounts.keep_levels()
         _tell_queues(state, accounts, shares, state.dues, opened)
+        if has_pools(state.policy):
+            news, told = _guarantees_moved(state, accounts, shares), state.levels
+            more = [_level(at, told, state.dues, state.parts, state.lent) for at in news if at in told]
+            _tell_guarantees(accounts, shares, more)
     return shares
+
+
+def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> list[str]:
+    """Units of which another guarantee is said than before, and whose level stays as it is."""
+    levels = {level.queue: True for level in shares.levels}
+    moved: list[str] = []
+    for said in shares.queues:
+        before = state.shares.get(said.queue)
+        if said.queue not in levels and said.guaranteed != (before.guaranteed if before is not None else 0):
+            if accounts.queues[said.queue].is_group:
+                moved.append(said.queue)
+    return moved
+
+
+def _tell_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
+    """With its level each unit is told its guarantee, which comes before class pools. One that moves by less than a
+    permille of the cell is told with the next level.
+    """
+    shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)
+    accounts.look_at([level.queue for level in shares.levels])
+    for level in shares.levels:
+        level.guaranteed = accounts.to_publish(accounts.queues[level.queue]).guaranteed
 
 
 def _tell_queues(

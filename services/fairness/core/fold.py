@@ -3,6 +3,7 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
+from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.promises import fold_plans, open_promises
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.retries import is_broken, judge_failure
@@ -71,6 +72,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         switch_promises(state)
         if slots_of(before) != slots_of(state.policy):
             recount(state)
+        if has_pools(state.policy) and not has_pools(before):
+            state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is told in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.running_limits, body.queues))

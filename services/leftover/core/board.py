@@ -23,7 +23,7 @@ def build(state: State) -> Board:
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
-    board = Board(room, _discipline(state), _orders(state), _maxima(state), alignment=alignment)
+    board = Board(room, _discipline(state), _orders(state), _maxima(state), state.pools_ppm, alignment=alignment)
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:
@@ -40,6 +40,8 @@ def build(state: State) -> Board:
     for queue, target in state.targets.items():
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
+    for queue, units in state.guarantees.items():
+        board.set_guaranteed(queue, units)
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:
             board.wait(name, waiting_of(board, job, asks_of(job)))
@@ -105,7 +107,7 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
     work = work_left(board, job) if order in BY_WORK_LEFT else critical_path_ms(job.graph) if order == "sjf" else 0
-    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work)
+    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class)
 
 
 def estimate_of(job: Job, stage: Stage) -> int:
@@ -119,7 +121,7 @@ def work_left(board: Board, job: Job) -> int:
     """
     left = 0
     for stage in job.graph.stages:
-        share = board.share_of(stage.demand)
+        share = board.room.share_of(stage.demand)
         left += (stage.tasks - job.done.get(stage.stage, 0)) * share * estimate_of(job, stage)
     return left
 

@@ -7,6 +7,7 @@ from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.board import build, waiting_of
 from services.leftover.core.fold import in_shard
 from services.leftover.core.gather import due_of, hold, said_of, shortfalls
+from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
 from services.leftover.core.reserved import keeps
 from services.leftover.core.state import Decided, State
@@ -22,11 +23,14 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     board = state.board if state.board is not None else build(state)
     state.board = board
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
+    board.pools.set(state.pools_ppm)
     for queue in shares.body.gone:
         board.set_target(queue, SHARE_UNITS)
+        board.set_guaranteed(queue, 0)
         board.leaf(queue).due = None
     for level in shares.body.levels:
         board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
+        board.set_guaranteed(level.queue, level.guaranteed)
         board.leaf(level.queue).due = due_of(level)
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:
@@ -42,7 +46,8 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     grants = [_grant(board, p) for p in placements]
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
     waits, short = _waits(state, board), shortfalls(state, board)
-    return [Grants(grants, held, revoked, waits, wake_ms=wake_ms, shortfalls=short)]
+    breaches = pool_breaches(state, board)
+    return [Grants(grants, held, revoked, waits, wake_ms=wake_ms, shortfalls=short, pool_breaches=breaches)]
 
 
 def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:

@@ -36,6 +36,7 @@ from schemas.nodes import devices_of
 from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
+from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved import forget_runs, note_runs, take_back
 from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, Reserving, State
 from services.leftover.placement.board import Board
@@ -122,7 +123,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy.estimates)
-    job = Job(spec.queue, record.seq, spec.priority, graph_of(spec))
+    job = Job(spec.queue, record.seq, spec.priority, graph_of(spec), body.job_class)
     state.jobs[spec.job] = job
     if spec.reservation is not None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
@@ -233,6 +234,16 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.opened, state.opened_ms = record.seq, record.time
     if open_promises(state.promises, record.time):
         _forget_board(state)  # Shares are of something else.
+    body = record.body
+    if len(body.pools_ppm) != len(state.pools_ppm):
+        _forget_board(state)  # Jobs have other lanes from now on.
+    state.pools_ppm = body.pools_ppm
+    for judged in body.judged:
+        job = state.jobs.get(judged.job)
+        if job is not None and job.job_class != judged.job_class:
+            job.job_class = judged.job_class
+            if state.pools_ppm:
+                _forget_board(state)
 
 
 def _shares(state: State, record: Record[Shares]) -> None:
@@ -242,12 +253,17 @@ def _shares(state: State, record: Record[Shares]) -> None:
     for queue in body.gone:
         state.targets.pop(queue, None)
         state.dues.pop(queue, None)
+        state.guarantees.pop(queue, None)
     for level in body.levels:
         state.targets[level.queue] = max(level.target, level.due or 0)
         if due_of(level) == state.targets[level.queue]:
             state.dues.pop(level.queue, None)
         else:
             state.dues[level.queue] = due_of(level)
+        if level.guaranteed:
+            state.guarantees[level.queue] = level.guaranteed
+        else:
+            state.guarantees.pop(level.queue, None)
 
 
 def _asks(state: State, record: Record[Asks]) -> None:
@@ -270,7 +286,8 @@ def _grants(state: State, record: Record[Grants]) -> None:
     if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         _forget_board(state)
     if body.full:
-        state.reasons, state.kept, state.short, state.vacated = {}, {}, {}, {}
+        state.reasons, state.kept, state.short = {}, {}, {}
+        state.vacated, state.pool_breaches = {}, {}
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
         if wait.reason == "none":
@@ -292,6 +309,12 @@ def _grants(state: State, record: Record[Grants]) -> None:
             state.short.pop(shortfall.queue, None)
         else:
             state.short[shortfall.queue] = record.time
+    for breach in body.pool_breaches:
+        key = breach_key(breach.queue, breach.job_class)
+        if breach.over:
+            state.pool_breaches.pop(key, None)
+        else:
+            state.pool_breaches[key] = breach
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:

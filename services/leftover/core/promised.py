@@ -147,7 +147,7 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
 
 def _victim(state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int) -> Victim:
     number = board.room.number[name]
-    lost = board.share_of(held.demand) * (now_ms - held.start_ms)
+    lost = board.room.share_of(held.demand) * (now_ms - held.start_ms)
     gang = ""
     job = state.jobs[held.job]
     if stage_of(job, held.stage).gang:

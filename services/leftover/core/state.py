@@ -7,7 +7,7 @@ from mypy_extensions import mypyc_attr
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, Promises, RunningLimits
-from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, Queue, StageAsk, Vector
+from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, PoolBreach, Queue, StageAsk, Vector
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 
@@ -36,24 +36,27 @@ class Job:
     """A live job: its queue, its place in the order of admission, its graph. `began`: seq of the record since which it
     may run; from then on it asks for all tasks of the stages without parents. `fresh_ms`: when that was, as long as
     that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `done`: by stage, tasks that
-    have succeeded; `seen`: how long those ran, where somebody may ask for it.
+    have succeeded; `seen`: how long those ran, where somebody may ask for it. `job_class`: by index, as admission or a
+    later opening said.
     """
 
     queue: str
     admitted: int
     priority: int
     graph: Graph
+    job_class: int = 0
     began: int = 0
     done: dict[str, int] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
     fresh_ms: int = -1
 
-    def __init__(self, queue: str, admitted: int, priority: int, graph: Graph) -> None:
+    def __init__(self, queue: str, admitted: int, priority: int, graph: Graph, job_class: int = 0) -> None:
         self.queue = queue
         self.admitted = admitted
         self.priority = priority
         self.graph = graph
+        self.job_class = job_class
         self.began = 0
         self.done = NOTHING_DONE
         self.seen = NOTHING_SEEN
@@ -146,5 +149,8 @@ class State:
     reserving: dict[str, Reserving] = field(default_factory=dict)
     lent: dict[str, dict[str, Lent]] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    pools_ppm: list[int] = field(default_factory=list)
+    guarantees: dict[str, int] = field(default_factory=dict)
+    pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None

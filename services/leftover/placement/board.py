@@ -60,8 +60,8 @@ class Board:
         self.discipline = discipline
         self.orders = orders or {}
         self.maxima = QueueLimits(maxima or {}, room.position)
-        strict = any(order in ("fifo", "tetris-fair") for order in self.orders.values())
-        self.is_mixed = discipline != "fair" or strict or bool(maxima)
+        strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
+        self.is_mixed = strict or bool(maxima)
         self.classes: list[TaskClass] = []
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self.jobs: dict[str, JobEntry] = {}
@@ -116,14 +116,6 @@ class Board:
         """The entry of the leaf that a job is served in."""
         return self.jobs[name].leaf
 
-    def share_of(self, demand: Vector) -> int:
-        """The dominant share of a demand, in share units."""
-        held = [0] * len(self.room.total)
-        for p, amount in self.room.pairs(demand):
-            if p >= 0:
-                held[p] = amount
-        return self._share(held)
-
     def set_work(self, name: str, work: int) -> None:
         """What is left to be done of a job, in share units x ms."""
         self.jobs[name].work = work
@@ -149,10 +141,9 @@ class Board:
 
     def set_guaranteed(self, name: str, units: int) -> None:
         """The dominant share that a leaf is guaranteed, in 10^-9 of the cell: below it no class pool holds it back."""
-        leaf = self.leaf(name)
-        if leaf.guaranteed != units:
-            leaf.guaranteed = units
-            self.leaf_queue.move(leaf)
+        if self.leaf(name).guaranteed != units:
+            self.leaves[name].guaranteed = units
+            self.leaf_queue.move(self.leaves[name])
 
     def serve(self, name: str, seq: int) -> None:
         """A leaf was given something by the round that opened with this record."""
@@ -331,13 +322,8 @@ class Board:
         self.packers.begin()
         while (found := pools.next(self.leaf_queue, candidates.live)) is not None:
             leaf, bin_id = found
-            task = self.classes[bin_id & CLASS_MASK]
-            top = leaf.bins[bin_id].top()
-            assert top is not None, f"{leaf.name}: an empty bin in the draw"
-            job = self.by_admission[top]
-            waiting = job.waits[0]
-            if waiting.task is not task:
-                waiting = next(w for w in job.waits if w.task is task)
+            job, waiting = self._top(leaf, bin_id)
+            task = waiting.task
             if self._has_fallen_behind(leaf, bin_id, job, waiting) or pools.refuses(job.job_class, task):
                 continue
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
@@ -345,10 +331,9 @@ class Board:
             if not (self._place_gang(leaf, job, waiting) if task.gang else self._place_one(leaf, job, waiting)):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
                 self.recheck[task.index] = True
-            else:
-                if task.blocked:
-                    candidates.unblock(task)
-                pools.note(self.leaf_queue, candidates.live, leaf, job.job_class)
+                continue
+            candidates.unblock(task)
+            self._note_beyond(leaf, job)
 
     def _has_fallen_behind(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
         """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
@@ -361,15 +346,32 @@ class Board:
         self._offer(leaf, bin_id, bin_)
         return True
 
+    def _top(self, leaf: LeafEntry, bin_id: int) -> tuple[JobEntry, Waiting]:
+        top = leaf.bins[bin_id].top()
+        assert top is not None, f"{leaf.name}: an empty bin in the draw"
+        job, task = self.by_admission[top], self.classes[bin_id & CLASS_MASK]
+        return job, next(span for span in job.waits if span.task is task)
+
     def first_in(self, leaf: LeafEntry, bin_id: int) -> tuple[JobEntry, Waiting]:
         """The job that is served first in a bin, with its first span there."""
         while True:
-            top = leaf.bins[bin_id].top()
-            assert top is not None, f"{leaf.name}: an empty bin"
-            job, task = self.by_admission[top], self.classes[bin_id & CLASS_MASK]
-            waiting = next(span for span in job.waits if span.task is task)
+            job, waiting = self._top(leaf, bin_id)
             if not self._has_fallen_behind(leaf, bin_id, job, waiting):
                 return job, waiting
+
+    def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
+        """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
+        if not self.pools.is_pushed(leaf, job.job_class):
+            return
+        live = self.pools.live_within(self._candidates.live)
+        while (found := self.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:
+            other, waiting = self.first_in(*found)
+            if other.under and self._is_capped(*found, other, waiting):
+                continue
+            if self.pools.could_start(other.job_class, waiting.task, self.room, live):
+                self.pools.beyond[leaf.name, job.job_class] = True
+                break
+        self.packers.begin()  # They have been asked for less than what is live.
 
     def _is_capped(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
         """Whether the next task would take a queue beyond its maximum; then its bin leaves the draw until the queue
@@ -415,10 +417,8 @@ class Board:
         if waiting.placed is None:
             waiting.placed = {}
             self._touched.append((job.name, waiting))
-        if leaf.order == "giving":
-            key = number, waiting.optional
-        else:
-            key = number, self.discipline == "fair" and leaf.share >= leaf.target
+        beyond = self.discipline == "fair" and leaf.share >= leaf.target
+        key = number, waiting.optional if leaf.order == "giving" else beyond
         part = waiting.placed.get(key)
         if part is None:
             part = waiting.placed[key] = Part()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from services.leftover.placement.entries import OPTIONAL_BIT, LeafEntry, job_class_of
 from services.leftover.placement.fits import Demands, numbers
 from services.leftover.placement.leaf_queue import LeafQueue
-from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.nodes import Room, TaskClass
 
 JOB_CLASSES_MAX = 8
 """Classes of jobs at the most; a lane has room for 256."""
@@ -110,7 +110,7 @@ class Pools:
 
     def is_exceeded(self, job_class: int) -> bool:
         """Whether the jobs of a class hold more than their pool."""
-        return self.count > 1 and min(self.rest(job_class), default=0) < 0
+        return 1 < self.count > job_class and min(self.rest(job_class), default=0) < 0
 
     def is_used_up(self, task: TaskClass) -> bool:
         """Whether tasks wait whose pools, all of them, have no room for one more, as of the last `flipped`. To three
@@ -157,11 +157,8 @@ class Pools:
         if self.count == 1:
             return line.next([live])
         if self.stage.within:
-            return self._next_within(line, live, owed=self.stage.owed)
+            return line.next(self.live_within(live), owed=self.stage.owed, end=1 << OPTIONAL_BIT)
         return line.next([live] * self.count, owed=self.stage.owed)
-
-    def _next_within(self, line: LeafQueue, live: int, *, owed: bool) -> tuple[LeafEntry, int] | None:
-        return line.next([live & open_ for open_ in self._open], owed=owed, end=1 << OPTIONAL_BIT)
 
     def refuses(self, job_class: int, task: TaskClass) -> bool:
         """Whether the pool has no room for the task in this stage. Then it is passed over until the next one."""
@@ -175,10 +172,27 @@ class Pools:
             self._open = [now & was for now, was in zip(self._open, before, strict=True)]
         return True
 
-    def note(self, line: LeafQueue, live: int, leaf: LeafEntry, job_class: int) -> None:
-        """A task of the leaf was placed: takes note if it went beyond the pool at the expense of another's."""
+    def is_pushed(self, leaf: LeafEntry, job_class: int) -> bool:
+        """Whether the stage serves a leaf because of its guarantee, its class holds more than its pool, and that has
+        not been noted.
+        """
         stage = self.stage
         if not stage.owed or stage.within or (leaf.name, job_class) in self.beyond:
-            return
-        if self.is_exceeded(job_class) and self._next_within(line, live, owed=False) is not None:
-            self.beyond[leaf.name, job_class] = True
+            return False
+        return self.is_exceeded(job_class)
+
+    def live_within(self, live: int) -> list[int]:
+        """By class of jobs, the classes of tasks worth a try of which one task may fit into the pool."""
+        return [live & open_ for open_ in self._open]
+
+    def could_start(self, job_class: int, task: TaskClass, room: Room, live: list[int]) -> bool:
+        """Whether a task finds room on a node and within its pool. If not, it is no longer in `live`. Of gangs that is
+        not said: that they fit together is only found out by trying.
+        """
+        if task.gang or room.best(task) is None:
+            live[:] = [each & ~(1 << task.index) for each in live]
+            return False
+        if not self.has_room(job_class, task):
+            live[job_class] &= ~(1 << task.index)
+            return False
+        return True

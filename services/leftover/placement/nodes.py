@@ -374,6 +374,13 @@ class Room:
             return [(0, 1)]
         return [(self.position.get(resource, -1), amount) for resource, amount in demand.items() if amount]
 
+    def share_of(self, demand: Vector) -> int:
+        """The dominant share of a demand, in share units."""
+        total = self.total
+        return max(
+            [amount * SHARE_UNITS // total[p] for p, amount in self.pairs(demand) if p >= 0 and total[p]], default=0
+        )
+
     def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """One task's room is free again: `demand` as (resource position, amount)."""
         node = self.nodes[number]
