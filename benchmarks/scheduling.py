@@ -2,12 +2,13 @@
 
 Every record is made, encoded, hashed and folded by all cores; start-up and reading are outside. Medians of several
 runs, each in a process of its own. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the
-small sizes.
+small sizes, and `--million` for a million pending jobs on 10,000 nodes too.
 """
 
+import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -65,20 +66,16 @@ class Bench:
             while self.started:
                 self.cell.take(self.started.pop(), AUTHOR)
 
-    def specs(self, count: int) -> list[JobSpec]:
-        """One-task jobs, queue by queue and size by size in turn."""
-        made = []
-        for i in range(self.jobs, self.jobs + count):
-            cores = self.sizes[i // self.queues % len(self.sizes)]
-            made.append(
-                JobSpec(
-                    f"job-{i}", f"q{i % self.queues}", [Stage("run", 1, {"cpu": cores * 1000}, estimate_ms=600_000)]
-                )
-            )
+    def specs(self, count: int) -> Iterator[JobSpec]:
+        """One-task jobs, queue by queue and size by size in turn; each is made when it is submitted."""
+        first = self.jobs
         self.jobs += count
-        return made
+        for i in range(first, self.jobs):
+            cores = self.sizes[i // self.queues % len(self.sizes)]
+            stage = Stage("run", 1, {"cpu": cores * 1000}, estimate_ms=600_000)
+            yield JobSpec(f"job-{i}", f"q{i % self.queues}", [stage])
 
-    def submit(self, specs: list[JobSpec]) -> None:
+    def submit(self, specs: Iterable[JobSpec]) -> None:
         """Admits jobs."""
         for spec in specs:
             self.cell.take(spec, AUTHOR)
@@ -94,15 +91,19 @@ def cpu_s() -> float:
     return time.process_time()
 
 
+def peak_mib() -> float:
+    """The most memory that the process ever had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def fill(
     nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
 ) -> dict[str, float]:
-    """First round, rounds on a full cluster, rounds that refill it."""
+    """First round, rounds on a full cluster, rounds that refill it; memory with all that it began with in it."""
     bench = Bench(nodes, queues, sizes, gap_ms)
-    specs = bench.specs(pending)
     with uncollected():
         begin = cpu_s()
-        bench.submit(specs)
+        bench.submit(bench.specs(pending))
         admitted = cpu_s()
         bench.settle()
         placed = cpu_s()
@@ -120,6 +121,7 @@ def fill(
             bench.settle()
             steady.append(cpu_s() - at)
         result["steady_ms"] = median(steady) * MS
+        result["peak_mib"] = peak_mib()
         for freed in (100, 1_000):
             refill = []
             for _ in range(5):
@@ -195,9 +197,9 @@ def _dominant_ms(spec: JobSpec, capacity: dict[str, int], nodes: int) -> float:
     work: dict[str, int] = {}
     for stage in spec.stages:
         lasts = stage.durations_ms[0] * stage.tasks if len(stage.durations_ms) == 1 else sum(stage.durations_ms)
-        for resource, amount in stage.demand.items():
-            work[resource] = work.get(resource, 0) + amount * lasts
-    return max(amount / (capacity[resource] * nodes) for resource, amount in work.items())
+        for kind, amount in stage.demand.items():
+            work[kind] = work.get(kind, 0) + amount * lasts
+    return max(amount / (capacity[kind] * nodes) for kind, amount in work.items())
 
 
 def alone(measured: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
@@ -221,6 +223,10 @@ def main(quick: bool | None = None, runs: int = 3) -> None:
         for queues, sizes in ((10, (1,)), (10, (1, 2, 4)), (100, (1,))):
             name = f"fill 1,000 x 32 cores, 50,000 pending, {queues} queues, sizes {sizes}, gap {gap_ms}"
             show(name, [alone(fill, 1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
+    full = "--million" in sys.argv[1:]
+    for nodes, pending in ((1_000, 100_000), *([(3_000, 300_000), (10_000, 1_000_000)] if full else [])):
+        name = f"fill {nodes:,} x 32 cores, {pending:,} pending, 100 queues"
+        show(name, [alone(fill, nodes, pending, 100)])
     for nodes in (100, 1_000, 5_000):
         for pending in (10_000, 50_000, 200_000):
             show(

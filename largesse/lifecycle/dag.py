@@ -67,8 +67,10 @@ def _bare(stage: Stage) -> Stage:
 
 
 def lean(spec: JobSpec, graph: Graph) -> JobSpec:
-    """An equal spec that shares with the graph, and so with all jobs alike, what they have in common."""
+    """An equal spec, perhaps the same, that shares with the graph and so with jobs alike what they have in common."""
     stages = graph.stages
+    if all(stage.demand is bare.demand for stage, bare in zip(spec.stages, stages, strict=True)):
+        return spec
     if not all(_is_bare(stage) for stage in spec.stages):
         stages = [_with_rest(bare, stage) for bare, stage in zip(stages, spec.stages, strict=True)]
     return replace(spec, stages=stages)
@@ -102,29 +104,30 @@ def _graph_of(stages: list[Stage]) -> Graph:
 
 
 def progress_of(graph: Graph) -> Progress:
-    """Nothing has ended yet. The lists are the graph's own until something has: jobs that wait are many."""
-    return Progress(graph.tasks, graph.parents)
+    """Nothing has ended yet. Shared by all jobs of which that is so, since such jobs are many: see `own`."""
+    untouched: Progress | None = graph.untouched
+    if untouched is None:
+        untouched = graph.untouched = Progress(graph.tasks, graph.parents)
+    return untouched
 
 
-def set_left(graph: Graph, progress: Progress, at: int, left: int) -> None:
-    """So many tasks of stage `at` have not ended in success."""
-    if progress.left is graph.tasks:
-        progress.left = graph.tasks.copy()
-    progress.left[at] = left
+def own(graph: Graph, progress: Progress) -> Progress:
+    """The progress of one job, to be kept instead and changed: it is its own from now on."""
+    if progress is not graph.untouched:
+        return progress
+    return Progress(graph.tasks.copy(), graph.parents.copy() if len(graph.tasks) > 1 else graph.parents)
 
 
 def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int]:
-    """`count` tasks of stage `at` have succeeded: positions of the stages that may run from now on."""
-    left = progress.left[at] - count
-    set_left(graph, progress, at, left)
+    """`count` tasks of stage `at` have succeeded: positions of the stages that may run from now on. The progress is the
+    job's `own`.
+    """
+    assert progress is not graph.untouched, "it is shared with other jobs"
+    left = progress.left[at] = progress.left[at] - count
     assert left >= 0, f"{graph.stages[at].stage}: more tasks ended than it has"
     if left:
         return []
-    ready: list[int] = []
-    if not graph.children[at]:
-        return ready
-    if progress.parents is graph.parents:
-        progress.parents = graph.parents.copy()
+    ready = []
     for child in graph.children[at]:
         progress.parents[child] -= 1
         if progress.parents[child] == 0:

@@ -7,7 +7,6 @@ fail the task; a gang shares one attempt, which ends for all of it when it ends 
 
 from typing import Literal
 
-from largesse.lifecycle.dag import set_left
 from largesse.lifecycle.state import Graph, Progress, Span, Tries
 from schemas.tasks import Failure
 
@@ -37,7 +36,8 @@ def judge_failure(
         if is_broken(tries, at, attempt):
             return "again"
         tries.broken[str(at)] = attempt
-        set_left(graph, progress, at, stage.tasks)
+        assert progress is not graph.untouched, "it is shared with other jobs"
+        progress.left[at] = stage.tasks
     key = f"{at}/{0 if stage.gang else index}"
     if reason in COUNTED:
         tries.lost.pop(key, None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from schemas.cache import Cache
 from schemas.jobs import Stage
 from schemas.plans import PlanProfile
 from schemas.quantities import Vector
@@ -14,9 +15,23 @@ from schemas.quantities import Vector
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
+class Progress:
+    """By stage position: tasks that have not ended in success, and parents that have not ended."""
+
+    left: list[int]
+    parents: list[int]
+
+    def __init__(self, left: list[int], parents: list[int]) -> None:
+        self.left = left
+        self.parents = parents
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
 class Graph:
     """Stages by position; names by position; by position the children, and how many tasks and parents there are.
-    `roots`: those without parents. Built once a job, then immutable.
+    `roots`: those without parents. Shared by jobs alike, and immutable. `untouched`: the progress of those of which
+    nothing has ended yet, also shared.
     """
 
     stages: list[Stage]
@@ -25,6 +40,7 @@ class Graph:
     tasks: list[int]
     parents: list[int]
     roots: list[int]
+    untouched: Cache[Progress | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -41,19 +57,7 @@ class Graph:
         self.tasks = tasks
         self.parents = parents
         self.roots = roots
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-@dataclass(slots=True)
-class Progress:
-    """By stage position: tasks that have not ended in success, and parents that have not ended."""
-
-    left: list[int]
-    parents: list[int]
-
-    def __init__(self, left: list[int], parents: list[int]) -> None:
-        self.left = left
-        self.parents = parents
+        self.untouched = None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure
 from largesse.lifecycle.running_limit import admit, leave, limit
@@ -95,9 +95,9 @@ def _admitted(state: State, record: Record) -> None:
     graph = graph_of(body.spec)
     of = len(body.spec.stages)
     state.jobs[body.spec.job] = LiveJob(
-        spec=body.spec,
+        spec=lean(body.spec, graph),
         graph=graph,
-        progress=progress_of(graph),
+        progress=own(graph, progress_of(graph)),
         job_class=body.job_class,
         author=body.author,
         admitted=record.seq,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from largesse.lifecycle.dag import end_tasks, graph_of, lean, progress_of, set_left
+from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.state import Graph, Progress
 from schemas import (
@@ -205,6 +205,7 @@ class SimCluster:
             )
         )  # fmt: skip
         job = self._finish(run, end_ms, "succeeded")
+        job.progress = own(job.graph, job.progress)
         for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], run.count):
             stage = job.graph.stages[at]
             self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, end_ms)
@@ -368,7 +369,8 @@ class SimCluster:
             back = item.count
             if stage.gang and item.reason != "gang":
                 back += stage.tasks - job.progress.left[at]
-                set_left(job.graph, job.progress, at, stage.tasks)
+                job.progress = own(job.graph, job.progress)
+                job.progress.left[at] = stage.tasks
                 for run in [r for r in job.runs() if r.grant.stage == item.stage]:
                     bad.append(self._fail(run, record.time, "gang"))
             self.metrics.runnable(item.job, item.stage, stage.demand, back, record.time)

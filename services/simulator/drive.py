@@ -1,6 +1,6 @@
 """Virtual time: from one moment at which something happens in a cell to the next, until nothing is left to happen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 
 from schemas import JobSpec, ReservationDeleted, ReservationRequested, ReservationUpdated
@@ -12,7 +12,9 @@ Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDelet
 
 
 class Drive:
-    """A cell, its agents and what is still to be submitted, as (submit_ms, body) in that order."""
+    """A cell, its agents and what is still to be submitted, as (submit_ms, body) in that order. `waiting` is used up:
+    nothing in it is kept for longer than the cell keeps it.
+    """
 
     def __init__(
         self,
@@ -23,7 +25,7 @@ class Drive:
     ) -> None:
         self.cell, self.agents, self.progress = cell, agents, progress
         self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
-        self.arrivals = groupby(waiting, key=lambda job: job[0])
+        self.arrivals = groupby(_used_up(waiting), key=lambda job: job[0])
         self.arrival = next(self.arrivals, None)
 
     def run(self) -> None:
@@ -64,3 +66,9 @@ class Drive:
         if end_ms is not None and (moment is None or end_ms < moment):
             moment = end_ms
         return moment
+
+
+def _used_up(waiting: list[tuple[int, Arrival]]) -> Iterator[tuple[int, Arrival]]:
+    waiting.reverse()
+    while waiting:
+        yield waiting.pop()

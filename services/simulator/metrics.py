@@ -17,6 +17,8 @@ from schemas.quantities import Vector
 
 WINDOW_MS = 60_000
 PERCENTILES = (50, 95, 99)
+DEMANDS_KEPT = 4_096
+"""So many different demands share what they take of the cell."""
 _X = 1_000_000_000  # The scale of x and of an index.
 _SHARE_BITS = 32  # Below a common denominator of all capacities, so that dividing by the jobs present costs nothing.
 
@@ -48,12 +50,51 @@ class _Use:
 
 
 @dataclass(slots=True)
+class _Row:
+    """What is told of a job in the end; `start_ms` and `end_ms` are -1 where it has not started, or nothing of it has
+    ended.
+    """
+
+    job: str
+    queue: str
+    job_class: str | None
+    submit_ms: int
+    tasks: int
+    start_ms: int = -1
+    end_ms: int = -1
+    outcome: Outcome | None = None
+
+    def __init__(self, job: str, queue: str, job_class: str | None, submit_ms: int, tasks: int) -> None:
+        self.job = job
+        self.queue = queue
+        self.job_class = job_class
+        self.submit_ms = submit_ms
+        self.tasks = tasks
+        self.start_ms = -1
+        self.end_ms = -1
+        self.outcome = None
+
+    def told(self) -> dict[str, object]:
+        """A row of `per_job` (contracts.md)."""
+        return {
+            "job": self.job,
+            "queue": self.queue,
+            "class": self.job_class,
+            "submit_ms": self.submit_ms,
+            "start_ms": None if self.start_ms < 0 else self.start_ms,
+            "end_ms": None if self.end_ms < 0 else self.end_ms,
+            "tasks": self.tasks,
+            "outcome": self.outcome,
+        }
+
+
+@dataclass(slots=True)
 class _Job:
     """A job from its submission to the close of the window it ends in."""
 
     submit_ms: int
     equal_from: int
-    row: dict[str, Any]
+    row: _Row
     uses: dict[str, _Use] = field(default_factory=dict)
     held: int = 0
     end_ms: int | None = None
@@ -61,7 +102,7 @@ class _Job:
     touched: bool = True
     steady: tuple[int, int] | None = None
 
-    def __init__(self, submit_ms: int, equal_from: int, row: dict[str, object]) -> None:
+    def __init__(self, submit_ms: int, equal_from: int, row: _Row) -> None:
         self.submit_ms = submit_ms
         self.equal_from = equal_from
         self.row = row
@@ -103,7 +144,8 @@ class Metrics:
         self._jobs: dict[str, _Job] = {}
         self._touched: dict[str, _Job] = {}
         self._steady: dict[tuple[int, int], int] = {}  # (got, could) of a window -> jobs that hold and do not change.
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[_Row] = []
+        self._shares_of: dict[tuple[tuple[str, int], ...], tuple[list[int], int]] = {}
         self._rejected: list[dict[str, str]] = []
         self._tasks = self._placements = 0
         self._open, self._close, self._now = 0, WINDOW_MS, 0
@@ -119,10 +161,7 @@ class Metrics:
         self._move(t)
         assert job not in self._jobs, f"{job}: submitted twice"
         self._count(tasks, t)
-        row: dict[str, object] = {
-            "job": job, "queue": queue, "class": job_class, "submit_ms": t, "start_ms": None, "end_ms": None,
-            "tasks": tasks, "outcome": None,
-        }  # fmt: skip
+        row = _Row(job, queue, job_class, t, tasks)
         self._rows.append(row)
         self._equal, self._equal_at = self._equal_until(t), t
         self._present += 1
@@ -142,8 +181,7 @@ class Metrics:
             self._touch(job, entry)
         use = entry.uses.get(stage)
         if use is None:
-            shares = [demand.get(name, 0) * (self._unit // amount) for name, amount in self._capacity.items()]
-            use = entry.uses[stage] = _Use(demand, shares, max(shares, default=0))
+            use = entry.uses[stage] = _Use(demand, *self._shares(demand))
         use.could += count
         use.could_sum += count * (self._close - t)
 
@@ -153,8 +191,8 @@ class Metrics:
         entry = self._jobs[job]
         if not entry.touched:
             self._touch(job, entry)
-        if entry.row["start_ms"] is None:
-            entry.row["start_ms"] = t
+        if entry.row.start_ms < 0:
+            entry.row.start_ms = t
         use = entry.uses[stage]
         use.held += count
         use.held_sum += count * (self._close - t)
@@ -170,7 +208,7 @@ class Metrics:
         entry = self._jobs[job]
         if not entry.touched:
             self._touch(job, entry)
-        entry.row["end_ms"] = t
+        entry.row.end_ms = t
         use = entry.uses[stage]
         left_ms = count * (self._close - t)
         use.held -= count
@@ -193,10 +231,10 @@ class Metrics:
         self._equal, self._equal_at = self._equal_until(t), t
         self._present -= 1
         entry.end_ms, entry.equal_to = t, self._equal
-        entry.row["outcome"] = outcome
-        if entry.row["end_ms"] is None:
-            entry.row["end_ms"] = t
-        self._end_ms_last = max(self._end_ms_last, entry.row["end_ms"])
+        entry.row.outcome = outcome
+        if entry.row.end_ms < 0:
+            entry.row.end_ms = t
+        self._end_ms_last = max(self._end_ms_last, entry.row.end_ms)
 
     def result(self) -> dict[str, Any]:
         """The measured part of simulate's JSON result, so far; may be asked at any time.
@@ -205,24 +243,35 @@ class Metrics:
         those of jobs that have ended after they started.
         """
         makespan_ms = max(0, self._end_ms_last - (self._submit_ms_first or 0))
-        ended = [row for row in self._rows if row["outcome"] is not None]
+        ended = [row for row in self._rows if row.outcome is not None]
         return {
             "jobs": len(self._rows) + len(self._rejected),
             "tasks": self._tasks,
             "rejected": self._rejected,
             "makespan_ms": makespan_ms,
-            "jct_ms": _spread([row["end_ms"] - row["submit_ms"] for row in ended]),
-            "waiting_ms": _spread([row["start_ms"] - row["submit_ms"] for row in ended if row["start_ms"] is not None]),
+            "jct_ms": _spread([row.end_ms - row.submit_ms for row in ended]),
+            "waiting_ms": _spread([row.start_ms - row.submit_ms for row in ended if row.start_ms >= 0]),
             "jain": self._jain(),
             "utilisation": self._utilisation(makespan_ms),
             "placements": self._placements,
-            "per_job": self._rows,
+            "per_job": [row.told() for row in self._rows],
         }
 
     def _count(self, tasks: int, t: int) -> None:
         self._tasks += tasks
         if self._submit_ms_first is None:
             self._submit_ms_first = t
+
+    def _shares(self, demand: Vector) -> tuple[list[int], int]:
+        """What a task takes of every kind, and the largest of that; tasks alike share it."""
+        key = tuple(demand.items())
+        found = self._shares_of.get(key)
+        if found is None:
+            if len(self._shares_of) >= DEMANDS_KEPT:
+                self._shares_of.clear()
+            shares = [demand.get(name, 0) * (self._unit // amount) for name, amount in self._capacity.items()]
+            found = self._shares_of[key] = shares, max(shares, default=0)
+        return found
 
     def _move(self, t: int) -> None:
         assert t >= self._now, f"time goes back from {self._now} to {t} ms"

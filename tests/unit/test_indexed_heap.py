@@ -1,8 +1,9 @@
 """A heap whose entries can change their key."""
 
+import pytest
 from hypothesis import strategies as st
 
-from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
 from tests.strategies import for_all
 
 
@@ -83,3 +84,45 @@ def test_the_top_depends_on_ids_and_keys_alone(moves):
                 assert heap.drop_top() == first
                 del plain[first]
     assert heap.key == plain
+
+
+def served_by(rank, admitted, position):
+    return (rank << ADMITTED_BITS | admitted) << POSITION_BITS | position
+
+
+job_moves = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(1, 6), st.integers(0, 3), st.integers(0, 2)),
+        st.tuples(st.just("drop"), st.integers(1, 6)),
+    ),
+    max_size=300,
+)
+
+
+@for_all(job_moves)
+def test_jobs_come_in_the_order_of_their_keys_whatever_moves_came_before(moves):
+    heap, plain = JobHeap(), {}
+    for what, admitted, *rest in moves:
+        if what == "set":
+            plain[admitted] = served_by(rest[0], admitted, rest[1])
+            heap.set(admitted, plain[admitted])
+        else:
+            plain.pop(admitted, None)
+            heap.drop(admitted)
+        least = min(plain.values(), default=None)
+        assert heap.least() == least
+        assert heap.top() == next((each for each, key in plain.items() if key == least), None)
+        assert (heap.key, len(heap)) == (plain, len(plain))
+
+
+def test_moves_of_a_job_leave_no_heap_of_leftovers():
+    heap = JobHeap()
+    heap.set(1, served_by(0, 1, 0))
+    for i in range(100_000):
+        heap.set(2, served_by(1 + i % 7, 2, 0))
+    assert len(heap._heap) < 200
+
+
+def test_a_key_of_another_job_is_a_bug():
+    with pytest.raises(AssertionError, match="no key of job 2"):
+        JobHeap().set(2, served_by(0, 1, 0))

@@ -1,7 +1,7 @@
 """What admission learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import end_tasks, graph_of, lean, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
 from largesse.lifecycle.state import Graph, Tries
@@ -273,6 +273,7 @@ def _succeed(
     at = job.graph.position[stage]
     if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
         return
+    job.progress = own(job.graph, job.progress)
     end_tasks(job.graph, job.progress, at, count)
     if job.progress.left[at] == 0 and not any(job.progress.left):
         _over(state, record, JobEnd(name, "succeeded"))
@@ -303,6 +304,7 @@ def _fail(
     at = job.graph.position[stage]
     if job.tries is None:
         job.tries = Tries()
+    job.progress = own(job.graph, job.progress)
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
         cause = f"{reason}: {detail}" if detail else reason
         tried = "" if reason in COUNTED else " (too many lost attempts)"

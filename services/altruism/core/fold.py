@@ -4,7 +4,7 @@ from heapq import heappop, heappush
 
 from largesse.core import Folds
 from largesse.ids import shard_of
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, own, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import divisible, fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import GIVING
@@ -174,6 +174,7 @@ def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: 
         if is_broken(job.tries, at, attempt):
             _regang(state, record, job, name, at)
             return
+    job.progress = own(job.graph, job.progress)
     ready = end_tasks(job.graph, job.progress, at, count)
     if not job.progress.left[at] and state.policy.preset in GIVING and _is_ours(state, name):
         state.stale[name] = True
@@ -207,6 +208,7 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
             gang.broken_by = reason
     if job.tries is None:
         job.tries = Tries()
+    job.progress = own(job.graph, job.progress)
     if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
         return  # The job is over; JobEnded follows.
     if gang is not None:

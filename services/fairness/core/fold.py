@@ -1,7 +1,7 @@
 """What fairness learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import end_tasks, graph_of, progress_of
+from largesse.lifecycle.dag import end_tasks, graph_of, own, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.promises import fold_plans, open_promises
@@ -227,6 +227,7 @@ def _succeed(state: State, record: Record, name: str, stage: str, first: int, co
         requeue_gang(state, job, name, job.graph.stages[at], record.time)
         return
     _count(state, held.leaf, held.demand, -count, 0, -count)
+    job.progress = own(job.graph, job.progress)
     for child in end_tasks(job.graph, job.progress, at, count):
         _ask(state, job, child, job.graph.stages[child].tasks)
 
@@ -257,6 +258,7 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     if job.tries is None:
         job.tries = Tries()
     again = job.graph.stages[at].gang and is_broken(job.tries, at, attempt)
+    job.progress = own(job.graph, job.progress)
     judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)

@@ -8,8 +8,8 @@ from schemas import HeldRoom, Stage, StageAsk, Vector
 from schemas.queue_tree import walk
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.state import Job, State
-from services.leftover.placement.board import Board, Discipline
-from services.leftover.placement.entries import BY_WORK_LEFT, Order, Waiting
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting
 from services.leftover.placement.nodes import SLOTS, Room, TaskClass
 from services.leftover.placement.packing import Alignment
 

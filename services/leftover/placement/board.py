@@ -10,8 +10,6 @@ whose id sorts late could starve under arrivals. `fifo` is strict at the head. W
 nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
 """
 
-from typing import Literal
-
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.placement.ageing import Hungry
 from services.leftover.placement.candidates import Candidates
@@ -20,22 +18,21 @@ from services.leftover.placement.entries import (
     BY_SHARE,
     CLASS_MASK,
     LANE_BITS,
-    OPTIONAL_BIT,
+    Discipline,
     JobEntry,
     LeafEntry,
     Order,
     Part,
     Placement,
     Waiting,
+    key_of,
 )
-from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.indexed_heap import JobHeap
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
 from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in, full_queue
 from services.leftover.placement.ranks import Draw
-
-Discipline = Literal["fair", "fifo_job", "fifo_stage"]
 
 CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
@@ -68,6 +65,8 @@ class Board:
         self.by_admission: dict[int, JobEntry] = {}
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
         self.leaves: dict[str, LeafEntry] = {}
+        self._nothing = [0] * len(room.total)  # Shared by jobs that hold nothing, as
+        self._alone: dict[int, list[int]] = {}  # lists of one bin are by jobs in no other. Nobody changes them.
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
         self._hungry = Hungry()
@@ -108,8 +107,8 @@ class Board:
         there or below; `work`: what is to be done of it, in share units x ms.
         """
         lane, under = self.maxima.above(queue)
-        held, pool = [0] * len(self.room.total), self.pools.job_class(job_class)
-        entry = JobEntry(name, admitted, self.leaf(leaf), priority, held, queue, lane, under, work, pool)
+        pool = self.pools.job_class(job_class)
+        entry = JobEntry(name, admitted, self.leaf(leaf), priority, self._nothing, queue, lane, under, work, pool)
         self.jobs[name] = self.by_admission[admitted] = entry
 
     def leaf_of(self, name: str) -> LeafEntry:
@@ -177,7 +176,7 @@ class Board:
         if job is None:
             return
         leaf = job.leaf
-        mine, ours = job.held, leaf.held
+        mine, ours = job.own_held(self._nothing), leaf.held
         for p, amount in task_pairs:
             if p >= 0:
                 mine[p] += amount * count
@@ -194,15 +193,6 @@ class Board:
                 self._offer(leaf, other, leaf.bins[other])
 
     # ------------------------------------------------------------ ranking
-    def _key(self, rank: int, job: JobEntry, waiting: Waiting) -> int:
-        """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
-        position = waiting.position
-        if self.discipline == "fair":
-            return (((rank << 44) | job.admitted) << 24) | position | waiting.optional << OPTIONAL_BIT
-        if self.discipline == "fifo_job":
-            return (job.admitted << 24) | position
-        return (((waiting.since_ms << 44) | job.admitted) << 24) | waiting.place
-
     def _enter(self, job: JobEntry) -> None:
         """Puts a job in the bins of what it waits for, each under its first span of that class."""
         leaf = job.leaf
@@ -216,13 +206,15 @@ class Board:
             bin_ = leaf.bins.get(bin_id)
             if bin_ is None:
                 bin_ = self._new_bin(leaf, bin_id, waiting.task)
-            key = self._key(rank, job, waiting)
+            key = key_of(self.discipline, rank, job, waiting)
             bin_.set(job.admitted, key)
             if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
                 self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
             else:
                 self._offer(leaf, bin_id, bin_)
         entered = list(seen)
+        if len(entered) == 1:
+            entered = self._alone.setdefault(entered[0], entered)
         if job.bins != entered:
             for bin_id in job.bins:
                 if bin_id not in seen:
@@ -233,8 +225,8 @@ class Board:
         elif not job.aged:
             self._hungry.set(job.admitted, min([waiting.since_ms for waiting in job.waits]))
 
-    def _new_bin(self, leaf: LeafEntry, bin_id: int, task: TaskClass) -> IndexedHeap[int]:
-        bin_ = leaf.bins[bin_id] = IndexedHeap()
+    def _new_bin(self, leaf: LeafEntry, bin_id: int, task: TaskClass) -> JobHeap:
+        bin_ = leaf.bins[bin_id] = JobHeap()
         task.bins[leaf.name, bin_id] = True
         self.pools.wait(bin_id, task, 1)
         leaf.sizes.set(bin_id, task.size)
@@ -258,7 +250,7 @@ class Board:
         if leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
             self._uncap(leaf, bin_id)  # It may have been the head.
 
-    def _offer(self, leaf: LeafEntry, bin_id: int, bin_: IndexedHeap[int]) -> None:
+    def _offer(self, leaf: LeafEntry, bin_id: int, bin_: JobHeap) -> None:
         """Brings a leaf's draw in line with one of its bins."""
         least = bin_.least()
         if least is None:
@@ -339,7 +331,7 @@ class Board:
         """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
         a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
         """
-        bin_, key = leaf.bins[bin_id], self._key(leaf.rank(job), job, waiting)
+        bin_, key = leaf.bins[bin_id], key_of(self.discipline, leaf.rank(job), job, waiting)
         if bin_.key[job.admitted] == key:
             return False
         bin_.set(job.admitted, key)
@@ -454,7 +446,7 @@ class Board:
         self.pools.hold(job.job_class, task.pairs, count)
         job.tasks += count
         job.aged = False
-        mine, ours = job.held, leaf.held
+        mine, ours = job.own_held(self._nothing), leaf.held
         for p, amount in task.pairs:
             mine[p] += amount * count
             ours[p] += amount * count
@@ -472,11 +464,11 @@ class Board:
             next_ = next((other for other in job.waits if other.task is task), waiting)
         if next_.count:
             bin_ = leaf.bins[bin_id]
-            bin_.set(job.admitted, self._key(leaf.rank(job), job, next_))
+            bin_.set(job.admitted, key_of(self.discipline, leaf.rank(job), job, next_))
             self._offer(leaf, bin_id, bin_)
         else:
             self._withdraw(leaf, job, bin_id)
-            job.bins.remove(bin_id)
+            job.bins = [other for other in job.bins if other != bin_id]
         self.leaf_queue.move(leaf)
         self.packers.note(job)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
@@ -14,6 +14,9 @@ Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "
 
 BY_SHARE = ("drf", "tetris-fair")
 """Orders by the dominant share that a job holds."""
+
+Discipline = Literal["fair", "fifo_job", "fifo_stage"]
+"""How jobs are served: fairly, or strictly in the order of admission, job by job or stage by stage."""
 
 BY_WORK_LEFT = ("srtf", "giving")
 """Orders by the work that is left of a job."""
@@ -127,7 +130,7 @@ class LeafEntry:
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
-    bins: dict[int, IndexedHeap[int]] = field(default_factory=dict)
+    bins: dict[int, JobHeap] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=_draws)
     guaranteed: int = 0
     stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
@@ -222,6 +225,22 @@ class JobEntry:
         self.aged = False
         self.waits = []
         self.bins = []
+
+    def own_held(self, nothing: list[int]) -> list[int]:
+        """What it holds, to be changed; `nothing` is shared by jobs that hold nothing."""
+        if self.held is nothing:
+            self.held = nothing.copy()
+        return self.held
+
+
+def key_of(discipline: Discipline, rank: int, job: JobEntry, waiting: Waiting) -> int:
+    """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
+    if discipline == "fair":
+        key = (rank << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.position
+        return key | waiting.optional << OPTIONAL_BIT
+    if discipline == "fifo_job":
+        return (job.admitted << POSITION_BITS) | waiting.position
+    return (waiting.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.place
 
 
 @dataclass(slots=True)

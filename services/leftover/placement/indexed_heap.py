@@ -62,3 +62,59 @@ class IndexedHeap(Generic[Id]):
 
     def __len__(self) -> int:
         return len(self.key)
+
+
+ADMITTED_BITS = 44
+POSITION_BITS = 24
+"""The lowest bits of what jobs are served by: when they were admitted, and below that which of their spans it is."""
+_ADMITTED_MASK = (1 << ADMITTED_BITS) - 1
+
+
+class JobHeap:
+    """The same for jobs, by what they are served by: their numbers are part of their keys (`POSITION_BITS`), so the
+    heap holds keys alone. Of a million jobs that wait nearly all are in such heaps.
+    """
+
+    __slots__ = ("_heap", "key")
+
+    def __init__(self) -> None:
+        self.key: dict[int, int] = {}
+        self._heap: list[int] = []
+
+    def set(self, admitted: int, key: int) -> None:
+        """Adds a job, or moves it to another key. O(log n)."""
+        before = self.key.get(admitted)
+        if before == key:
+            return
+        assert key >> POSITION_BITS & _ADMITTED_MASK == admitted, f"{key} is no key of job {admitted}"
+        self.key[admitted] = key
+        heap = self._heap
+        if before is not None and heap[0] == before:  # Most moves are of what is on top: no entry is left behind.
+            heapreplace(heap, key)
+            return
+        heappush(heap, key)
+        if len(heap) > 2 * len(self.key) + 64:  # Entries left behind by moves: more of them than jobs.
+            heap[:] = list(self.key.values())
+            heapify(heap)
+
+    def drop(self, admitted: int) -> None:
+        """Removes a job, if it is there."""
+        self.key.pop(admitted, None)
+
+    def top(self) -> int | None:
+        """The job with the least key, or None."""
+        heap, key = self._heap, self.key
+        while heap:
+            least = heap[0]
+            admitted = least >> POSITION_BITS & _ADMITTED_MASK
+            if key.get(admitted) == least:
+                return admitted
+            heappop(heap)
+        return None
+
+    def least(self) -> int | None:
+        """The key of what is on top, or None."""
+        return None if self.top() is None else self._heap[0]
+
+    def __len__(self) -> int:
+        return len(self.key)
