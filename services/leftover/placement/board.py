@@ -18,6 +18,7 @@ from services.leftover.placement.entries import (
     BY_SHARE,
     CLASS_MASK,
     LANE_BITS,
+    OPTIONAL_BIT,
     Discipline,
     JobEntry,
     LeafEntry,
