@@ -47,6 +47,8 @@ COMPILED = {
     ),
     "services/altruism/core": ("decide", "fold", "giving", "state", "waits"),
     "services/altruism/planning": ("backward", "dagps", "forward", "orders", "plan", "work"),
+    "services/estimator": ("forecast_by_durations", "phases", "ramp", "scores"),
+    "services/estimator/core": ("decide", "fold", "forecasts", "state"),
     "services/fairness": ("tree",),
     "services/fairness/accounts": ("intervals", "queue_account", "tree_accounts"),
     "services/fairness/core": (

@@ -22,6 +22,7 @@ LEASE_MS_MIN = 100
 LEASE_MS_MAX = 24 * 3_600_000
 KNOB_MS_MAX = 366 * 24 * 3_600_000
 KNOB_ITEMS_MAX = 7  # Of a knob that is a list.
+PHASE_TASKS_MAX = 1_000
 HORIZON_MS_MIN = 1_000
 HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
 RESERVATION_STEP_MS_MIN = 1_000
@@ -37,6 +38,8 @@ _RANGES = {
     "headroom_nodes_permille": (1, 1_000),
     "slots_per_node": (1, SLOTS_MAX),
     "phase_window_ms": (1, KNOB_MS_MAX),
+    "phase_start_tasks": (0, PHASE_TASKS_MAX),
+    "phase_end_tasks": (0, PHASE_TASKS_MAX),
     "forecast_horizon_ms": (HORIZON_MS_MIN, HORIZON_MS_MAX),
     "job_tasks_max": (1, JOB_TASKS_MAX),
     "user_tasks_max": (1, QUANTITY_MAX),

@@ -9,8 +9,7 @@ from services.estimator import core
 
 USAGE = Usage(
     "estimator",
-    "What running tasks will have given back soon (topic releases). It forecasts nothing yet. A second instance"
-    " stands by.",
+    "What running tasks of each class of jobs will have given back soon (topic releases). A second instance stands by.",
 )
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas import Asks, JobAsk, Releases, RoundClosed, StageAsk
+from schemas import Asks, JobAsk, RoundClosed, StageAsk
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.leftover import core as leftover
-from tests.builders import admitted, cancelled, finished, grant, job, registered, stage
+from tests.builders import Fact, admitted, cancelled, configured, finished, grant, job, registered, stage, started
 from tests.harness import given
 from tests.toy import Toy
 
@@ -52,9 +52,14 @@ def test_an_abandoned_round_is_asked_again():
 
 
 def test_what_was_said_and_is_in_force_is_not_said_again():
-    story = given(estimator)
+    pools, spec = configured(classes="on"), job("j", stage("s", 2, lasts=5_000))
+    story = given(estimator, pools, registered("n1"), admitted(spec), started("j/s", count=2, at=0))
 
-    assert story.round(at=5) == [Releases(after=0, at_ms=5)]
+    (forecast,) = story.round(at=1_000)
+    assert [curve.points for curve in forecast.curves] == [[[4_000, 2_000]]]
+    story.then(Fact(forecast))
+
+    assert story.round(at=2_500) == []
 
 
 class Mutable(Toy):

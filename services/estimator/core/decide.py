@@ -1,0 +1,68 @@
+"""Which forecast is in force from now on, if it is another one."""
+
+from largesse.core import OpenRound
+from largesse.lifecycle.job_classes import has_pools
+from schemas import ForecastScore, ReleaseCurve, Releases
+from services.estimator.core.forecasts import SECOND_MS, refresh, to_come
+from services.estimator.core.state import FORECASTERS, State
+from services.estimator.scores import HORIZONS_S, best, mean_errors
+
+FORECAST_GAP_MS = 1_000
+"""No two forecasts are closer together."""
+
+MOVED_PERMILLE = 10
+"""A forecast is said anew when what it says has moved by so much of the cell, at any horizon that is scored."""
+
+
+def decide(state: State, opened: OpenRound) -> list[Releases]:
+    """The forecast, if another forecaster is better now, or it has moved by MOVED_PERMILLE since the one in force."""
+    now_ms = opened.time
+    if not has_pools(state.policy) or (state.told_seq and now_ms - state.told_ms < FORECAST_GAP_MS):
+        return []
+    chosen = best(state.scores, FORECASTERS.index(state.told_by))
+    curves = _curves(state, chosen, now_ms)
+    if FORECASTERS[chosen] == state.told_by and not _has_moved(state, curves, now_ms):
+        return []
+    scores = [
+        ForecastScore(name, mean_errors(score), score.samples.copy())
+        for name, score in zip(FORECASTERS, state.scores, strict=True)
+    ]
+    return [Releases(state.told_seq, now_ms, None, FORECASTERS[chosen], curves, scores)]
+
+
+def _curves(state: State, forecaster: int, now_ms: int) -> list[ReleaseCurve]:
+    sums = refresh(state, now_ms)
+    until_s = (now_ms + state.policy.forecast_horizon_ms) // SECOND_MS
+    found = []
+    for job_class, kinds in enumerate(sums.seconds[forecaster]):
+        for kind in sorted(kinds):
+            points = to_come(sums, forecaster, job_class, kind, now_ms, until_s)
+            if points:
+                curve = [[second * SECOND_MS - now_ms, amount] for second, amount in points]
+                found.append(ReleaseCurve(job_class, kind, curve))
+    return found
+
+
+def _has_moved(state: State, curves: list[ReleaseCurve], now_ms: int) -> bool:
+    """Compares what both say will come from now on."""
+    before = {(curve.job_class, curve.kind): curve.points for curve in state.told}
+    after = {(curve.job_class, curve.kind): curve.points for curve in curves}
+    passed_ms = now_ms - state.told_ms
+    for key in [*before, *after]:
+        old, new = before.get(key, []), after.get(key, [])
+        least = state.capacity.get(key[1], 0) * MOVED_PERMILLE
+        for horizon in HORIZONS_S:
+            behind_ms = (now_ms // SECOND_MS + horizon) * SECOND_MS - now_ms
+            was = _at(old, passed_ms + behind_ms) - _at(old, passed_ms)
+            if abs(was - _at(new, behind_ms)) * 1_000 >= max(1, least):
+                return True
+    return False
+
+
+def _at(points: list[list[int]], after_ms: int) -> int:
+    amount = 0
+    for point in points:
+        if point[0] > after_ms:
+            break
+        amount = point[1]
+    return amount

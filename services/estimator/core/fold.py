@@ -1,0 +1,229 @@
+"""What the estimator learns, record by record: `FOLDS` is the table of cases."""
+
+from largesse.core import Folds
+from largesse.lifecycle.dag import graph_of
+from largesse.lifecycle.job_classes import has_pools, thresholds_of
+from largesse.lifecycle.run_times import expected_ms, informed, learn, observe
+from schemas import (
+    ConfigChanged,
+    JobAdmitted,
+    JobEnded,
+    NodeLost,
+    NodeRegistered,
+    NodeReported,
+    Record,
+    Releases,
+    RoundOpened,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+    Vector,
+)
+from services.estimator.core.forecasts import drop_job, move_stage, put_group, refresh, take_sample
+from services.estimator.core.state import Active, Job, Running, State
+from services.estimator.forecast_by_durations import has_moved
+from services.estimator.phases import JobPhases, Windows, begin, finish, leave
+from services.estimator.scores import note_end, settle
+
+
+def start(shard: int = 0, of: int = 1) -> State:
+    """Nothing runs, nothing was said."""
+    return State()
+
+
+def fold(state: State, record: Record) -> None:
+    """Learns one record."""
+    FOLDS[type(record.body)](state, record)
+
+
+# ---------------------------------------------------------------- cell and jobs
+def _config(state: State, record: Record[ConfigChanged]) -> None:
+    body = record.body
+    if body.policy is None:
+        return
+    if not has_pools(body.policy) or thresholds_of(body.policy) != thresholds_of(state.policy):
+        state.samples = []  # Made for other classes, or not to be followed any more.
+    state.policy = body.policy
+    state.sums = None
+
+
+def _registered(state: State, record: Record[NodeRegistered]) -> None:
+    body = record.body
+    _set_capacity(state, body.node, body.capacity)
+    _end_ranges(state, record, body.lost)
+    for known in body.attempts:
+        for index in range(known.first, known.first + known.count):
+            if known.state == "succeeded":
+                _succeed(state, known.job, known.stage, index, record.time)
+            elif known.state == "failed":
+                _leave(state, known.job, known.stage, index, record.time)
+            else:
+                _begin(state, known.job, known.stage, index, record.time)
+
+
+def _reported(state: State, record: Record[NodeReported]) -> None:
+    _set_capacity(state, record.body.node, record.body.capacity)
+
+
+def _lost(state: State, record: Record[NodeLost]) -> None:
+    _set_capacity(state, record.body.node, None)
+    _end_ranges(state, record, record.body.lost)
+
+
+def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
+    for kind, amount in state.nodes.pop(node, {}).items():
+        state.capacity[kind] -= amount
+    if capacity is not None:
+        state.nodes[node] = capacity
+        for kind, amount in capacity.items():
+            state.capacity[kind] = state.capacity.get(kind, 0) + amount
+
+
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    body = record.body
+    spec, _ = informed(state.history, body.spec, state.policy.estimates)
+    state.jobs[spec.job] = Job(body.job_class, graph_of(spec))
+
+
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    """What still runs of it is killed: nobody counts on when that will be."""
+    body = record.body
+    for end in body.jobs:
+        job = state.jobs.pop(end.job)
+        if job.active is not None:
+            learn(state.history, end.job, job.active.seen)
+            drop_job(state, end.job, job)
+
+
+# ---------------------------------------------------------------- tasks
+def _started(state: State, record: Record[TaskStarted]) -> None:
+    item: TaskRange
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _begin(state, item.job, item.stage, index, record.time)
+
+
+def _begin(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
+    job = state.jobs.get(name)
+    if job is None:
+        return
+    active = job.active
+    if active is None:
+        none = [0] * len(job.graph.stages)
+        active = job.active = Active(JobPhases(), none, none.copy())
+    at = job.graph.position[stage]
+    key = f"{at}/{index}"
+    if key in active.running:
+        return
+    told = job.graph.stages[at]
+    left = max(0, told.tasks - active.begun[at])
+    number = begin(active.phases, at_ms, at, left, told.demand, windows_of(state))
+    active.begun[at] += 1
+    active.running[key] = Running(at_ms, number)
+    if not active.lasts_ms[at]:
+        active.lasts_ms[at] = expected_ms(told, active.seen)
+    put_group(state, name, job, at, at_ms, 1, at_ms)
+
+
+def _finished(state: State, record: Record[TaskFinished]) -> None:
+    for item in record.body.items:
+        job = state.jobs.get(item.job)
+        if job is None:
+            continue
+        for index in range(item.first, item.first + item.count):
+            _succeed(state, item.job, item.stage, index, record.time)
+        if job.active is not None:
+            _learn(state, item.job, job, job.active, item.stage, item.count, item.run_ms, record.time)
+
+
+def _learn(
+    state: State, name: str, job: Job, active: Active, stage: str, count: int, run_ms: list[int], at_ms: int
+) -> None:
+    """What is expected of tasks of the stage that still run, now that some have ended."""
+    at = job.graph.position[stage]
+    told = job.graph.stages[at]
+    active.seen = observe(active.seen, told, count, run_ms, state.policy.estimates)
+    learnt_ms = expected_ms(told, active.seen)
+    if active.lasts_ms[at] and has_moved(active.lasts_ms[at], learnt_ms):
+        active.lasts_ms[at] = learnt_ms
+        move_stage(state, name, job, at, at_ms)
+
+
+def _succeed(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
+    job = state.jobs.get(name)
+    running = _take_off(state, name, job, stage, index, at_ms)
+    if job is not None and job.active is not None and running is not None:
+        demand = job.graph.stages[job.graph.position[stage]].demand
+        finish(job.active.phases, running.phase, at_ms, demand, windows_of(state))
+
+
+def _failed(state: State, record: Record[TaskFailed]) -> None:
+    for item in record.body.items:
+        for index in range(item.first, item.first + item.count):
+            _leave(state, item.job, item.stage, index, record.time)
+
+
+def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
+    for item in ranges:
+        for index in range(item.first, item.first + item.count):
+            _leave(state, item.job, item.stage, index, record.time)
+
+
+def _leave(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
+    job = state.jobs.get(name)
+    running = _take_off(state, name, job, stage, index, at_ms)
+    if job is not None and job.active is not None and running is not None:
+        leave(job.active.phases, running.phase, job.graph.stages[job.graph.position[stage]].demand)
+
+
+def _take_off(state: State, name: str, job: Job | None, stage: str, index: int, at_ms: int) -> Running | None:
+    """A task runs no longer; None where it has not started, or its job has ended."""
+    if job is None or job.active is None:
+        return None
+    at = job.graph.position[stage]
+    running = job.active.running.pop(f"{at}/{index}", None)
+    if running is not None:
+        put_group(state, name, job, at, running.start_ms, -1, at_ms)
+        if state.samples:
+            note_end(state.samples, job.job_class, running.start_ms, at_ms, job.graph.stages[at].demand)
+    return running
+
+
+# ---------------------------------------------------------------- rounds
+def _opened(state: State, record: Record[RoundOpened]) -> None:
+    for judged in record.body.judged:
+        state.jobs[judged.job].job_class = judged.job_class
+        state.sums = None
+    if not has_pools(state.policy):
+        state.sums = None
+        return
+    refresh(state, record.time)
+    state.samples = settle(state.samples, state.scores, state.capacity, record.time)
+    take_sample(state, record.time)
+
+
+def _told(state: State, record: Record[Releases]) -> None:
+    body = record.body
+    state.told, state.told_ms, state.told_seq, state.told_by = body.curves, body.at_ms, record.seq, body.forecaster
+
+
+def windows_of(state: State) -> Windows:
+    """The policy's."""
+    policy = state.policy
+    return Windows(policy.phase_window_ms, policy.phase_start_tasks, policy.phase_end_tasks)
+
+
+FOLDS: Folds[State] = {
+    ConfigChanged: _config,
+    NodeRegistered: _registered,
+    NodeReported: _reported,
+    NodeLost: _lost,
+    JobAdmitted: _admitted,
+    JobEnded: _ended,
+    TaskStarted: _started,
+    TaskFinished: _finished,
+    TaskFailed: _failed,
+    RoundOpened: _opened,
+    Releases: _told,
+}

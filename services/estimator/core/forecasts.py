@@ -1,0 +1,207 @@
+"""What is to come of each class, by both forecasters, second by second. Costs what has started, ended, or overrun.
+
+All of it follows from the rest of the state and the present time, so it is a cache.
+"""
+
+from heapq import heappop, heappush
+
+from largesse.lifecycle.job_classes import thresholds_of
+from schemas import Vector
+from schemas.jobs import UNJUDGED
+from services.estimator.core.state import FORECASTERS, Job, Placed, State, Sums
+from services.estimator.forecast_by_durations import end_second
+from services.estimator.phases import Windows, next_change_ms, ramps
+from services.estimator.ramp import increments
+from services.estimator.scores import HORIZONS_S, SAMPLE_MS, Sample
+
+RAMP, DURATIONS = 0, 1
+SECOND_MS = 1_000
+
+
+def refresh(state: State, now_ms: int) -> Sums:
+    """The sums as they are at an opening."""
+    sums: Sums | None = state.sums
+    if sums is None:
+        sums = state.sums = _built(state, now_ms)
+    while sums.due and sums.due[0][0] <= now_ms:
+        _, name, at, start_ms = heappop(sums.due)
+        if at < 0:
+            sums.dirty[name] = True
+        else:
+            _overrun(state, sums, name, at, start_ms, now_ms)
+    for name in sums.dirty:
+        _look(state, sums, name, now_ms)
+    sums.dirty = {}
+    return sums
+
+
+def put_group(state: State, name: str, job: Job, at: int, start_ms: int, tasks: int, now_ms: int) -> None:
+    """So many tasks of a stage that started at `start_ms` run from now on; negative: no longer."""
+    sums: Sums | None = state.sums
+    if sums is not None:
+        sums.dirty[name] = True
+        _put(sums, name, job, at, start_ms, tasks, now_ms)
+
+
+def move_stage(state: State, name: str, job: Job, at: int, now_ms: int) -> None:
+    """Tasks of a stage are expected to take another time from now on."""
+    sums: Sums | None = state.sums
+    if sums is None or job.active is None:
+        return
+    stage = f"{at}/"
+    starts = {running.start_ms: True for key, running in job.active.running.items() if key.startswith(stage)}
+    for start_ms in starts:
+        _replace(sums, name, job, at, start_ms, now_ms)
+
+
+def drop_job(state: State, name: str, job: Job) -> None:
+    """The job has ended."""
+    sums: Sums | None = state.sums
+    if sums is None or job.active is None:
+        return
+    _count_ramps(sums, name, -1)
+    sums.ramps.pop(name, None)
+    sums.dirty.pop(name, None)
+    for key, running in job.active.running.items():
+        at = int(key.partition("/")[0])
+        placed = sums.placed.pop((name, at, running.start_ms), None)
+        if placed is not None:
+            _count(sums, job, at, placed.second, -placed.tasks)
+
+
+def to_come(sums: Sums, forecaster: int, job_class: int, kind: str, now_ms: int, until_s: int) -> list[list[int]]:
+    """Points [second, amount in all by its end] after `now_ms`, at most up to the second `until_s`. What is overdue is
+    expected by the end of the second that runs."""
+    first = now_ms // SECOND_MS + 1
+    by_second: dict[int, int] = {}
+    for second, amount in sums.seconds[forecaster][job_class].get(kind, {}).items():
+        if second <= until_s and amount:
+            second = max(second, first)
+            by_second[second] = by_second.get(second, 0) + amount
+    points: list[list[int]] = []
+    total = 0
+    for second in sorted(by_second):
+        total += by_second[second]
+        points.append([second, total])
+    return points
+
+
+def take_sample(state: State, now_ms: int) -> None:
+    """Notes what both forecasters say now, to compare it with what happens. Where nothing runs there is nothing to
+    say."""
+    sums = refresh(state, now_ms)
+    if not sums.placed or (state.sampled_ms is not None and now_ms - state.sampled_ms < SAMPLE_MS):
+        return
+    state.sampled_ms = now_ms
+    classes = range(len(sums.seconds[RAMP]))
+    forecast = [
+        [[_by(sums, forecaster, job_class, now_ms, horizon) for job_class in classes] for horizon in HORIZONS_S]
+        for forecaster in range(len(FORECASTERS))
+    ]
+    state.samples.append(Sample(now_ms, forecast, [[{} for _ in classes] for _ in HORIZONS_S]))
+
+
+def _by(sums: Sums, forecaster: int, job_class: int, now_ms: int, horizon_s: int) -> Vector:
+    until_s = now_ms // SECOND_MS + horizon_s
+    found: Vector = {}
+    for kind, seconds in sums.seconds[forecaster][job_class].items():
+        amount = sum([each for second, each in seconds.items() if second <= until_s])
+        if amount:
+            found[kind] = amount
+    return found
+
+
+def _built(state: State, now_ms: int) -> Sums:
+    classes = len(thresholds_of(state.policy)) + 1
+    sums = Sums([[{} for _ in range(classes)] for _ in FORECASTERS])
+    for name, job in state.jobs.items():
+        if job.active is None:
+            continue
+        sums.dirty[name] = True
+        for key, running in job.active.running.items():
+            _put(sums, name, job, int(key.partition("/")[0]), running.start_ms, 1, now_ms)
+    return sums
+
+
+def _put(sums: Sums, name: str, job: Job, at: int, start_ms: int, tasks: int, now_ms: int) -> None:
+    assert job.active is not None, f"{name} runs and has not started"
+    group = (name, at, start_ms)
+    placed = sums.placed.get(group)
+    if placed is None:
+        second = end_second(start_ms, job.active.lasts_ms[at], now_ms)
+        placed = sums.placed[group] = Placed(0, second)
+        heappush(sums.due, (second * SECOND_MS + 1, name, at, start_ms))
+    placed.tasks += tasks
+    _count(sums, job, at, placed.second, tasks)
+    if not placed.tasks:
+        del sums.placed[group]
+
+
+def _replace(sums: Sums, name: str, job: Job, at: int, start_ms: int, now_ms: int) -> None:
+    placed = sums.placed.get((name, at, start_ms))
+    if placed is None or job.active is None:
+        return
+    second = end_second(start_ms, job.active.lasts_ms[at], now_ms)
+    if second != placed.second:
+        _count(sums, job, at, placed.second, -placed.tasks)
+        _count(sums, job, at, second, placed.tasks)
+        placed.second = second
+        heappush(sums.due, (second * SECOND_MS + 1, name, at, start_ms))
+
+
+def _overrun(state: State, sums: Sums, name: str, at: int, start_ms: int, now_ms: int) -> None:
+    """A group that still runs though it was expected to have ended is expected to take twice as long."""
+    job = state.jobs.get(name)
+    placed = sums.placed.get((name, at, start_ms))
+    if job is not None and placed is not None and placed.second * SECOND_MS < now_ms:
+        _replace(sums, name, job, at, start_ms, now_ms)
+
+
+def _count(sums: Sums, job: Job, at: int, second: int, tasks: int) -> None:
+    classes = sums.seconds[DURATIONS]
+    if job.job_class != UNJUDGED:
+        by_kind = classes[min(job.job_class, len(classes) - 1)]
+        for kind, amount in job.graph.stages[at].demand.items():
+            _add(by_kind, kind, second, amount * tasks)
+
+
+def _look(state: State, sums: Sums, name: str, now_ms: int) -> None:
+    """Counts what a job's phases give back now in place of what was counted before."""
+    _count_ramps(sums, name, -1)
+    sums.ramps.pop(name, None)
+    job = state.jobs.get(name)
+    if job is None or job.active is None or job.job_class == UNJUDGED:
+        return
+    policy = state.policy
+    windows = Windows(policy.phase_window_ms, policy.phase_start_tasks, policy.phase_end_tasks)
+    job_class = min(job.job_class, len(sums.seconds[RAMP]) - 1)
+    until_ms = now_ms + 2 * policy.forecast_horizon_ms
+    found = [
+        (job_class, kind, second, amount)
+        for ramp in ramps(job.active.phases, now_ms, windows)
+        for kind, second, amount in increments(ramp, until_ms)
+    ]
+    if found:
+        sums.ramps[name] = found
+        _count_ramps(sums, name, 1)
+        # Before the part that was left out comes into sight.
+        heappush(sums.due, (now_ms + policy.forecast_horizon_ms, name, -1, 0))
+    change_ms = next_change_ms(job.active.phases, now_ms, windows)
+    if change_ms is not None:
+        heappush(sums.due, (change_ms, name, -1, 0))
+
+
+def _count_ramps(sums: Sums, name: str, sign: int) -> None:
+    for job_class, kind, second, amount in sums.ramps.get(name, ()):
+        _add(sums.seconds[RAMP][job_class], kind, second, sign * amount)
+
+
+def _add(by_kind: dict[str, dict[int, int]], kind: str, second: int, amount: int) -> None:
+    seconds = by_kind.get(kind)
+    if seconds is None:
+        seconds = by_kind[kind] = {}
+    total = seconds.get(second, 0) + amount
+    if total:
+        seconds[second] = total
+    else:
+        seconds.pop(second, None)

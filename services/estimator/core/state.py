@@ -1,0 +1,113 @@
+"""What the estimator keeps of a cell: what runs and since when, phases of jobs, forecasts that are being compared."""
+
+from dataclasses import dataclass, field
+
+from mypy_extensions import mypyc_attr
+
+from largesse.lifecycle.run_times import History, Seen
+from largesse.lifecycle.state import Graph
+from schemas import Cache, Policy, ReleaseCurve, Vector
+from schemas.rounds import Forecaster
+from services.estimator.phases import JobPhases
+from services.estimator.scores import Sample, Score
+
+FORECASTERS: tuple[Forecaster, ...] = ("ramp", "durations")
+
+Increment = tuple[int, str, int, int]
+"""Class, kind, second, and how much comes by its end."""
+
+Group = tuple[str, int, int]
+"""Tasks of a stage that started together: job, stage position, start in milliseconds."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Running:
+    """A task that runs: since when, and the number of its phase."""
+
+    start_ms: int
+    phase: int
+
+    def __init__(self, start_ms: int, phase: int) -> None:
+        self.start_ms = start_ms
+        self.phase = phase
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Active:
+    """A job of which tasks have started. `running`: by "stage position/index". By stage position: `begun`, how many
+    starts there were, and `lasts_ms`, the expected run time that forecasts go by (0: no task has started).
+    """
+
+    phases: JobPhases
+    begun: list[int]
+    lasts_ms: list[int]
+    running: dict[str, Running] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def __init__(self, phases: JobPhases, begun: list[int], lasts_ms: list[int]) -> None:
+        self.phases = phases
+        self.begun = begun
+        self.lasts_ms = lasts_ms
+        self.running = {}
+        self.seen = {}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Job:
+    """A live job. `active`: None until a task of it starts."""
+
+    job_class: int
+    graph: Graph
+    active: Active | None = None
+
+    def __init__(self, job_class: int, graph: Graph) -> None:
+        self.job_class = job_class
+        self.graph = graph
+        self.active = None
+
+
+@dataclass(slots=True)
+class Placed:
+    """A group's tasks that still run, and the second by whose end they are expected to have ended."""
+
+    tasks: int
+    second: int
+
+
+@dataclass(slots=True)
+class Sums:
+    """By forecaster, class and kind: second -> how much comes by its end. `ramps`: what each job's phases are in there;
+    `placed`: where each group is. `dirty`: jobs whose phases have changed. `due`: a heap of (time, job, stage position,
+    start), position -1: its phases are to be looked at, else the group has run for longer than was expected.
+    """
+
+    seconds: list[list[dict[str, dict[int, int]]]]
+    ramps: dict[str, list[Increment]] = field(default_factory=dict)
+    placed: dict[Group, Placed] = field(default_factory=dict)
+    dirty: dict[str, bool] = field(default_factory=dict)
+    due: list[tuple[int, str, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class State:
+    """`nodes`: capacity of those that are up, `capacity` together. `told`: the forecast in force, made at `told_ms`,
+    whose seq is `told_seq` (0: none); `told_by`: its forecaster. `samples`, `scores` (by forecaster): scores.py.
+    `sums`: what is to come, while there are pools.
+    """
+
+    policy: Policy = field(default_factory=Policy)
+    nodes: dict[str, Vector] = field(default_factory=dict)
+    capacity: Vector = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    told: list[ReleaseCurve] = field(default_factory=list)
+    told_ms: int = 0
+    told_seq: int = 0
+    told_by: Forecaster = "durations"
+    samples: list[Sample] = field(default_factory=list)
+    sampled_ms: int | None = None
+    scores: list[Score] = field(default_factory=lambda: [Score() for _ in FORECASTERS])
+    sums: Cache[Sums | None] = None
