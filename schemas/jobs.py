@@ -128,10 +128,11 @@ class InputRefused:
 
 @dataclass(slots=True)
 class InputRepeated:
-    """A submission of a job that the cell already has, word for word."""
+    """A submission of a job, or a request for a reservation, that the cell already has, word for word."""
 
     job: str
     author: str = "unknown"
+    reservation: str = ""
 
 
 @dataclass(slots=True)

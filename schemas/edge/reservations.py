@@ -69,16 +69,20 @@ Window.model_rebuild()
 Several.model_rebuild()
 
 
-class ReservationRequest(Input):
-    """A request, or other terms for one, by its owner. `queue`: the path of the queue that it
-    serves; left out, it is `default`, and that of the promise where terms change. Times are seconds of log time, which
-    live is Unix time.
+class ReservationTerms(Input):
+    """What is asked for, and by whom. `queue`: the path of the queue that it serves; left out, it is `default`, and
+    that of the promise where terms change. Times are seconds of log time, which live is Unix time.
     """
 
-    reservation: Name
     user: Name
     queue: QueuePath | None = None
     rdl: Rdl
+
+
+class ReservationRequest(ReservationTerms):
+    """A request, or other terms for one, by its owner."""
+
+    reservation: Name
 
 
 class ReservationDeletion(Input):

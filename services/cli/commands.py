@@ -46,6 +46,10 @@ class ImportGroup(LateGroup):
     source = ("services.cli.importing", "import_app")
 
 
+class ReserveGroup(LateGroup):
+    source = ("services.cli.reserving", "reserve_app")
+
+
 class AdminGroup(LateGroup):
     source = ("services.cli.admin", "admin_app")
 
@@ -71,6 +75,7 @@ app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
+app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
 app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
     _late(ImportGroup, "Make a workload file from a public trace; it goes to standard output."), name="import"

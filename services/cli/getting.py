@@ -8,7 +8,7 @@ import typer
 from services.cli.arguments import Job, Json, Url
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
-from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
+from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
@@ -100,15 +100,9 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     return node["node"], node["state"], node["running"], free
 
 
-@get_app.command("reservations")
+@get_app.command("reservations", short_help="Reservations, and what is promised to them.")
 def get_reservations(url: Url = None, json: Json = False) -> None:
-    """Reservations and what they were promised."""
-    found = Gateway(url).get("/v1/reservations", "reservations")["reservations"]
-    if json:
-        out_json(found)
-        return
-    rows = []
-    for each in found:
-        spans = [f"{span(step['to_ms'] - step['from_ms'])}" for step in each["steps"]]
-        rows.append((each["reservation"], each["user"], each["state"], ", ".join(spans)))
-    _draw(drawing(), ("reservation", "user", "state", "promised"), rows, "klkl", "no reservations")
+    """Reservations with the planner's answer, and their plan as a chart: the higher a bar, the more is promised."""
+    from services.cli.plan_chart import list_reservations
+
+    list_reservations(Gateway(url), json)

@@ -35,7 +35,8 @@ from services.gateway.models import Job, Jobs, JobState, Live, Ready, Submitted
 from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
 from services.gateway.output import ReadOutput, check_task, fetch_output, first_of, printed, why_nothing
 from services.gateway.problems import Problem, as_json, dumped, install, malformed
-from services.gateway.reading import message_of, read_request
+from services.gateway.reading import message_of, read_document, read_request
+from services.gateway.reservation_routes import add_reservations
 from services.gateway.streams import EventStream, StreamLimit
 from services.gateway.view_state import ENDED_JOBS_MAX, State
 from services.gateway.watching import WATCHERS_MAX, Watching, is_told
@@ -128,6 +129,14 @@ class Api:
 
     async def body(self, request: Request, topic: str) -> tuple[Any, Any]:
         """The document that the request carries, and what it is as an input of the topic. Raises Problem."""
+        found: tuple[Any, Any] = await self._read(request, lambda data, kind: read_request(data, kind, topic))
+        return found
+
+    async def document(self, request: Request) -> Any:
+        """The document that the request carries. Raises Problem."""
+        return await self._read(request, read_document)
+
+    async def _read(self, request: Request, read: Callable[[bytes, str], Any]) -> Any:
         data = bytearray()
         async for chunk in request.stream():
             data += chunk
@@ -137,10 +146,10 @@ class Api:
                 )
         kind = request.headers.get("content-type", "")
         if len(data) <= READ_AT_ONCE:
-            return read_request(bytes(data), kind, topic)
+            return read(bytes(data), kind)
         try:
             # Parsing a large one may take a second: in a thread, one at a time, while others are served.
-            return await self.reading.read(lambda: read_request(bytes(data), kind, topic))
+            return await self.reading.read(lambda: read(bytes(data), kind))
         except ReadersBusy:
             raise Problem(503, "busy", "too many large documents wait to be parsed: try again") from None
 
@@ -188,6 +197,7 @@ def make_app(
     add_cluster(app, api)
     add_nodes(app, api)
     add_config(app, api)
+    add_reservations(app, api)
     complete(app)
     return app
 

@@ -1,4 +1,4 @@
-"""Routes of queues, nodes, reservations and config: what there is, and what an operator changes."""
+"""Routes of queues, nodes and config: what there is, and what an operator changes."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,6 @@ from services.gateway.models import (
     Node,
     Nodes,
     QueueStatus,
-    Reservations,
     Skipped,
 )
 from services.gateway.openapi import Asker, Responses, answer, problems
@@ -61,7 +60,7 @@ _CONFIGURED: Responses = {
 
 
 def add_cluster(app: FastAPI, api: "Api") -> None:
-    """Queues, nodes and reservations; ways past what stops a cell."""
+    """Queues and nodes; ways past what stops a cell."""
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/queues", tags=["cluster"], dependencies=ready, responses={200: answer(QueueStatus, "the root queue")})
@@ -73,16 +72,6 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     async def list_nodes() -> Response:
         """Nodes with their capacity, what is free, and their state."""
         return await api.listed("nodes", documents.each_node_document(api.follower.state))
-
-    @app.get(
-        "/v1/reservations",
-        tags=["cluster"],
-        dependencies=ready,
-        responses={200: answer(Reservations, "all reservations")},
-    )
-    async def list_reservations() -> Response:
-        """Reservations and what the planner has promised them."""
-        return as_json({"reservations": documents.reservation_documents(api.follower.state)})
 
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
     async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker = "") -> Response:

@@ -9,7 +9,6 @@ from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
 from schemas.edge.queues import tree_document
-from schemas.plans import PlanStep
 from schemas.quantities import quantity_texts
 from schemas.rounds import WaitReason
 from services.gateway.kept import results_of
@@ -310,24 +309,6 @@ def counts(state: State) -> tuple[dict[str, int], dict[str, int]]:
     jobs = Counter(_state_of(job) for job in state.jobs.values())
     jobs.update(job.outcome for job in state.ended.values())
     return dict(jobs), dict(Counter(state_of_node(node) for node in state.nodes.values()))
-
-
-def reservation_documents(state: State) -> list[Document]:
-    """Reservations in the order in which they came. `state`: accepted once the planner has promised something."""
-    return [
-        {
-            "reservation": row.reservation,
-            "user": row.user,
-            "state": "accepted" if row.steps else "requested",
-            "requested_ms": row.at_ms,
-            "steps": [_step_document(step) for step in row.steps],
-        }
-        for row in state.reservations.values()
-    ]
-
-
-def _step_document(step: PlanStep) -> Document:
-    return {**asdict(step), "usage": quantity_texts(step.usage), "unit": quantity_texts(step.unit)}
 
 
 def config_document(state: State) -> Document:

@@ -137,16 +137,16 @@ def question_of(state: State, now: Config, then: Config) -> Document:
     return {"capacity": capacity, "nodes": len(nodes), **sides}
 
 
-async def asked(question: Document) -> Document:
-    """The output of that program, which runs as a separate process. Raises Problem."""
+async def asked(question: Document, command: tuple[str, ...] = EFFECT, what: str = "the shares") -> Document:
+    """The output of a program that runs as a separate process. `what`: it computes. Raises Problem."""
     data = json.dumps(question).encode()
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*EFFECT, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT)
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT)
     try:
         async with asyncio.timeout(EFFECT_WAIT_S):
             out, err = await process.communicate(data)
     except TimeoutError:
-        raise Problem(503, "effect", f"the shares were not computed within {EFFECT_WAIT_S:g} s") from None
+        raise Problem(503, "effect", f"{what} were not computed within {EFFECT_WAIT_S:g} s") from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -154,7 +154,7 @@ async def asked(question: Document) -> Document:
             await process.wait()
     if process.returncode:
         last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
-        raise Problem(500, "effect", f"the shares could not be computed: {last or f'exit code {process.returncode}'}")
+        raise Problem(500, "effect", f"{what} could not be computed: {last or f'exit code {process.returncode}'}")
     answer: Document = json.loads(out)
     return answer
 

@@ -4,14 +4,16 @@
 Quantities are strings that read back (`"500m"`, `"2Gi"`), times Unix milliseconds, shares parts of 1.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from schemas.edge.config import Knobs
+from schemas.plans import PlanForm, PlanReason
 from schemas.queues import KnobValue
 from schemas.rounds import HoldReason
 from schemas.tasks import Failure
+from services.gateway.view_state import ReservationState
 
 Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
 Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
@@ -19,6 +21,16 @@ Ms = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
 Count = Annotated[int, Field(ge=0)]
 
 JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+
+
+class ReservationAnswer(BaseModel):
+    accepted: bool
+    reason: PlanReason
+    detail: str
+    offer_from_ms: int | None
+    offer_to_ms: int | None
+    size_permille: int | None
+    form: PlanForm
 
 
 class Problem(BaseModel):
@@ -34,6 +46,7 @@ class Problem(BaseModel):
     )
     job: Annotated[str | None, Field(description="the job that was refused")] = None
     job_state: Annotated[JobState | None, Field(description="of the job that has the name already")] = None
+    answer: Annotated[ReservationAnswer | None, Field(description="of the planner, to a reservation")] = None
     warnings: list[str] | None = None
     limit: Annotated[int | None, Field(description="in bytes")] = None
     size: Annotated[int | None, Field(description="in bytes")] = None
@@ -299,8 +312,15 @@ class PromisedStep(BaseModel):
 class Reservation(BaseModel):
     reservation: str
     user: str
-    state: Literal["accepted", "requested"]
+    queue: str
+    state: ReservationState
     requested_ms: Ms
+    answered_ms: Ms | None
+    answer: ReservationAnswer | None
+    unanswered: Count
+    moved: Count
+    moved_why: str
+    rdl: dict[str, Any]
     steps: list[PromisedStep]
 
 

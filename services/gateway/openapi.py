@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobSubmission
+from schemas.edge.reservations import ReservationRequest, ReservationTerms
 from services.gateway.models import Problem
 from services.gateway.problems import MEDIA_TYPE, TITLES
 
@@ -28,6 +29,8 @@ EVERYWHERE = (400, 403, 408, 500, 503)
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
     ("/v1/config", "put"): ConfigInput,
+    ("/v1/reservations", "post"): ReservationRequest,
+    ("/v1/reservations/{reservation}", "put"): ReservationTerms,
 }
 _BODY_TYPES = ("application/json", "application/yaml")
 _VALIDATION = ("HTTPValidationError", "ValidationError")

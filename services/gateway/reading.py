@@ -8,12 +8,17 @@ from services.gateway.bodies import read_body
 from services.gateway.problems import Problem, dumped, malformed
 
 
-def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
-    """The document of a request, and what it is as an input of the topic. Raises Problem."""
+def read_document(data: bytes, content_type: str) -> Any:
+    """The document of a request. Raises Problem."""
     try:
-        document = read_body(data, content_type)
+        return read_body(data, content_type)
     except Malformed as fault:
         raise malformed(fault, 400) from None
+
+
+def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
+    """The document of a request, and what it is as an input of the topic. Raises Problem."""
+    document = read_document(data, content_type)
     if topic == "jobs" and isinstance(document, dict) and "cancel" in document:
         raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
     try:

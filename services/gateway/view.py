@@ -28,12 +28,8 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
-    Plans,
     Queue,
     Record,
-    ReservationDeleted,
-    ReservationRequested,
-    ReservationUpdated,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
@@ -50,7 +46,7 @@ from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.usage import failed_attempt, note_used
-from services.gateway.view_reservations import fold_given_back, fold_planned, fold_reserved
+from services.gateway.view_reservations import RESERVATION_FOLDS
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -71,7 +67,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 12
+LAYOUT = 13
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -469,10 +465,7 @@ _LOG: Folds[State] = {
     TaskFinished: _finished,
     TaskFailed: _failed,
     ConfigChanged: _configured,
-    ReservationRequested: fold_reserved,
-    ReservationUpdated: fold_reserved,
-    ReservationDeleted: fold_given_back,
-    Plans: fold_planned,
+    **RESERVATION_FOLDS,
     SequencerAlive: _only_seen,
     TimeReached: _only_seen,
     RoundOpened: _opened,

@@ -1,32 +1,80 @@
-"""Reservations in the gateway's view: what was asked for, and what the planner has promised."""
+"""Reservations in the gateway's view: what was asked for, what the planner answered, and what it has promised."""
 
-from schemas import Plans, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
-from services.gateway.view_state import ReservationRow, State
+from largesse.core import Folds
+from schemas import PlanAnswer, Plans, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
+from services.gateway.view_state import RESERVATIONS_KEPT_MAX, ReservationRow, ReservationState, State
 
 
-def fold_reserved(state: State, record: Record) -> None:
-    """A reservation was requested, or changed."""
-    body: ReservationRequested | ReservationUpdated = record.body
-    before = state.reservations.get(body.reservation)
-    row = ReservationRow(body.reservation, body.user, body.rdl, record.time)
-    row.steps = before.steps if before is not None else []
+def fold_requested(state: State, record: Record) -> None:
+    """A reservation was requested."""
+    body: ReservationRequested = record.body
+    state.reservations_over.pop(body.reservation, None)
+    state.reservations.pop(body.reservation, None)  # One of that name that is over: the new one comes last.
+    row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time)
     state.reservations[body.reservation] = row
 
 
+def fold_updated(state: State, record: Record) -> None:
+    """Its owner asked for other terms."""
+    body: ReservationUpdated = record.body
+    row = state.reservations[body.reservation]
+    row.asked_rdl, row.asked_queue = body.rdl, body.queue
+    row.unanswered += 1
+
+
 def fold_given_back(state: State, record: Record) -> None:
-    """A reservation was given back."""
+    """Its owner gives it back."""
     body: ReservationDeleted = record.body
-    state.reservations.pop(body.reservation, None)
+    state.reservations[body.reservation].unanswered += 1
 
 
 def fold_planned(state: State, record: Record) -> None:
-    """The planner promised something, or something else."""
+    """The planner answered, promised something, or something else."""
     body: Plans = record.body
+    for answer in body.answers:
+        row = state.reservations.get(answer.reservation)
+        if row is not None:
+            _answered(state, row, answer, record.time)
     for profile in body.profiles:
         row = state.reservations.get(profile.reservation)
         if row is not None:
             row.steps = profile.steps
     for name in body.gone:
         row = state.reservations.get(name)
-        if row is not None:
-            row.steps = []
+        if row is not None and row.state == "accepted":
+            _over(state, row, "ended")
+
+
+def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) -> None:
+    if answer.reason == "moved":
+        row.moved, row.moved_why = row.moved + 1, answer.detail
+        return
+    row.answer, row.answered_ms = answer, time
+    if answer.reason == "broken":
+        _over(state, row, "broken")
+        return
+    row.unanswered -= 1
+    if answer.reason == "deleted":
+        _over(state, row, "deleted")
+    elif answer.accepted:
+        row.state = "accepted"
+        row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
+    elif row.state == "requested":
+        _over(state, row, "rejected")
+    row.asked_rdl = row.asked_queue = ""
+
+
+def _over(state: State, row: ReservationRow, how: ReservationState) -> None:
+    row.state = how
+    state.reservations_over[row.reservation] = True
+    if len(state.reservations_over) > RESERVATIONS_KEPT_MAX:
+        oldest = next(iter(state.reservations_over))
+        del state.reservations_over[oldest], state.reservations[oldest]
+
+
+RESERVATION_FOLDS: Folds[State] = {
+    ReservationRequested: fold_requested,
+    ReservationUpdated: fold_updated,
+    ReservationDeleted: fold_given_back,
+    Plans: fold_planned,
+}

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
-from schemas import Cache, Device, JobSpec, PlanStep, Policy, Queue, Record, Stage, Vector
+from schemas import Cache, Device, JobSpec, PlanAnswer, PlanStep, Policy, Queue, Record, Stage, Vector
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
@@ -157,15 +157,33 @@ class NodeRow:
     results: ResultsKept | None = None
 
 
+ReservationState = Literal["requested", "accepted", "rejected", "broken", "ended", "deleted"]
+
+RESERVATIONS_KEPT_MAX = 1_000
+"""Reservations that are over which the view still shows; beyond it the oldest go."""
+
+
 @dataclass(slots=True)
 class ReservationRow:
-    """A reservation as it was last asked for; `steps`: what the planner promised it."""
+    """A reservation. `rdl`: the terms that were accepted last, or are asked for; `asked_rdl`, `asked_queue`: those of
+    an update that is not answered, else empty. `steps`: what the planner promised, also where that is over. `answer`:
+    the last one; `unanswered`: requests that wait for theirs. `moved`: how often the promise was moved, and why last.
+    """
 
     reservation: str
     user: str
+    queue: str
     rdl: str
     at_ms: int
+    state: ReservationState = "requested"
     steps: list[PlanStep] = field(default_factory=list)
+    answer: PlanAnswer | None = None
+    answered_ms: int | None = None
+    unanswered: int = 1
+    asked_rdl: str = ""
+    asked_queue: str = ""
+    moved: int = 0
+    moved_why: str = ""
 
 
 @dataclass(slots=True)
@@ -184,6 +202,7 @@ class State:
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
+    `reservations_over`: those that are over, the oldest first.
     `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
 
     cell: str = ""
@@ -213,6 +232,7 @@ class State:
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
+    reservations_over: dict[str, bool] = field(default_factory=dict)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
 

@@ -1,7 +1,6 @@
 """What became of the reservations of a simulated run: answers, moves, and whether deadlines were met."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from schemas import InputRefused, JobAdmitted, JobEnded, Plans, Record, ReservationRequested, ReservationUpdated
 from schemas.edge.strict_json import loads
@@ -70,7 +69,7 @@ class Reservations:
                 row.answered_ms, row.accepted = time, row.accepted or answer.accepted
                 row.reason, row.detail = answer.reason, answer.detail
 
-    def result(self) -> list[dict[str, Any]]:
+    def result(self) -> list[dict[str, object]]:
         """One entry a reservation, in the order of the requests. `met`: all its jobs succeeded by its deadline; null
         where it has none, or no job ran under it."""
         return [

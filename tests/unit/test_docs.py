@@ -65,12 +65,14 @@ def test_the_queues_of_the_page_are_those_of_the_example():
     assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
 
 
+GROUPS = "get|node|config|admin|context|import|reserve"
+
+
 def commands_of(page):
     """Commands between backticks, in blocks, and in tables, with the words that follow `largesse`."""
     text = page.read_text()
     code = [*re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE), *re.findall(r"`([^`\n]+)`", text)]
-    groups = "get|node|config|admin|context|import"
-    found = re.findall(rf"\blargesse ((?:(?:{groups}) )?[a-z][a-z-]*)\b(?![-./])", "\n".join(code))
+    found = re.findall(rf"\blargesse ((?:(?:{GROUPS}) )?[a-z][a-z-]*)\b(?![-./])", "\n".join(code))
     return {tuple(words.split()) for words in found}
 
 
@@ -94,7 +96,7 @@ def test_every_command_is_in_the_docs():
 def test_the_options_of_an_example_are_there(page):
     for block in [*blocks(page, "sh"), *blocks(page, "console")]:
         for line in block.splitlines():
-            command = re.match(r"(?:\$ )?largesse ((?:(?:get|node|config|admin|context|import) )?[a-z][a-z-]*)", line)
+            command = re.match(rf"(?:\$ )?largesse ((?:(?:{GROUPS}) )?[a-z][a-z-]*)", line)
             if command is None:
                 continue
             options = set(re.findall(r" (--[a-z-]+)", line.partition(" -- ")[0].partition("  #")[0])) - {"--context"}

@@ -1,6 +1,7 @@
 """/openapi.json is valid, has every route, and describes what a gateway answers: statuses, media types, fields."""
 
 import json
+import time
 
 import jsonschema
 import pytest
@@ -48,6 +49,7 @@ async def asked(cell):
     await jobs(ask)
     await configs(ask)
     await nodes(ask)
+    await reservations(ask)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):
         await ask("GET", path)
     await ask("GET", "/v1/jobs", headers={"Origin": "http://elsewhere.example"})
@@ -76,6 +78,26 @@ async def jobs(ask):
     await ask("GET", "/v1/jobs/j/events", headers={"Last-Event-ID": "9" * 1_000})
     await ask("GET", "/v1/jobs/none/events")
     await ask("GET", "/v1/jobs")
+
+
+ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
+TERMS = {"user": "ann", "rdl": {"op": "window", "s": int(time.time()), "e": int(time.time()) + 86_400, "of": ATOM}}
+
+
+async def reservations(ask):
+    wide = {"user": "ann", "rdl": TERMS["rdl"] | {"of": ATOM | {"b": {"cpu": "64"}}}}
+    one = "/v1/reservations/r"
+    for document in (TERMS | {"reservation": "r"}, TERMS | {"reservation": "r"}, wide | {"reservation": "w"}, TERMS):
+        await ask("POST", "/v1/reservations", json=document)
+    await ask("POST", "/v1/reservations", content=TOO_LARGE)
+    await ask("GET", one)
+    for document in (TERMS, wide, TERMS | {"rdl": ATOM | {"g": 2}}):
+        await ask("PUT", one, json=document)
+    await ask("PUT", one, content=TOO_LARGE)
+    for user in ("bob", "", "ann"):
+        await ask("DELETE", one, params={"user": user})
+    for method, more in (("GET", {}), ("PUT", {"json": TERMS}), ("DELETE", {"params": {"user": "ann"}})):
+        await ask(method, "/v1/reservations/none", **more)
 
 
 async def configs(ask):
@@ -131,7 +153,12 @@ async def silent(cell):
     ask = Recorded(cell)
     await cell.post(JOB)
     await cell.follower.until(lambda view: "j" in view.jobs, 60)
+    await cell.http.post("/v1/reservations", json=TERMS | {"reservation": "r"})
+    await cell.follower.until(lambda view: view.reservations and not view.reservations["r"].unanswered, 60)
     await cell.stop_sequencer()
+    await ask("POST", "/v1/reservations", json=TERMS | {"reservation": "late"})
+    await ask("PUT", "/v1/reservations/r", json=TERMS | {"queue": "default"})
+    await ask("DELETE", "/v1/reservations/r", params={"user": "ann"})
     await ask("POST", "/v1/jobs", json=JOB | {"job": "late"})
     await ask("PUT", "/v1/config", json={"set": {"headroom": "off"}})
     await ask("DELETE", "/v1/jobs/j")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from largesse.ids import content_hash
 from schemas import (
     InputRefused,
+    InputRepeated,
     JobSpec,
     Plans,
     Queue,
@@ -26,7 +27,9 @@ UNASKED = ("moved", "broken")
 
 
 # ---------------------------------------------------------------- inputs
-def judge_request(state: State, body: ReservationRequested, author: str) -> ReservationRequested | InputRefused | None:
+def judge_request(
+    state: State, body: ReservationRequested, author: str
+) -> ReservationRequested | InputRepeated | InputRefused:
     """A new reservation; the same once more changes nothing."""
     name = body.reservation
     known = state.reservations.get(name)
@@ -34,7 +37,7 @@ def judge_request(state: State, body: ReservationRequested, author: str) -> Rese
         if known.deleting:
             return _refused(f'reservation "{name}" is being deleted; send the request again', "request", author)
         if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body.rdl)):
-            return None
+            return InputRepeated("", author, name)
         told = f'"{name}" names another reservation; update it, delete it, or choose a new name'
         return _refused(told, "request.reservation", author)
     if len(state.reservations) >= RESERVATIONS_MAX:
@@ -45,14 +48,16 @@ def judge_request(state: State, body: ReservationRequested, author: str) -> Rese
     return body
 
 
-def judge_update(state: State, body: ReservationUpdated, author: str) -> ReservationUpdated | InputRefused | None:
+def judge_update(
+    state: State, body: ReservationUpdated, author: str
+) -> ReservationUpdated | InputRepeated | InputRefused:
     """Other terms, by the owner. Without a queue, it stays where it is."""
     known = state.reservations.get(body.reservation)
     if known is None or known.user != body.user or known.deleting:
         return _refused(_not_theirs(body.reservation, known), "update.reservation", author)
     queue = body.queue or known.queue
     if (queue, _digest(body.rdl)) == (known.queue, known.asked):
-        return None
+        return InputRepeated("", author, body.reservation)
     if problem := queue_problem(state, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)

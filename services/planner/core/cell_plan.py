@@ -13,10 +13,10 @@ from services.planner.core.state import Promise, State, Waiting
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
 from services.planner.planning.limits import UserLimits
-from services.planner.planning.rdl import STEPS_MAX, BadRdl, Grid, Windowed, check, read_rdl
+from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import Known, joined, over_from, repairing
 from services.planner.planning.request import Lease, Plan, atoms
-from services.planner.planning.residual import split
+from services.planner.planning.residual import FOR_EVER, split
 from services.planner.planning.search import Search
 
 PERMILLE = 1000
@@ -75,7 +75,7 @@ class CellPlan:
         capacity = promisable(state)
         step_s = Fraction(state.step_ms, 1000)
         amounts = list(capacity.values())
-        self.grid = Grid(step_s, STEPS_MAX, _positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
+        self.grid = Grid(step_s, FOR_EVER, _positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
         self.limits = _limits(state)
         by_queue = self.limits.average is not None
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
@@ -239,7 +239,7 @@ class CellPlan:
         request = self._request(asked, windowed)
         first, last = self.agent.first, self.agent.horizon
         if windowed.end <= first:
-            return Answer("too_late", f"its window ends by step {windowed.end}; the next that is free is {first}")
+            return Answer("too_late", "its window ends before the next step begins")
         if windowed.begin >= last:
             return Answer("horizon", "its window begins beyond what is planned (knob reservation_horizon_ms)")
         before = self._put_aside(name) if asked.kind == "update" else None

@@ -7,7 +7,6 @@ Nothing is repaired or skipped: file and line, field and reason stand in the err
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from schemas import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.edge.read import Cluster, Malformed, read_cluster, read_input, read_workload_line, warnings_of
@@ -54,7 +53,7 @@ def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Ar
         raise Damaged(path, "", "has no job")
 
 
-def _reservation(document: dict[str, Any]) -> tuple[int, Arrival]:
+def _reservation(document: dict[str, object]) -> tuple[int, Arrival]:
     """A line about a reservation. Raises Malformed."""
     submit_ms = document.get("submit_ms")
     if isinstance(submit_ms, bool) or not isinstance(submit_ms, int) or not 0 <= submit_ms <= QUANTITY_MAX:

@@ -1,0 +1,183 @@
+"""`largesse reserve`: requests for capacity in time, and what became of them.
+
+A request is RDL as text, YAML or JSON (docs/reservations.md). Times of day and relative times count by this machine's
+clock; the cell gets seconds of Unix time.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from schemas.edge.read import Malformed, read_input
+from services.cli.arguments import Json, Url, file_path, given
+from services.cli.client import Gateway, step, user
+from services.cli.ending import Wrong, note, out, out_json
+from services.cli.plan_chart import Document, list_reservations, one_reservation
+
+reserve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@reserve_app.callback()
+def _reserve() -> None:
+    """Capacity in time."""
+
+
+def _name(text: str) -> str:
+    return given("NAME", text)
+
+
+Name = Annotated[str, typer.Argument(help="the reservation's name", metavar="NAME", callback=_name)]
+File = Annotated[
+    str,
+    typer.Argument(
+        help="the request in RDL, as text, YAML or JSON; - is standard input", metavar="FILE", callback=file_path
+    ),
+]
+Queue = Annotated[str | None, typer.Option("--queue", help="the queue that it serves", metavar="QUEUE")]
+Zone = Annotated[str, typer.Option("--zone", help="time zone of times that name none", metavar="ZONE")]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        "--every", help='repeat it: a cron expression like "0 6 * * 1-5", or a period in seconds', metavar="WHEN"
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="only ask what the answer would be")]
+
+
+@reserve_app.command(short_help="Ask for capacity in time.")
+def submit(
+    name: Name,
+    file: File,
+    queue: Queue = None,
+    zone: Zone = "UTC",
+    every: Every = None,
+    dry_run: DryRun = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Ask for capacity in time; exit code 1 where the answer is no, with what would be accepted instead.
+
+    With --every, one reservation of all occurrences that end within the time that can be planned.
+    """
+    gateway = Gateway(url)
+    document = _request(gateway, name, file, queue, zone, every)
+    params = {"dry_run": "true"} if dry_run else {}
+    _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json)
+
+
+@reserve_app.command(short_help="Ask for other terms.")
+def update(
+    name: Name,
+    file: File,
+    queue: Queue = None,
+    zone: Zone = "UTC",
+    every: Every = None,
+    dry_run: DryRun = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Ask for other terms; the old ones stay in force where the answer is no (exit code 1)."""
+    gateway = Gateway(url)
+    document = _request(gateway, name, file, queue, zone, every)
+    params = {"dry_run": "true"} if dry_run else {}
+    path = f"/v1/reservations/{step(name)}"
+    _answered(gateway.document("PUT", path, "state", json=document, params=params), json)
+
+
+@reserve_app.command(short_help="Give a reservation back.")
+def delete(name: Name, url: Url = None, json: Json = False) -> None:
+    """Give a reservation back; jobs that run under it go on without it."""
+    path = f"/v1/reservations/{step(name)}"
+    found = Gateway(url).document("DELETE", path, "state", params={"user": user()})
+    if json:
+        out_json(found)
+    elif found["unanswered"]:
+        note(f"{name}: asked for; the planner has not answered yet")
+    else:
+        out(f"{name}: {found['state']}")
+
+
+@reserve_app.command("list", short_help="Reservations, and what is promised to them.")
+def list_all(url: Url = None, json: Json = False) -> None:
+    """Reservations with the planner's answer, and their plan as a chart."""
+    list_reservations(Gateway(url), json)
+
+
+@reserve_app.command(short_help="Why a reservation is as it is, and its plan.")
+def why(name: Name, url: Url = None, json: Json = False) -> None:
+    """The planner's answer to a reservation, why its promise was moved or broken, and its plan."""
+    found = Gateway(url).get(f"/v1/reservations/{step(name)}", "state", "steps")
+    if json:
+        out_json(found)
+    else:
+        out(one_reservation(found))
+
+
+def _answered(found: Document, json: bool) -> None:
+    if json:
+        out_json(found)
+        _exit(found)
+        return
+    if found["unanswered"]:
+        note(f"{found['reservation']}: asked for; the planner has not answered yet: largesse reserve why tells more")
+    out(one_reservation(found))
+    _exit(found)
+
+
+def _exit(found: Document) -> None:
+    """Ends with 1 where a dry run says no; where the cell does, the gateway's answer is a problem."""
+    if found["answer"] is not None and not found["answer"]["accepted"]:
+        raise typer.Exit(1)
+
+
+def _request(
+    gateway: Gateway, name: str, file: str, queue: str | None, zone: str, every: str | None
+) -> dict[str, object]:
+    """A request as the gateway takes it. Raises Wrong, which names file, line and column."""
+    document: dict[str, object] = {"reservation": name, "user": user(), "rdl": _rdl(gateway, file, zone, every)}
+    if queue is not None:
+        document["queue"] = queue
+    try:
+        read_input("reservations", {"request": document}, "")
+    except Malformed as fault:
+        raise Wrong(f"{_shown(file)}: {str(fault).removeprefix('request.')}") from None
+    return document
+
+
+def _rdl(gateway: Gateway, file: str, zone: str, every: str | None) -> object:
+    from services.planner.rdl.document import read_document
+    from services.planner.rdl.faults import BadDocument
+    from services.planner.rdl.recurrence import expanded
+    from services.planner.rdl.times import clock
+
+    try:
+        known = clock(now_s=int(time.time()), zone=zone)
+    except ValueError as error:
+        raise Wrong(f"--zone: {error}") from None
+    try:
+        rdl = read_document(_text(file), known)
+    except BadDocument as fault:
+        raise Wrong(f"{_shown(file)}: {fault}") from None
+    if every is None:
+        return rdl
+    horizon_ms = gateway.get("/v1/config", "set")["set"]["reservation_horizon_ms"]
+    try:
+        return expanded(rdl, int(every) if every.isdecimal() else every, known, known.now_s + horizon_ms // 1000)
+    except ValueError as error:
+        raise Wrong(f"--every: {error}") from None
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Wrong(f"{_shown(file)}: is no text in UTF-8") from None
+
+
+def _shown(file: str) -> str:
+    return "standard input" if file == "-" else file

@@ -1,0 +1,48 @@
+"""What the planner would answer to a request now, by its own code in a separate process. Nothing is sent."""
+
+import sys
+from dataclasses import asdict
+
+from schemas import ReservationRequested, ReservationUpdated
+from services.gateway.documents import Document, state_of_node
+from services.gateway.dry_run import asked
+from services.gateway.problems import Problem
+from services.gateway.view_state import State
+
+PLAN = (sys.executable, "-m", "services.planner", "ask")
+
+
+async def would_answer(state: State, body: ReservationRequested | ReservationUpdated, now_ms: int) -> Document:
+    """The answer, and the plan if it is yes. Raises Problem where admission would refuse the request."""
+    known = state.reservations.get(body.reservation)
+    promised = known is not None and known.state == "accepted"
+    update = isinstance(body, ReservationUpdated)
+    if not update and known is not None and known.state in ("requested", "accepted"):
+        told = f'"{body.reservation}" names another reservation; update it, delete it, or choose a new name'
+        raise Problem(409, "refused:input", told, "reservation", reason=told)
+    if update and (known is None or not promised or known.user != body.user):
+        told = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
+        raise Problem(409, "refused:input", told, "reservation", reason=told)
+    question = {
+        "now_ms": max(now_ms, state.time),
+        "policy": asdict(state.policy),
+        "capacity": _capacity(state),
+        "promises": [
+            {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
+            | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}
+            for row in state.reservations.values()
+            if row.state == "accepted"
+        ],
+        "ask": {"update": update, "reservation": body.reservation, "user": body.user, "rdl": body.rdl}
+        | {"queue": body.queue or (known.queue if known is not None else "")},
+    }
+    return await asked(question, PLAN, "the plans")
+
+
+def _capacity(state: State) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for node in state.nodes.values():
+        if state_of_node(node) == "ready":
+            for resource, amount in node.capacity.items():
+                total[resource] = total.get(resource, 0) + amount
+    return total

@@ -1,0 +1,95 @@
+"""The planner as a filter, asked what it would answer to a request now.
+
+One question as JSON on stdin, the answer as JSON on stdout; exit 2 with one line on stderr if it is malformed. The core
+itself answers: it is told of a cell with such capacity and promises, and decides rounds until it has answered.
+"""
+
+import json
+import sys
+from dataclasses import asdict
+
+from largesse.core import OpenRound
+from schemas import Plans, Record, RoundOpened
+from schemas.edge.base import Input, Malformed, validated
+from schemas.edge.config import knobs_of
+from schemas.queues import Policy, with_knobs
+from services.planner import core
+from services.planner.core.state import Lease, Node, Promise, Waiting
+
+ROUNDS_MAX = 10_000
+
+
+class Promised(Input):
+    """A promise. `leases`: path of the atom, from, to (ms), gangs."""
+
+    reservation: str
+    user: str
+    queue: str
+    rdl: str
+    leases: list[list[str | int]]
+
+
+class Asked(Input):
+    """The request; with `update`, other terms for a promise."""
+
+    update: bool
+    reservation: str
+    user: str
+    queue: str
+    rdl: str
+
+
+class Question(Input):
+    """What a gateway knows of a cell, and what it is asked."""
+
+    now_ms: int
+    policy: dict[str, object]
+    capacity: dict[str, int]
+    promises: list[Promised]
+    ask: Asked
+
+
+def would_answer(question: Question) -> dict[str, object]:
+    """The core's answer to the request, with the plan where it is yes, and the names of those that would move."""
+    state = core.start()
+    state.policy = with_knobs(Policy(), knobs_of(question.policy, "policy"))
+    state.step_ms = state.policy.reservation_step_ms
+    state.nodes, state.capacity = {"cell": Node(dict(question.capacity))}, dict(question.capacity)
+    for each in question.promises:
+        leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
+        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases)
+    ask = question.ask
+    state.waiting.append(
+        Waiting("update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0)
+    )
+    found = _answered(state, question.now_ms)
+    (answer,) = [each for each in found.answers if each.reservation == ask.reservation and each.reason != "moved"]
+    plans = [profile for profile in found.profiles if profile.reservation == ask.reservation]
+    return {
+        "answer": asdict(answer),
+        "steps": [asdict(step) for profile in plans for step in profile.steps],
+        "moved": [each.reservation for each in found.answers if each.reason == "moved"],
+    }
+
+
+def _answered(state: core.State, now_ms: int) -> Plans:
+    for number in range(1, ROUNDS_MAX):
+        opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(0, ""))
+        core.fold(state, opened)
+        for body in core.decide(state, OpenRound(opened)):
+            if any(each.reason not in ("moved", "broken") for each in body.answers):
+                return body
+            core.fold(state, Record("Plans", 1, "dry-run", number, number, now_ms, "", "", body))
+    raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
+
+
+def main() -> int:
+    """Read stdin, write stdout. Returns the exit code: 2 where the question is malformed."""
+    try:
+        question = validated(Question, json.load(sys.stdin))
+        answer = would_answer(question)
+    except (Malformed, ValueError) as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    print(json.dumps(answer))
+    return 0

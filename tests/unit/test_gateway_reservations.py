@@ -1,0 +1,152 @@
+"""Reservations over HTTP, with the sequencer and the planner behind it on a bus in memory."""
+
+import time
+
+import pytest
+
+from tests.unit.test_gateway_app import told
+
+HOUR_S = 3_600
+
+
+def rdl(cores=1, minutes=10, hours=2, after_s=0):
+    begin = int(time.time()) + after_s
+    atom = {"op": "atom", "b": {"cpu": str(cores)}, "g": 1, "h": 1, "l": minutes * 60, "w": minutes * 60}
+    return {"op": "window", "s": begin, "e": begin + hours * HOUR_S, "of": atom}
+
+
+def request(name="r", user="ann", **terms):
+    return {"reservation": name, "user": user, "rdl": rdl(**terms)}
+
+
+def test_a_request_is_answered_with_its_plan():
+    async def story(cell):
+        asked = await cell.http.post("/v1/reservations", json=request())
+        return asked, await cell.get("/v1/reservations/r"), await cell.get("/v1/reservations")
+
+    asked, one, every = told(story)
+    document = asked.json()
+    assert asked.status_code == 201
+    assert asked.headers["location"] == "/v1/reservations/r"
+    assert (document["state"], document["answer"]["accepted"], document["queue"]) == ("accepted", True, "default")
+    assert [(step["units"], step["usage"]) for step in document["steps"]] == [(1, {"cpu": "1"})]
+    assert one.json() == document
+    assert every.json() == {"reservations": [document]}
+
+
+def test_a_no_says_why_and_what_would_be_accepted():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request("a", cores=4, minutes=110))
+        return await cell.http.post("/v1/reservations", json=request("b", cores=4, minutes=30))
+
+    problem = told(story).json()
+    assert (problem["status"], problem["type"], problem["reason"]) == (409, "urn:largesse:refused:no_room", "no_room")
+    assert problem["answer"]["offer_to_ms"] > problem["answer"]["offer_from_ms"]
+    assert "it would be from" in problem["detail"]
+
+
+def test_the_same_request_once_more_changes_nothing():
+    async def story(cell):
+        asked = request()
+        first = await cell.http.post("/v1/reservations", json=asked)
+        return first, await cell.http.post("/v1/reservations", json=asked)
+
+    first, again = told(story)
+    assert again.status_code == 200
+    assert again.json() == first.json()
+
+
+def test_an_owner_changes_and_deletes_a_reservation_and_nobody_else():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request(cores=1))
+        return [
+            await cell.http.put("/v1/reservations/r", json={"user": "bob", "rdl": rdl(cores=2)}),
+            await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=2)}),
+            await cell.http.delete("/v1/reservations/r", params={"user": "bob"}),
+            await cell.http.delete("/v1/reservations/r", params={"user": "ann"}),
+            await cell.http.delete("/v1/reservations/r", params={"user": "ann"}),
+        ]
+
+    foreign, changed, theirs, gone, again = told(story)
+    assert foreign.status_code == 409
+    assert "belongs to another user" in foreign.json()["detail"]
+    assert changed.status_code == 200
+    assert changed.json()["steps"][0]["usage"] == {"cpu": "2"}
+    assert theirs.status_code == 409
+    assert (gone.status_code, gone.json()["state"]) == (200, "deleted")
+    assert again.status_code == 409
+
+
+def test_new_terms_that_find_no_room_leave_the_old_ones_in_force():
+    async def story(cell):
+        before = await cell.http.post("/v1/reservations", json=request(cores=1))
+        refused = await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=5)})
+        return before, refused, await cell.get("/v1/reservations/r")
+
+    before, refused, after = told(story)
+    assert refused.json()["reason"] == "invalid"
+    assert after.json()["state"] == "accepted"
+    assert after.json()["steps"] == before.json()["steps"]
+
+
+def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request("a", cores=3, minutes=110))
+        yes = await cell.http.post("/v1/reservations", json=request("b", cores=1), params={"dry_run": True})
+        no = await cell.http.post("/v1/reservations", json=request("b", cores=2, minutes=30), params={"dry_run": True})
+        other = await cell.http.put(
+            "/v1/reservations/a", json={"user": "ann", "rdl": rdl(cores=4)}, params={"dry_run": True}
+        )
+        return yes.json(), no.json(), other.json(), (await cell.get("/v1/reservations")).json()["reservations"]
+
+    yes, no, other, after = told(story)
+    assert yes["answer"]["accepted"]
+    assert yes["steps"][0]["units"] == 1
+    assert (no["answer"]["accepted"], no["answer"]["reason"]) == (False, "no_room")
+    assert other["answer"]["accepted"]
+    assert [(each["reservation"], each["steps"][0]["usage"]) for each in after] == [("a", {"cpu": "3"})]
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "field"),
+    [
+        pytest.param({**request(), "queue": "root"}, 422, "queue", id="a queue path with root"),
+        pytest.param({"reservation": "r", "user": "ann"}, 422, "rdl", id="no terms"),
+        pytest.param({**request(), "rdl": {"op": "atom"}}, 422, "rdl", id="terms that are not whole"),
+        pytest.param([], 422, "", id="no object"),
+    ],
+)
+def test_what_is_malformed_is_refused_with_its_field(document, status, field):
+    async def story(cell):
+        return await cell.http.post("/v1/reservations", json=document)
+
+    problem = told(story)
+    assert problem.status_code == status
+    assert problem.json()["field"].startswith(field)
+
+
+def test_a_reservation_that_nobody_knows_is_not_found():
+    async def story(cell):
+        return [
+            await cell.get("/v1/reservations/none"),
+            await cell.http.put("/v1/reservations/none", json={"user": "ann", "rdl": rdl()}),
+            await cell.http.delete("/v1/reservations/none", params={"user": "ann"}),
+        ]
+
+    assert [answer.status_code for answer in told(story)] == [404, 404, 404]
+
+
+def test_a_job_runs_only_under_a_reservation_of_its_own_user():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request())
+        stage = {"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": "1"}}
+        jobs = [("good", "ann", "r"), ("foreign", "bob", "r"), ("unknown", "ann", "x")]
+        return [
+            await cell.post({"job": name, "user": user, "reservation": reservation, "stages": [stage]})
+            for name, user, reservation in jobs
+        ]
+
+    good, foreign, unknown = told(story)
+    assert good.status_code == 201
+    assert foreign.json()["reason"] == "not_allowed"
+    assert unknown.json()["reason"] == "unknown_reservation"
