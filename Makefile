@@ -10,7 +10,7 @@ COMPILED := build/compiled
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs fmt check quick test live demo up down topics sim replay rooms schemas compile bench sustained lock clean
+.PHONY: help setup docs fmt check quick test live demo up down topics sim replay rooms schemas compile bench figures sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,12 @@ bench: setup ## Time the hot paths, with compiled cores where there is a C compi
 	@test -n "$(PURE)" || $(MAKE) --no-print-directory compile || echo "left as they stand"
 	PYTHONSAFEPATH=1 PYTHONPATH=$$(test -z "$(PURE)" && test -f $(COMPILED)/.ready && echo $(COMPILED):)$(CURDIR) \
 	  $(RUN) -m benchmarks.run
+
+figures: setup ## What presets give on the workloads in TRACES=folder, as factors over drf (MINUTES=90 of CPU time)
+	@test -n "$(TRACES)" || { echo "make figures TRACES=FOLDER: the folder with A-4.jsonl.gz, A.pool.json and so on" >&2; exit 2; }
+	@test -n "$(PURE)" || $(MAKE) --no-print-directory compile || echo "left as they stand"
+	PYTHONSAFEPATH=1 PYTHONPATH=$$(test -z "$(PURE)" && test -f $(COMPILED)/.ready && echo $(COMPILED):)$(CURDIR) \
+	  $(RUN) -m benchmarks.figures "$(TRACES)" --minutes $(or $(MINUTES),90) --keep build/figures
 
 sustained: setup ## Full load for a long time, and what grows (MINUTES=60, KAFKA=host:port for a cell on Kafka)
 	$(RUN) -m benchmarks.sustained --minutes $(or $(MINUTES),60) $(if $(KAFKA),--kafka "$(KAFKA)")

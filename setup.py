@@ -75,6 +75,9 @@ COMPILED = {
         "pool_breaches",
         "promised",
         "reserved",
+        "serving",
+        "shadow",
+        "shadow_state",
         "state",
     ),
     "services/leftover/placement": (

@@ -8,13 +8,14 @@ nothing (H-DRF, section 4.3: recursive scheduling).
 from typing import Literal, NamedTuple, cast, get_args
 
 from schemas.queue_tree import below
-from schemas.queues import Preset, Queue, Sharing
+from schemas.queues import Policy, Preset, Queue, Sharing
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
 tasks that run; the shortest critical path at its admission; the least work that remains; the task that fits best,
 of all jobs or of those furthest below their share; the highest priority; required
-tasks before optional ones, and among either the least work that remains."""
+tasks before optional ones, and among either the least work that remains; the one that ends
+first in a virtual cluster under H-DRF."""
 
 LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
@@ -34,6 +35,16 @@ ALIKE: dict[Preset, Sharing] = {
 GIVING = ("carbyne", "carbyne-dag")
 """Presets under which jobs are planned, and give away what they do not need now. What is left over goes across queues,
 so all jobs are one list; queues count in what jobs are entitled to."""
+
+
+SERVING = ("largesse",)
+"""Presets under which the jobs of a queue are served in the order in which they would end in a virtual cluster that is
+shared out among all jobs (FSP)."""
+
+
+def serves(policy: Policy) -> bool:
+    """Whether jobs are served in that order: not so with `altruism` off, where each has its share."""
+    return policy.preset in SERVING and policy.altruism == "on"
 
 
 class Group(NamedTuple):
@@ -59,20 +70,22 @@ def order_of(preset: Preset) -> Order | None:
     return cast(Order, sharing) if sharing in LISTS and preset != "fifo" else None
 
 
-def groups(tree: Queue | None, preset: Preset) -> dict[str, Group]:
-    """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root."""
+def groups(tree: Queue | None, preset: Preset, fair: Order = "drf") -> dict[str, Group]:
+    """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root.
+    `fair`: how the jobs of a queue are served under H-DRF, where it names no policy of its own but that.
+    """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
-        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in GIVING else None)
+        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in GIVING else None, fair)
     return found
 
 
-def _collect(found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None) -> None:
+def _collect(found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, fair: Order) -> None:
     """`above`: the policy in force at the parent; `one`: the list that all from here down belong to."""
     policy = queue.policy or above
     if one is None and policy in LISTS:
         one = Group(path, cast(Order, policy))
     if not queue.children:
-        found[path] = one or Group(path, "fifo" if policy == "capacity" else "drf")
+        found[path] = one or Group(path, "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf")
     for child in queue.children:
-        _collect(found, child, below(path, child.name), policy, one)
+        _collect(found, child, below(path, child.name), policy, one, fair)

@@ -27,6 +27,7 @@ HORIZON_MS_MIN = 1_000
 HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
 RESERVATION_STEP_MS_MIN = 1_000
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
+SHADOW_STEPS_MAX = 1_000_000  # A round that takes so many takes seconds.
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
 
 _RANGES = {
@@ -37,6 +38,7 @@ _RANGES = {
     "keyframe_rounds": (1, QUANTITY_MAX),
     "headroom_nodes_permille": (1, 1_000),
     "slots_per_node": (1, SLOTS_MAX),
+    "shadow_steps": (1, SHADOW_STEPS_MAX),
     "phase_window_ms": (1, KNOB_MS_MAX),
     "phase_start_tasks": (0, PHASE_TASKS_MAX),
     "phase_end_tasks": (0, PHASE_TASKS_MAX),

@@ -260,6 +260,8 @@ class Play:
             {"keyframe_rounds": 1 + value % 4},
             {"fifo_order": ("job", "stage")[value % 2]},
             {"estimates": ("spec", "history")[value % 2]},
+            {"altruism": ("on", "off")[value % 2], "isolation_permille": (0, 400)[value // 2 % 2]},
+            {"shadow_steps": 1 + value % 40},
             {"classes": ("on", "off")[value % 2], "theta_permille": (100, 300, 600)[value % 3]},
         ]
         self.call("take", config(**knobs[which % len(knobs)]))

@@ -65,7 +65,10 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
     [
         pytest.param("presett", "drf", 'set.presett: unknown knob; did you mean "preset"?', id="a slip"),
         pytest.param(
-            "colour", 1, "set.colour: unknown knob; known: ageing_ms, altruism_permille, ", id="no knob at all"
+            "colour",
+            1,
+            "set.colour: unknown knob; known: ageing_ms, altruism, altruism_permille, ",
+            id="no knob at all",
         ),
         pytest.param("a\nb", 1, 'set["a?b"]: unknown knob', id="no name"),
         pytest.param("preset", "best", f"set.preset: has to be one of {', '.join(get_args(Preset))}", id="no preset"),

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
-from schemas.queues import Preset
+from largesse.lifecycle.queue_policy import LISTS, groups, serves, sharing_of
+from schemas.queues import Policy, Preset
 from tests.cells import queue, tree
 
 
@@ -72,3 +72,17 @@ def test_without_a_tree_there_are_no_groups():
 def test_every_preset_shares_out_in_a_known_way(preset):
     known = {"carbyne": "hdrf", "carbyne-dag": "hdrf", "largesse": "hdrf", "slots": "hdrf", "dress": "capacity"}
     assert sharing_of(preset) == known.get(preset, preset)
+
+
+def test_under_largesse_jobs_are_served_in_the_order_of_the_shadow_where_a_queue_names_no_order():
+    shape = tree(queue("a"), named("drf", "b"), named("hdrf", "c"), named("srtf", "d"), named("capacity", "e"))
+
+    orders = {path: group.order for path, group in groups(shape, "largesse", "fsp").items()}
+
+    assert orders == {"a": "fsp", "b": "drf", "c": "fsp", "d": "srtf", "e": "fifo"}
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+def test_the_shadow_is_kept_under_largesse_alone_and_can_be_switched_off(preset):
+    assert serves(Policy(preset=preset)) == (preset == "largesse")
+    assert not serves(Policy(preset=preset, altruism="off"))

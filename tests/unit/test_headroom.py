@@ -11,7 +11,7 @@ AFTER_MS = 100
 def cell(*jobs, nodes=None, queues=(), **knobs):
     """A cell in which one-core tasks come and go; two nodes of four cores where nothing else is said."""
     story = SlowCell()
-    story.take(config(tree(*queues) if queues else None, **{"headroom_after_ms": AFTER_MS} | knobs))
+    story.take(config(tree(*queues) if queues else None, **{"preset": "hdrf", "headroom_after_ms": AFTER_MS} | knobs))
     story.take(*(nodes or [node("n1"), node("n2")]), *jobs)
     return story
 

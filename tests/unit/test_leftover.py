@@ -15,9 +15,9 @@ from tests.harness import given
 
 
 def cell(*jobs, nodes=None, queues=(), **knobs):
-    """A cell; one node of four cores where no nodes are given."""
+    """A cell; one node of four cores where no nodes are given, jobs served by their shares where no preset is."""
     story = SlowCell()
-    story.take(config(tree(*queues) if queues else None, seed=1, **knobs))
+    story.take(config(tree(*queues) if queues else None, seed=1, **{"preset": "hdrf", **knobs}))
     story.take(*(nodes or [node("n1")]), *jobs)
     return story
 
@@ -392,7 +392,8 @@ def test_the_same_round_is_answered_alike_however_often_it_is_asked():
 def alone(**jobs):
     """The core with a node of four cores and these jobs: name -> leaf. Each has one stage s of nine tasks."""
     facts = [admitted(named.job(name, named.stage("s", 9), queue=leaf)) for name, leaf in jobs.items()]
-    return given(leftover, configured(queues=tree(queue("a"), queue("b"))), registered("n1"), *facts)
+    knobs = configured(queues=tree(queue("a"), queue("b")), preset="hdrf")
+    return given(leftover, knobs, registered("n1"), *facts)
 
 
 def ask(name, first=0, count=9):

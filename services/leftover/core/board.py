@@ -2,11 +2,12 @@
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
-from largesse.lifecycle.queue_policy import order_of
+from largesse.lifecycle.queue_policy import order_of, serves
 from largesse.lifecycle.run_times import expected_ms
 from schemas import HeldRoom, Stage, StageAsk, Vector
 from schemas.queue_tree import walk
 from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.serving import key_of, longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting
@@ -44,7 +45,7 @@ def build(state: State) -> Board:
         board.set_guaranteed(queue, units)
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:
-            board.wait(name, waiting_of(board, job, asks_of(job)))
+            board.wait(name, waiting_of(state, board, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang)
     room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
@@ -78,7 +79,9 @@ def _discipline(state: State) -> Discipline:
 
 def _orders(state: State) -> dict[str, Order]:
     orders = {group.path: group.order for group in state.groups.values()}
-    if not orders and (order := order_of(state.policy.preset)) is not None:
+    if not orders and serves(state.policy):
+        orders[""] = "fsp"
+    elif not orders and (order := order_of(state.policy.preset)) is not None:
         orders[""] = order
     return orders
 
@@ -106,7 +109,13 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
         return
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
-    work = work_left(board, job) if order in BY_WORK_LEFT else critical_path_ms(job.graph) if order == "sjf" else 0
+    work = 0
+    if order in BY_WORK_LEFT:
+        work = work_left(board, job)
+    elif order == "sjf":
+        work = critical_path_ms(job.graph)
+    elif order == "fsp":
+        work = key_of(state, job)
     board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class)
 
 
@@ -126,8 +135,8 @@ def work_left(board: Board, job: Job) -> int:
     return left
 
 
-def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
-    """What a job asks for, as the board takes it."""
+def waiting_of(state: State, board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
+    """What a job asks for, as the board takes it; in the order of the shadow, where that is kept."""
     graph, waits = job.graph, []
     for ask in asks:
         place = graph.position[ask.stage]
@@ -136,4 +145,6 @@ def waiting_of(board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
         waiting = Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms)
         waiting.optional = ask.kind == "optional"
         waits.append(waiting)
+    if len(waits) > 1:
+        longest_first(state, job, waits)
     return waits

@@ -10,6 +10,7 @@ from services.leftover.core.gather import due_of, hold, said_of, shortfalls
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
 from services.leftover.core.reserved import keeps
+from services.leftover.core.serving import set_floors
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -35,6 +36,8 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:
         _show_asks(state, board, record.body, asked)
+    if state.policy.isolation_permille:
+        set_floors(state, board)
     kept = keep_promises(state, board, asked, opened.time) if keeps(state) else None
     placements = board.place(opened.time, state.policy.ageing_ms)
     gathered = hold(state, board, placements, opened.time)
@@ -65,7 +68,7 @@ def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[
         if asking is not None and ask.job not in board.jobs:
             reserved[ask.job] = ask.asks
         elif asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
-            board.wait(ask.job, waiting_of(board, asking, ask.asks))
+            board.wait(ask.job, waiting_of(state, board, asking, ask.asks))
 
 
 def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:

@@ -4,7 +4,7 @@ from largesse.core import Folds
 from largesse.ids import shard_of
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.promises import fold_plans, open_promises, switch
-from largesse.lifecycle.queue_policy import groups
+from largesse.lifecycle.queue_policy import groups, serves
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
@@ -31,6 +31,7 @@ from schemas import (
     TaskFailed,
     TaskFinished,
     TaskRange,
+    Vector,
 )
 from schemas.nodes import devices_of
 from services.leftover.core.asks import ask, asks_of, shorten
@@ -38,6 +39,7 @@ from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of,
 from services.leftover.core.gather import due_of
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved import forget_runs, note_runs, take_back
+from services.leftover.core.serving import depart, join, key_of, move, note_capacity, note_duration, set_up, show_key
 from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
@@ -65,12 +67,20 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         switch(state.promises, body.policy)
     if body.queues is not None:
         state.queues = body.queues
-    state.groups = groups(state.queues, state.policy.preset)
+    _regroup(state, record.time)
     leaves = {group.path: True for group in state.groups.values()}
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     _forget_board(state)
     if body.queues is not None:
         _begin(state, limit(state.running_limits, body.queues), record)
+
+
+def _regroup(state: State, time: int) -> None:
+    """Queues, and who is served how in them, may be others: then the shadow begins anew."""
+    before, fair = state.groups, state.shadow.tree
+    state.groups = groups(state.queues, state.policy.preset, "fsp" if serves(state.policy) else "drf")
+    if serves(state.policy) != state.shadow.on or state.groups != before or state.queues != fair:
+        set_up(state, time)
 
 
 def _forget_board(state: State) -> None:
@@ -83,6 +93,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     draining = before is not None and before.draining
     devices = devices_of(body.capacity, body.devices)
     node = Node(body.epoch, body.capacity, body.labels, devices, draining, unschedulable=bool(body.unschedulable))
+    note_capacity(state, _usable(before), body.capacity)
     state.nodes[body.node] = node
     _forget_board(state)
     _release_ranges(state, body.lost)
@@ -95,9 +106,15 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
             _count_back(state, known.job, known.stage)
 
 
+def _usable(node: Node | None) -> Vector:
+    """What a node counts in the capacity of the cell."""
+    return node.capacity if node is not None and not node.lost else {}
+
+
 def _reported(state: State, record: Record[NodeReported]) -> None:
     body = record.body
     node = state.nodes[body.node]
+    note_capacity(state, _usable(node), body.capacity if not node.lost else {})
     node.capacity, node.labels, node.devices = body.capacity, body.labels, devices_of(body.capacity, body.devices)
     node.unschedulable = bool(body.unschedulable)
     _forget_board(state)
@@ -111,6 +128,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
+    note_capacity(state, _usable(state.nodes[body.node]), {})
     state.nodes[body.node].lost = True
     _forget_board(state)
     _release_ranges(state, body.lost)
@@ -139,8 +157,10 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         job.fresh_ms = record.time
+        join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
         if state.board is not None and name in state.board.jobs:
-            state.board.wait(name, waiting_of(state.board, job, asks_of(job)))
+            show_key(state.board, job.admitted, key_of(state, job))
+            state.board.wait(name, waiting_of(state, state.board, job, asks_of(job)))
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -151,14 +171,15 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
 def _ended(state: State, record: Record[JobEnded]) -> None:
     body = record.body
     for end in body.jobs:
-        _forget_job(state, end.job)
+        _forget_job(state, end.job, succeeded=end.outcome == "succeeded")
     for end in body.jobs:
         _begin(state, leave(state.running_limits, end.job), record)
 
 
-def _forget_job(state: State, name: str) -> None:
+def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
     job = state.jobs.pop(name, None)
     if job is not None:
+        depart(state, job, succeeded=succeeded)
         learn(state.history, name, job.seen)
         state.reserving.pop(name, None)
         if state.board is not None and name in state.board.jobs:
@@ -188,6 +209,7 @@ def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[in
     if job.done is NOTHING_DONE:
         job.done = {}
     job.done[stage] = job.done.get(stage, 0) + count
+    note_duration(state, job, job.graph.position[stage])
     _note_work(state, name, job)
 
 
@@ -244,6 +266,8 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
             job.job_class = judged.job_class
             if state.pools_ppm:
                 _forget_board(state)
+    if serves(state.policy):
+        move(state, record.time)
 
 
 def _shares(state: State, record: Record[Shares]) -> None:
@@ -373,7 +397,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         if alive:
             jobs[name] = True
     for name in [name for name in jobs if name in board.jobs]:
-        board.wait(name, waiting_of(board, state.jobs[name], asks_of(state.jobs[name])))
+        board.wait(name, waiting_of(state, board, state.jobs[name], asks_of(state.jobs[name])))
 
 
 def _plans(state: State, record: Record[Plans]) -> None:

@@ -8,6 +8,7 @@ from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, Promises, RunningLimits
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, PoolBreach, Queue, StageAsk, Vector
+from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 
@@ -125,7 +126,8 @@ class State:
     more than one of its tasks, in ms; `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the
     opening whose round gave it something last. `promises`: what is promised to reservations; `reserving`: by job;
     `lent`: by node, its revocable attempts, keyed as `held`; `vacated`: by node, room that is held for a promise.
-    `board` ranks all that and can be built from it; `decided` belongs to the board.
+    `shadow`: in which
+    order jobs would end. `board` ranks all that and can be built from it; `decided` belongs to the board.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -152,5 +154,6 @@ class State:
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
+    shadow: Shadow = field(default_factory=Shadow)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None

@@ -9,7 +9,7 @@ from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BIT
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Draw
 
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving"]
+Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
 
 BY_SHARE = ("drf", "tetris-fair")
@@ -40,6 +40,7 @@ _SHARE_BITS = 40
 _SHARE_MOST = (1 << _SHARE_BITS) - 1
 _WORK_BITS = 100
 _PRIORITY_TOP = 1 << 20
+_ABOVE_FLOOR = 1 << 90  # Above any share, and any moment in ms.
 
 
 def job_class_of(bin_id: int) -> int:
@@ -117,7 +118,8 @@ class LeafEntry:
     """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
     one of its tasks takes; `draws`: by class of job, those bins in order that no maximum holds back. `served`: seq of
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
-    level is known; `guaranteed`: below this no class pool holds it back. `stopped`: where the order is strict, lanes
+    level is known; `guaranteed`: below this no class pool holds it back. `floor`: under `fsp`, jobs that hold less than
+    this dominant share go before the others, the least first. `stopped`: where the order is strict, lanes
     whose head finds this queue full, with its key. `headed`: the classes that the line has counted as its heads, by
     number. `choosers`: by class of job, what says which bin to serve next, where that is not the first of the draw.
     """
@@ -133,6 +135,7 @@ class LeafEntry:
     bins: dict[int, JobHeap] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=_draws)
     guaranteed: int = 0
+    floor: int = 0
     stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
@@ -168,6 +171,9 @@ class LeafEntry:
             return (top << _SHARE_BITS) | (share if share < _SHARE_MOST else _SHARE_MOST)
         if self.order == "fair":
             return (top << _SHARE_BITS) | job.tasks
+        if self.order == "fsp":
+            after = job.share if job.share < self.floor else _ABOVE_FLOOR | job.work
+            return (top << _WORK_BITS) | after
         if self.order in BY_WORK:
             return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
         return top
@@ -176,7 +182,8 @@ class LeafEntry:
 @dataclass(slots=True, eq=False)
 class JobEntry:
     """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
-    `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms.
+    `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms,
+    or by `fsp` when it ends in the shadow.
     `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
     waited so long that it goes first.
     """

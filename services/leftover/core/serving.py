@@ -1,0 +1,334 @@
+"""In which order jobs are served under `largesse`: that in which they end in the shadow cluster (shadow.py).
+
+The base of the shadow follows log time; from there it is run on, to see when jobs will end, once after each arrival or
+change of capacity: only until the jobs that it has seen end could fill the cell with what waits of them, and only so
+many steps a round (`shadow_steps`). Jobs that it has not seen end yet come after those, by what was seen before, or
+else by an estimate from their work.
+"""
+
+from largesse.lifecycle.queue_policy import serves
+from largesse.lifecycle.run_times import expected_ms
+from largesse.lifecycle.state import Graph
+from schemas import Queue, Vector
+from schemas.quantities import SHARE_UNITS
+from services.leftover.core.asks import asks_of
+from services.leftover.core.shadow import advance, arrive, dominant, fork, leave
+from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.state import Job, State
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Waiting
+
+STALE = 1 << 60
+"""Above any moment of log time: jobs that have not been seen to end since the shadow's last move come last."""
+
+SHADOW_JOBS_MAX = 10_000
+"""So many jobs are in the shadow at a time. The others join it in order of admission as jobs end there, and are served
+after those that are in it."""
+
+
+# ---------------------------------------------------------------- what the log tells
+def set_up(state: State, time: int) -> None:
+    """The queues or the order of jobs are others: the shadow begins anew, with what is left to be done of each job."""
+    state.shadow = Shadow(on=serves(state.policy), tree=state.queues)
+    if not state.shadow.on:
+        return
+    for node in state.nodes.values():
+        if not node.lost:
+            note_capacity(state, {}, node.capacity)
+    for name, job in state.jobs.items():
+        if job.began:
+            join(state, name, job, time)
+
+
+def note_capacity(state: State, before: Vector, after: Vector) -> None:
+    """A node has another capacity: that of a node which is not there is empty."""
+    shadow = state.shadow
+    if before == after or not serves(state.policy):
+        return
+    for vector, sign in ((before, -1), (after, 1)):
+        for kind, amount in vector.items():
+            shadow.capacity[kind] = shadow.capacity.get(kind, 0) + sign * amount
+    shadow.resized = True
+
+
+def join(state: State, name: str, job: Job, time: int) -> None:
+    """A job may run from now on."""
+    if not serves(state.policy):
+        return
+    shadow = state.shadow
+    if len(shadow.base.runs) + len(shadow.arrivals) >= SHADOW_JOBS_MAX:
+        shadow.outside[job.admitted] = name
+        return
+    work = _work_of(name, leaf_path(state, job), job)
+    _measure(shadow, work)
+    shadow.works[job.admitted] = work
+    shadow.arrivals.append((time, job.admitted))
+    shadow.ends[job.admitted] = STALE | time + max(work.path_ms, default=0)
+
+
+def depart(state: State, job: Job, *, succeeded: bool) -> None:
+    """A job is over. One that has succeeded goes on in the shadow until it ends there: what it would have taken from
+    others by then is the reason why they could be served before it, or after."""
+    shadow, seq = state.shadow, job.admitted
+    if shadow.outside:
+        shadow.outside.pop(seq, None)
+    if shadow.ends.pop(seq, None) is None:
+        return
+    shadow.ranked.pop(seq, None)
+    if succeeded and seq in shadow.base.runs:
+        return
+    if seq in shadow.base.runs:
+        leave(shadow, seq)
+        shadow.moved = True
+    else:
+        shadow.arrivals = [arrival for arrival in shadow.arrivals if arrival[1] != seq]
+    del shadow.works[seq]
+
+
+def note_duration(state: State, job: Job, at: int) -> None:
+    """More is known of how long the tasks of a stage take."""
+    work = state.shadow.works.get(job.admitted)
+    if work is not None:
+        stage = job.graph.stages[at]
+        work.lasts_ms[at] = expected_ms(stage, job.seen)
+
+
+def key_of(state: State, job: Job) -> int:
+    """What a job is served by, least first."""
+    return state.shadow.ends.get(job.admitted, STALE << 1)
+
+
+def longest_first(state: State, job: Job, waits: list[Waiting]) -> None:
+    """What a job waits for, the stage with the longest way to the end of the job first."""
+    work = state.shadow.works.get(job.admitted)
+    if work is not None:
+        path_ms = work.path_ms
+        waits.sort(key=lambda waiting: -path_ms[waiting.place])
+
+
+def set_floors(state: State, board: Board) -> None:
+    """Of the share of each job, `isolation_permille` go before the order of the shadow: its queue's level, by the jobs
+    there are."""
+    if not state.shadow.on:
+        return
+    live: dict[str, int] = {}
+    for job in state.jobs.values():
+        if job.began:
+            leaf = leaf_path(state, job)
+            live[leaf] = live.get(leaf, 0) + 1
+    for leaf, count in live.items():
+        level = min(SHARE_UNITS, board.leaf(leaf).target)
+        entry, floor = board.leaf(leaf), level * state.policy.isolation_permille // (1_000 * count)
+        if entry.floor != floor:
+            entry.floor = floor
+            for each in board.jobs.values():
+                if each.leaf is entry:
+                    board.set_work(each.name, each.work)  # It may come before the floor now, or after it.
+
+
+def show_key(board: Board, seq: int, key: int) -> None:
+    """Tells the board what a job is served by."""
+    entry = board.by_admission.get(seq)
+    if entry is not None and entry.leaf.order == "fsp":
+        board.set_work(entry.name, key)
+
+
+def leaf_path(state: State, job: Job) -> str:
+    """The queue whose jobs are one list with this one."""
+    group = state.groups.get(job.queue)
+    return group.path if group is not None else ""
+
+
+# ---------------------------------------------------------------- jobs
+def _work_of(name: str, leaf: str, job: Job) -> Work:
+    graph = job.graph
+    lasts_ms = [expected_ms(stage, job.seen) for stage in graph.stages]
+    tasks = [stage.tasks - job.done.get(stage.stage, 0) for stage in graph.stages]
+    demands = [stage.demand for stage in graph.stages]
+    return Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, lasts_ms), graph.children, [], [])
+
+
+def _paths(graph: Graph, lasts_ms: list[int]) -> list[int]:
+    """By stage, the longest sum of run times from its start to the end of the job."""
+    order, parents = graph.roots.copy(), graph.parents.copy()
+    for at in order:
+        for child in graph.children[at]:
+            parents[child] -= 1
+            if not parents[child]:
+                order.append(child)
+    path_ms = [0] * len(graph.stages)
+    for at in reversed(order):
+        path_ms[at] = lasts_ms[at] + max([path_ms[child] for child in graph.children[at]], default=0)
+    return path_ms
+
+
+def _measure(shadow: Shadow, work: Work) -> None:
+    """What tasks of a job need of the capacity in force. A task is taken to be no larger than the cell, and to need
+    nothing of a kind that the cell has not got: it will not start, but nobody waits for it in the shadow."""
+    needs = []
+    for demand in work.demands:
+        pairs = [(p, demand.get(kind, 0)) for p, kind in enumerate(shadow.kinds)]
+        needs.append([(p, min(amount, shadow.total[p])) for p, amount in pairs if amount and shadow.total[p]])
+    work.needs = needs
+    work.shares = [max([a * SHARE_UNITS // shadow.total[p] for p, a in pairs], default=0) for pairs in needs]
+
+
+def _estimate_ms(shadow: Shadow, work: Work) -> int:
+    """How long a job might take beside those that are there."""
+    shares = 0
+    for at, count in enumerate(work.tasks):
+        shares += count * work.shares[at] * work.lasts_ms[at]
+    return max(max(work.path_ms, default=0), shares * len(shadow.base.runs) // SHARE_UNITS)
+
+
+def _run_of(shadow: Shadow, work: Work) -> Run:
+    """A job of which nothing runs. Stages that have nothing left to be done are over."""
+    parents = [0] * len(work.tasks)
+    for at, children in enumerate(work.children):
+        for child in children:
+            parents[child] += work.tasks[at] > 0
+    ready = [at for at, count in enumerate(work.tasks) if count and not parents[at]]
+    ready.sort(key=lambda at: (-work.path_ms[at], at))
+    return Run(work.tasks.copy(), work.tasks.copy(), parents, ready, [0] * len(shadow.kinds))
+
+
+# ---------------------------------------------------------------- a round opens
+def move(state: State, time: int) -> None:
+    """The shadow follows log time, and looks ahead."""
+    shadow, tree = state.shadow, state.shadow.tree
+    changed: dict[int, int] = {}  # Jobs with another key, and the one before.
+    if shadow.resized:
+        _resize(shadow)
+    while shadow.outside and len(shadow.base.runs) + len(shadow.arrivals) < SHADOW_JOBS_MAX:
+        name = shadow.outside.pop(next(iter(shadow.outside)))
+        join(state, name, state.jobs[name], time)
+        changed[state.jobs[name].admitted] = 0
+    steps = _follow(shadow, tree, time, state.policy.shadow_steps, changed)
+    if steps > 0 and shadow.moved:
+        _look_anew(shadow, changed)
+    elif shadow.ahead is not None and shadow.ahead.now_ms <= shadow.base.now_ms:
+        shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
+    if steps > 0 and shadow.ahead is not None:
+        _look_ahead(state, steps, changed)
+    if state.board is not None:
+        for seq, before in changed.items():
+            if shadow.ends[seq] != before:
+                show_key(state.board, seq, shadow.ends[seq])
+
+
+def _set_end(shadow: Shadow, changed: dict[int, int], seq: int, key: int) -> None:
+    changed.setdefault(seq, shadow.ends[seq])
+    shadow.ends[seq] = key
+
+
+def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: dict[int, int]) -> int:
+    """Brings the base up to log time; how many steps are left, 0 where it has not got there."""
+    base = shadow.base
+    while True:
+        until_ms = min(time, shadow.arrivals[0][0]) if shadow.arrivals else time
+        ended: list[tuple[int, int]] = []
+        steps = advance(shadow, base, tree, until_ms, steps, ended)
+        for end_ms, seq in ended:
+            if seq in shadow.ends:
+                shadow.ranked[seq] = True
+                _set_end(shadow, changed, seq, end_ms)
+            else:
+                del shadow.works[seq]
+        if steps <= 0:
+            return 0
+        base.now_ms = max(base.now_ms, until_ms)
+        if not shadow.arrivals:
+            return steps
+        come = 0
+        while come < len(shadow.arrivals) and shadow.arrivals[come][0] <= until_ms:
+            seq = shadow.arrivals[come][1]
+            arrive(shadow, seq, _run_of(shadow, shadow.works[seq]))
+            come += 1
+        for _, seq in shadow.arrivals[:come]:
+            _set_end(shadow, changed, seq, STALE | base.now_ms + _estimate_ms(shadow, shadow.works[seq]))
+        shadow.arrivals, shadow.moved = shadow.arrivals[come:], shadow.moved or come > 0
+
+
+def _look_anew(shadow: Shadow, changed: dict[int, int]) -> None:
+    """What was seen ahead may come about otherwise."""
+    shadow.moved = False
+    shadow.ahead = fork(shadow.base)
+    for seq in list(shadow.ranked):
+        if seq in shadow.base.runs:
+            del shadow.ranked[seq]
+            _set_end(shadow, changed, seq, STALE | shadow.ends[seq])
+
+
+def _look_ahead(state: State, steps: int, changed: dict[int, int]) -> None:
+    """Sees more jobs end, until what waits of those could fill the cell."""
+    shadow, ahead = state.shadow, state.shadow.ahead
+    waiting = [0] * len(shadow.kinds)
+    enough = False
+    for seq in shadow.ranked:
+        enough = _add_waiting(state, seq, waiting)
+        if enough:
+            break
+    while steps > 0 and not enough and ahead is not None:
+        ended: list[tuple[int, int]] = []
+        steps = advance(shadow, ahead, shadow.tree, None, steps, ended)
+        for end_ms, seq in ended:
+            if seq in shadow.ends and seq in shadow.base.runs:
+                shadow.ranked[seq] = True
+                _set_end(shadow, changed, seq, end_ms)
+                enough = _add_waiting(state, seq, waiting) or enough
+        if not ended and not ahead.open and not ahead.running:
+            shadow.ahead = ahead = None
+
+
+def _add_waiting(state: State, seq: int, waiting: list[int]) -> bool:
+    """Adds what waits of a job; whether it all comes to the whole cell."""
+    shadow = state.shadow
+    work = shadow.works[seq]
+    job = state.jobs[work.name]
+    full = False
+    for ask in asks_of(job):
+        for p, amount in work.needs[job.graph.position[ask.stage]]:
+            waiting[p] += amount * ask.count
+            full = full or waiting[p] >= shadow.total[p]
+    return full
+
+
+def _resize(shadow: Shadow) -> None:
+    """The cell has another capacity: all that follows from it is worked out again."""
+    shadow.resized, shadow.moved, shadow.ahead = False, True, None
+    kinds = sorted([kind for kind, amount in shadow.capacity.items() if amount > 0])
+    shadow.kinds, shadow.total = kinds, [shadow.capacity[kind] for kind in kinds]
+    shadow.capacity = {kind: shadow.capacity[kind] for kind in kinds}
+    for work in shadow.works.values():
+        _measure(shadow, work)
+    base = shadow.base
+    running: dict[int, dict[int, int]] = {}
+    for _, seq, stage, count in base.running:
+        stages = running.setdefault(seq, {})
+        stages[stage] = stages.get(stage, 0) + count
+    _line_up(shadow, base, running)
+
+
+def _line_up(shadow: Shadow, base: Cluster, running: dict[int, dict[int, int]]) -> None:
+    """Puts all jobs in line again; `running`: by job and stage, the tasks of it that run."""
+    base.free, base.lines = shadow.total.copy(), {}
+    for seq, run in base.runs.items():
+        work = shadow.works[seq]
+        line = base.lines.get(work.leaf)
+        if line is None:
+            line = base.lines[work.leaf] = Lines([], [[] for _ in shadow.kinds], [0] * len(shadow.kinds))
+        run.held = [0] * len(shadow.kinds)
+        for stage, count in running.get(seq, {}).items():
+            for p, amount in work.needs[stage]:
+                run.held[p] += amount * count
+        for p, amount in enumerate(run.held):
+            base.free[p] -= amount
+            line.held[p] += amount
+        run.share, line.share = dominant(run.held, shadow.total), dominant(line.held, shadow.total)
+        line.live += 1
+        run.at = LINE if run.ready else NOWHERE
+        if run.ready:
+            line.turn.append((run.share, seq))
+    for line in base.lines.values():
+        line.turn.sort()
+    base.open = base.weighs = True

@@ -1,0 +1,310 @@
+"""The shadow cluster moves: a replay of a cell's jobs in virtual time under DRF, in which jobs end in some order (FSP:
+Friedman and Henderson, "Fairness and efficiency in web server protocols", SIGMETRICS 2003; policies.md, "FSP").
+
+It is one pool with the capacity of the whole cell. Like tasks start together, some at a time, and end together; the job
+with the least dominant share goes first, of the leaf with the least share of what H-DRF guarantees it among the leaves
+that have jobs. A job that needs more of a kind than is free waits for that kind, behind those of its leaf that do so
+with a smaller share; others pass it. Work is counted in steps and can be left off after any of them.
+"""
+
+from heapq import heappop, heappush
+
+from schemas import Queue
+from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import below
+from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
+
+CHUNKS = 10
+"""Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and
+cost more steps."""
+
+LEAVES_A_STEP = 8
+"""Looking through so many leaves for the next job counts as one step more."""
+
+_STRAYS_MAX = 64
+"""Entries of a heap that say nothing any more, before anybody counts them."""
+
+
+def dominant(held: list[int], total: list[int]) -> int:
+    """The dominant share of amounts by kind, in share units."""
+    share = 0
+    for p, amount in enumerate(held):
+        if amount > 0 and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
+            share = part
+    return share
+
+
+# ---------------------------------------------------------------- reading and copying
+def fork(base: Cluster) -> Cluster:
+    """A cluster that goes on from where `base` is; jobs are copied when one of the two changes them (`own`)."""
+    lines = {leaf: line.copied() for leaf, line in base.lines.items()}
+    return Cluster(base.now_ms, base.free.copy(), {}, base.running.copy(), lines, base.open, base.weighs)
+
+
+def own(shadow: Shadow, cluster: Cluster, job: int) -> Run:
+    """A job of a cluster, to be changed: the other cluster keeps what it was."""
+    ahead = shadow.ahead
+    if cluster is shadow.base:
+        run = cluster.runs[job]
+        if ahead is not None and job not in ahead.runs:
+            ahead.runs[job] = run.copied()
+        return run
+    found = cluster.runs.get(job)
+    if found is None:
+        found = cluster.runs[job] = shadow.base.runs[job].copied()
+    return found
+
+
+def _read(shadow: Shadow, cluster: Cluster, job: int) -> Run | None:
+    return cluster.runs.get(job) or shadow.base.runs.get(job)
+
+
+# ---------------------------------------------------------------- jobs come and go
+def arrive(shadow: Shadow, job: int, run: Run) -> None:
+    """A job joins the base."""
+    base, work = shadow.base, shadow.works[job]
+    base.runs[job] = run
+    line = base.lines.get(work.leaf)
+    if line is None:
+        line = base.lines[work.leaf] = Lines([], [[] for _ in shadow.kinds], [0] * len(shadow.kinds))
+    line.live += 1
+    base.weighs = base.open = True
+    _queue(line, job, run, LINE)
+
+
+def leave(shadow: Shadow, job: int) -> None:
+    """A job is over before it has ended in the shadow: what it holds there is free. Both clusters must be told: `ahead`
+    is thrown away."""
+    shadow.ahead = None
+    base, run = shadow.base, shadow.base.runs.pop(job)
+    line = base.lines[shadow.works[job].leaf]
+    for p, amount in enumerate(run.held):
+        base.free[p] += amount
+        line.held[p] -= amount
+    line.share = dominant(line.held, shadow.total)
+    _less(base, line)
+    base.open = True
+
+
+def _less(cluster: Cluster, line: Lines) -> None:
+    line.live -= 1
+    cluster.weighs = cluster.weighs or not line.live
+
+
+def _queue(line: Lines, job: int, run: Run, at: int) -> None:
+    """A job waits for its turn or for a kind, if it has anything left to start."""
+    if not run.ready:
+        run.at = NOWHERE
+        return
+    run.at = at
+    heappush(line.turn if at == LINE else line.parked[at], (run.share, job))
+
+
+# ---------------------------------------------------------------- steps
+def advance(
+    shadow: Shadow, cluster: Cluster, tree: Queue | None, until_ms: int | None, steps: int, ended: list[tuple[int, int]]
+) -> int:
+    """Moves a cluster up to a moment (None: to its end) in about so many steps; how many are left, 0 where it has not
+    got there. Jobs that end are added to `ended`, as (when, job); with `until_ms` None it stops after each moment in
+    which one does.
+    """
+    while steps > 0:
+        if cluster.open:
+            if cluster.weighs:
+                weigh(cluster, tree)
+            steps = _serve(shadow, cluster, steps)
+            continue
+        if not cluster.running or (until_ms is not None and cluster.running[0][0] > until_ms):
+            break
+        if until_ms is None and ended:
+            break
+        cluster.now_ms = cluster.running[0][0]
+        while cluster.running and cluster.running[0][0] == cluster.now_ms:
+            _, job, stage, count = heappop(cluster.running)
+            _end(shadow, cluster, job, stage, count, ended)
+            steps -= 1
+        cluster.open = True
+    return max(0, steps)
+
+
+def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, ended: list[tuple[int, int]]) -> None:
+    """Tasks of a job have ended."""
+    known = _read(shadow, cluster, job)
+    if known is None:
+        return  # The job is over: its room was given back then.
+    run, work = own(shadow, cluster, job), shadow.works[job]
+    line = cluster.lines[work.leaf]
+    for p, amount in work.needs[stage]:
+        run.held[p] -= amount * count
+        line.held[p] -= amount * count
+        cluster.free[p] += amount * count
+    line.share = dominant(line.held, shadow.total)
+    share, before = dominant(run.held, shadow.total), run.share
+    run.share = share
+    run.left[stage] -= count
+    woken = not run.left[stage] and _release(run, work, stage)
+    if not any(run.left):
+        ended.append((cluster.now_ms, job))
+        _less(cluster, line)
+        if cluster is shadow.base:
+            del cluster.runs[job]
+        return
+    if woken or (run.ready and share != before):
+        _queue(line, job, run, LINE if woken else run.at)
+
+
+def _release(run: Run, work: Work, stage: int) -> bool:
+    """A stage is over: whether others may start now."""
+    woken = False
+    for child in work.children[stage]:
+        run.parents[child] -= 1
+        if not run.parents[child]:
+            run.ready.append(child)
+            woken = True
+    if woken:
+        path_ms = work.path_ms
+        run.ready = [at for _, at in sorted([(-path_ms[at], at) for at in run.ready])]
+    return woken
+
+
+def _serve(shadow: Shadow, cluster: Cluster, steps: int) -> int:
+    """Starts tasks until none fits, or the steps are used up; how many are left."""
+    live = 0
+    for line in cluster.lines.values():
+        live += line.live
+        _tidy(shadow, cluster, line)
+    most = SHARE_UNITS // (CHUNKS * max(1, live))
+    price = 1 + len(cluster.lines) // LEAVES_A_STEP
+    while steps > 0:
+        found = _next(shadow, cluster)
+        if found is None:
+            cluster.open = False
+            break
+        line, at, job = found
+        heappop(line.turn if at == LINE else line.parked[at])
+        _start(shadow, cluster, line, job, most)
+        steps -= price
+    return steps
+
+
+def _tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
+    """Entries that say nothing any more go once they are most of a heap."""
+    for at in range(LINE, len(line.parked)):
+        heap = line.turn if at == LINE else line.parked[at]
+        if len(heap) > 2 * line.live + _STRAYS_MAX:
+            kept: dict[tuple[int, int], bool] = {}
+            for entry in heap:
+                if _holds(shadow, cluster, entry, at):
+                    kept[entry] = True
+            heap[:] = sorted(kept)
+
+
+def _next(shadow: Shadow, cluster: Cluster) -> tuple[Lines, int, int] | None:
+    """Who is served next: its leaf's lines, the heap on top of which it is, and the job."""
+    best: tuple[Lines, int, int] | None = None
+    best_claim = 0
+    for line in cluster.lines.values():
+        if not line.live:
+            continue
+        claim = line.share * SHARE_UNITS // max(1, line.part)
+        if best is not None and claim >= best_claim:
+            continue
+        found = _first(shadow, cluster, line)
+        if found is not None:
+            best, best_claim = (line, found[0], found[1]), claim
+    return best
+
+
+def _first(shadow: Shadow, cluster: Cluster, line: Lines) -> tuple[int, int] | None:
+    """The job of a leaf with the least share that may be served: the first in line, or the first that waits for a kind
+    of which there is enough for it by now."""
+    top = _top(shadow, cluster, line.turn, LINE)
+    found = None if top is None else (top[0], top[1], LINE)
+    for p, heap in enumerate(line.parked):
+        if not heap:
+            continue
+        top = _top(shadow, cluster, heap, p)
+        if top is None or (found is not None and top >= (found[0], found[1])):
+            continue
+        run, work = _read(shadow, cluster, top[1]), shadow.works[top[1]]
+        assert run is not None, f"{work.name} waits and is not there"
+        if _lacks(cluster, work, run.ready[0]) != p:
+            found = top[0], top[1], p
+    return None if found is None else (found[2], found[1])
+
+
+def _top(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> tuple[int, int] | None:
+    while heap:
+        if _holds(shadow, cluster, heap[0], at):
+            return heap[0]
+        heappop(heap)
+    return None
+
+
+def _holds(shadow: Shadow, cluster: Cluster, entry: tuple[int, int], at: int) -> bool:
+    """Whether an entry of a heap still says where its job waits, and by which share."""
+    run = _read(shadow, cluster, entry[1])
+    return run is not None and run.at == at and run.share == entry[0] and len(run.ready) > 0
+
+
+def _lacks(cluster: Cluster, work: Work, stage: int) -> int:
+    """The first kind of which there is not enough for a task of a stage; NOWHERE: there is."""
+    for p, amount in work.needs[stage]:
+        if amount > cluster.free[p]:
+            return p
+    return NOWHERE
+
+
+def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -> None:
+    """Starts some tasks of a job, of its first stage of which one fits; where there is none the job waits for what the
+    first of its stages lacks. `most`: the shares of those tasks together, but for one task."""
+    run, work, free = own(shadow, cluster, job), shadow.works[job], cluster.free
+    for stage in run.ready:
+        if _lacks(cluster, work, stage) != NOWHERE:
+            continue
+        count = min(run.waits[stage], max(1, most // max(1, work.shares[stage])))
+        for p, amount in work.needs[stage]:
+            count = min(count, free[p] // amount)
+        for p, amount in work.needs[stage]:
+            free[p] -= amount * count
+            run.held[p] += amount * count
+            line.held[p] += amount * count
+        run.share, line.share = dominant(run.held, shadow.total), dominant(line.held, shadow.total)
+        run.waits[stage] -= count
+        if not run.waits[stage]:
+            run.ready = [other for other in run.ready if other != stage]
+        heappush(cluster.running, (cluster.now_ms + work.lasts_ms[stage], job, stage, count))
+        _queue(line, job, run, LINE)
+        return
+    _queue(line, job, run, _lacks(cluster, work, run.ready[0]))
+
+
+# ---------------------------------------------------------------- leaves
+def weigh(cluster: Cluster, tree: Queue | None) -> None:
+    """Computes what each leaf is guaranteed: by weights, among the queues below which there are jobs."""
+    cluster.weighs = False
+    if tree is None or not tree.children or len(cluster.lines) == 1:
+        for line in cluster.lines.values():
+            line.part = SHARE_UNITS
+        return
+    _weigh_below(cluster, tree, "", SHARE_UNITS)
+
+
+def _weigh_below(cluster: Cluster, queue: Queue, path: str, part: int) -> int:
+    """Hands a queue's part down; how many jobs are below it."""
+    line = cluster.lines.get(path)
+    if line is not None:  # A leaf, or a queue that is served as one.
+        line.part = part
+        return line.live
+    live = [
+        (child, below(path, child.name)) for child in queue.children if _lives(cluster, child, below(path, child.name))
+    ]
+    weights = sum([child.weight for child, _ in live])
+    return sum([_weigh_below(cluster, child, at, part * child.weight // max(1, weights)) for child, at in live])
+
+
+def _lives(cluster: Cluster, queue: Queue, path: str) -> bool:
+    line = cluster.lines.get(path)
+    if line is not None:
+        return line.live > 0
+    return any(_lives(cluster, child, below(path, child.name)) for child in queue.children)

@@ -1,0 +1,198 @@
+"""What the shadow cluster keeps: plain data, which snapshots hold. shadow.py moves it, serving.py reads it."""
+
+from dataclasses import dataclass, field
+
+from mypy_extensions import mypyc_attr
+
+from schemas import Queue, Vector
+
+Pairs = list[tuple[int, int]]
+"""Of one task: (position of a kind of resource, amount)."""
+
+LINE = -1
+"""Where a job of the shadow waits: for its turn. From 0 on: for more of the kind of resource at that position."""
+
+NOWHERE = -2
+"""It waits for nothing."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Work:
+    """A job as the shadow takes it; by stage position. `leaf`: the queue it is served in; `lasts_ms`: expected run time
+    of a task; `path_ms`: longest sum of those from a stage to the end of the job; `needs`, `shares`: demand of a task,
+    and its dominant share, by the capacity in force.
+    """
+
+    name: str
+    leaf: str
+    demands: list[Vector]
+    tasks: list[int]
+    lasts_ms: list[int]
+    path_ms: list[int]
+    children: list[list[int]]
+    needs: list[Pairs]
+    shares: list[int]
+
+    def __init__(
+        self,
+        name: str,
+        leaf: str,
+        demands: list[Vector],
+        tasks: list[int],
+        lasts_ms: list[int],
+        path_ms: list[int],
+        children: list[list[int]],
+        needs: list[Pairs],
+        shares: list[int],
+    ) -> None:
+        self.name = name
+        self.leaf = leaf
+        self.demands = demands
+        self.tasks = tasks
+        self.lasts_ms = lasts_ms
+        self.path_ms = path_ms
+        self.children = children
+        self.needs = needs
+        self.shares = shares
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Run:
+    """How far a job has come in one virtual cluster; by stage position. `left`: tasks that have not ended; `waits`:
+    tasks that have not started; `ready`: stages that could start some, the longest way to the end first. `held`: by
+    kind; `share`: the dominant one of it; `at`: where the job waits.
+    """
+
+    left: list[int]
+    waits: list[int]
+    parents: list[int]
+    ready: list[int]
+    held: list[int]
+    share: int
+    at: int
+
+    def __init__(
+        self,
+        left: list[int],
+        waits: list[int],
+        parents: list[int],
+        ready: list[int],
+        held: list[int],
+        share: int = 0,
+        at: int = NOWHERE,
+    ) -> None:
+        self.left = left
+        self.waits = waits
+        self.parents = parents
+        self.ready = ready
+        self.held = held
+        self.share = share
+        self.at = at
+
+    def copied(self) -> "Run":
+        """One that can go its own way."""
+        left, waits, parents = self.left.copy(), self.waits.copy(), self.parents.copy()
+        return Run(left, waits, parents, self.ready.copy(), self.held.copy(), self.share, self.at)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Lines:
+    """Who waits in one leaf, as heaps of (share, job): for a turn; by kind, for more of it. Entries that no longer say
+    where a job waits, and by which share, are passed over. `held` by kind; `share`: the dominant one of it; `live`:
+    jobs that have not ended; `part`: what the leaf is guaranteed, in share units, with the queues that have such jobs.
+    """
+
+    turn: list[tuple[int, int]]
+    parked: list[list[tuple[int, int]]]
+    held: list[int]
+    share: int
+    live: int
+    part: int
+
+    def __init__(
+        self,
+        turn: list[tuple[int, int]],
+        parked: list[list[tuple[int, int]]],
+        held: list[int],
+        share: int = 0,
+        live: int = 0,
+        part: int = 0,
+    ) -> None:
+        self.turn = turn
+        self.parked = parked
+        self.held = held
+        self.share = share
+        self.live = live
+        self.part = part
+
+    def copied(self) -> "Lines":
+        """Lines that can go their own way."""
+        parked = [heap.copy() for heap in self.parked]
+        return Lines(self.turn.copy(), parked, self.held.copy(), self.share, self.live, self.part)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Cluster:
+    """A virtual cluster: one pool with the capacity of the cell, in which every task takes as long as is expected.
+
+    `runs`: by job (seq of its admission); `running`: a heap of (end, job, stage, tasks); `lines` by leaf; `open`: some
+    may start now. `weighs`: what the leaves are guaranteed is to be computed again.
+    """
+
+    now_ms: int
+    free: list[int]
+    runs: dict[int, Run]
+    running: list[tuple[int, int, int, int]]
+    lines: dict[str, Lines]
+    open: bool
+    weighs: bool
+
+    def __init__(
+        self,
+        now_ms: int = 0,
+        free: list[int] | None = None,
+        runs: dict[int, Run] | None = None,
+        running: list[tuple[int, int, int, int]] | None = None,
+        lines: dict[str, Lines] | None = None,
+        open: bool = False,  # noqa: A002 - the field's name
+        weighs: bool = False,
+    ) -> None:
+        self.now_ms = now_ms
+        self.free = free if free is not None else []
+        self.runs = runs if runs is not None else {}
+        self.running = running if running is not None else []
+        self.lines = lines if lines is not None else {}
+        self.open = open
+        self.weighs = weighs
+
+
+@dataclass(slots=True)
+class Shadow:
+    """`on`: whether it is kept; `tree`: the queues that it is shared out among.
+
+    `kinds`, `total`: kinds of resource and how much the cell has; `capacity`: what it has by now, `resized` once that
+    is another. `base` follows log time; `ahead` runs on from there to see when jobs will end, None where it has seen
+    all; what it has not changed it reads from `base`. `arrivals`: (when, job) not yet in `base`;
+    `outside`: by seq, names of the jobs that it has no place for. `moved`: another job,
+    or another capacity, so what was seen ahead no longer holds. `ends`: by live job, its key: when it ends in the
+    shadow, with STALE where that was seen before the last move. `ranked`: live jobs whose key is not stale.
+    """
+
+    on: bool = False
+    tree: Queue | None = None
+    kinds: list[str] = field(default_factory=list)
+    total: list[int] = field(default_factory=list)
+    capacity: Vector = field(default_factory=dict)
+    resized: bool = False
+    works: dict[int, Work] = field(default_factory=dict)
+    base: Cluster = field(default_factory=Cluster)
+    ahead: Cluster | None = None
+    arrivals: list[tuple[int, int]] = field(default_factory=list)
+    outside: dict[int, str] = field(default_factory=dict)
+    moved: bool = False
+    ends: dict[int, int] = field(default_factory=dict)
+    ranked: dict[int, bool] = field(default_factory=dict)

@@ -1,0 +1,131 @@
+"""The shadow cluster of `largesse` against a plain one, and what has to hold in it whatever happens."""
+
+from random import Random
+
+import pytest
+from hypothesis import strategies as st
+
+from services.leftover import core
+from services.leftover.core import shadow as moving
+from tests.builders import admitted, cancelled, configured, ended, job, registered, reported, stage
+from tests.harness import given
+from tests.properties.shadow_oracle import ends
+from tests.strategies import for_all
+
+CAPACITY = {"cpu": 8_000, "memory": 8_000}
+ALL_STEPS = 1_000_000
+
+
+@st.composite
+def arrivals(draw):
+    """Up to six jobs of up to four stages, as (when, spec) in order."""
+    found, when = [], 0
+    for number in range(draw(st.integers(1, 6))):
+        when += draw(st.sampled_from([0, 0, 500, 1_000, 3_000]))
+        stages = []
+        for at in range(draw(st.integers(1, 4))):
+            demand = {"cpu": 1_000 * draw(st.integers(0, 3)), "memory": 1_000 * draw(st.integers(0, 3))}
+            demand = {kind: amount for kind, amount in demand.items() if amount} or {"cpu": 1_000}
+            after = tuple(sorted(draw(st.sets(st.integers(0, at - 1), max_size=2)))) if at else ()
+            lasts = 500 * draw(st.integers(1, 6))
+            names = tuple(f"s{up}" for up in after)
+            stages.append(stage(f"s{at}", draw(st.integers(1, 6)), after=names, lasts=lasts, **demand))
+        found.append((when, job(f"j{number}", *stages)))
+    return found
+
+
+class Shadowed:
+    """A cell of one node in which jobs arrive, and start where there is room; none of their tasks ends."""
+
+    def __init__(self, jobs, steps=ALL_STEPS, *, restarts=False):
+        self.story = given(core, configured(preset="largesse", shadow_steps=steps), registered("n1", **CAPACITY))
+        self.numbers, self.restarts = {}, restarts
+        for number, (when, spec) in enumerate(jobs):
+            self.story.then(admitted(spec, when))
+            self.numbers[self.story.seq] = number
+            if number + 1 == len(jobs) or jobs[number + 1][0] > when:
+                self.round(when)
+
+    @property
+    def shadow(self):
+        return self.story.state.shadow
+
+    def round(self, at=None):
+        self.story.round(at=at)
+        self.story.close()
+        if self.restarts:
+            self.story.restarted()
+
+    def seen(self):
+        """By number, the moments at which jobs have been seen to end."""
+        return {self.numbers[seq]: self.shadow.ends[seq] for seq in self.shadow.ranked}
+
+
+@for_all(arrivals())
+def test_jobs_end_in_the_shadow_when_a_plain_replay_says(jobs):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "CHUNKS", 1 << 60)
+        cell = Shadowed(jobs)
+        seen, plain = cell.seen(), ends(jobs, CAPACITY)
+        assert seen
+        assert seen == {number: plain[number] for number in seen}
+        cell.round(max(plain.values()))
+        assert cell.seen() == plain
+
+
+@for_all(arrivals(), st.integers(1, 40))
+def test_few_steps_a_round_see_the_same_ends_later(jobs, steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "CHUNKS", 1 << 60)
+        cell, plain = Shadowed(jobs, steps), ends(jobs, CAPACITY)
+        for _ in range(2_000):
+            seen = cell.seen()
+            if len(seen) == len(plain):
+                break
+            assert seen == {number: plain[number] for number in seen}
+            cell.round(max(plain.values()))
+        assert cell.seen() == plain
+
+
+@for_all(arrivals(), st.integers(1, 200))
+def test_a_restart_after_every_round_changes_nothing_in_the_shadow(jobs, steps):
+    assert Shadowed(jobs, steps, restarts=True).story.snapshot == Shadowed(jobs, steps).story.snapshot
+
+
+@for_all(arrivals(), st.integers(0, 2**32), st.integers(20, 200))
+def test_the_shadow_holds_no_more_than_the_cell_has_and_forgets_whom_it_need_not_know(jobs, seed, steps):
+    cell, chance = Shadowed(jobs, steps), Random(seed)
+    alive = [spec.job for _, spec in jobs]
+    while alive:  # Jobs end in the cell whatever they have done there: the shadow goes its own way.
+        name = alive.pop(chance.randrange(len(alive)))
+        at = cell.story.time + chance.choice([0, 700, 5_000])
+        how = chance.randrange(3)
+        if how == 0:
+            cell.story.then(reported("n1", at=at, cpu=chance.choice([2_000, 8_000]), memory=8_000))
+        cell.story.then(cancelled(name, at=at) if how == 1 else ended(name, at=at))
+        cell.round()
+        check(cell.shadow)
+    for _ in range(100):
+        if not cell.shadow.works:
+            break
+        cell.round(cell.story.time + 100_000)
+    assert not cell.shadow.works
+    assert not cell.shadow.ends
+    assert not cell.shadow.ranked
+    assert not cell.shadow.base.runs
+    assert cell.shadow.base.free == cell.shadow.total
+
+
+def check(shadow):
+    """What is free and what jobs hold is what there is, in both clusters, and by leaf too."""
+    for cluster in (shadow.base, shadow.ahead):
+        if cluster is None:
+            continue
+        runs = {**shadow.base.runs, **cluster.runs} if cluster is shadow.ahead else cluster.runs
+        held = [sum(run.held[p] for run in runs.values()) for p in range(len(shadow.kinds))]
+        assert [free + used for free, used in zip(cluster.free, held, strict=True)] == shadow.total
+        lines = [sum(line.held[p] for line in cluster.lines.values()) for p in range(len(shadow.kinds))]
+        assert lines == held
+        assert all(line.live >= 0 for line in cluster.lines.values())
+    for seq in shadow.base.runs:
+        assert seq in shadow.works
