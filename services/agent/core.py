@@ -34,7 +34,7 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 3
+LAYOUT = 4
 
 StopReason = Literal["killed", "gang", "revoked"]
 Standing = Literal["new", "registered", "lost", "taken"]
@@ -55,7 +55,7 @@ class Job:
 @dataclass(slots=True)
 class HeldAttempt:
     """An attempt that the log says the node holds. `begun`: the log has its start. `given`: `take` has said to start
-    it.
+    it. `grace_ms`: once a closing has taken it back, how long it has to end by itself.
     """
 
     job: str
@@ -68,6 +68,7 @@ class HeldAttempt:
     begun: bool = False
     given: bool = False
     stop: StopReason | None = None
+    grace_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,6 +85,7 @@ class State:
     unschedulable: str = ""
     drain_until_ms: int | None = None
     node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
+    revoke_grace_ms: int = field(default_factory=lambda: Policy().revoke_grace_ms)
     jobs: dict[str, Job] = field(default_factory=dict)
     held: dict[str, HeldAttempt] = field(default_factory=dict)
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
@@ -222,7 +224,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
     for revoked in body.revoked:
         if revoked.node == state.node:
             for key in _keys(revoked.job, revoked.stage, revoked.first, revoked.count, revoked.attempt):
-                if key in state.held:
+                if key in state.held and state.held[key].stop is None:
+                    state.held[key].grace_ms = state.revoke_grace_ms
                     _stop(state, key, "revoked")
 
 
@@ -333,6 +336,7 @@ def _configured(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
         state.node_lease_ms = body.policy.node_lease_ms
+        state.revoke_grace_ms = body.policy.revoke_grace_ms
 
 
 def _keys(job: str, stage: str, first: int, count: int, attempt: int) -> Iterable[str]:

@@ -281,6 +281,8 @@ class _Agent:
         local = self._attempts.by_key.get(stop.key)
         if local is not None and local.admitted == stop.held.run:
             grace_ms = self._node.revoke_grace_ms if stop.reason == "revoked" else self._node.stop_grace_ms
+            if stop.held.grace_ms is not None:
+                grace_ms = stop.held.grace_ms  # What the cell takes back it has told the time for.
             self._note(self._attempts.stop(local, stop.reason, grace_ms))
         elif stop.held.epoch == self._state.epoch:
             self._report(stop, Result(stop.reason, detail=f"stopped before it began: {stop.reason}"))

@@ -36,7 +36,7 @@ from tests.conftest import ROOT
 GUARD_SECONDS = 60
 """Ends a story that hangs."""
 
-INPUTS = ("config", "nodes", "tasks", "jobs")
+INPUTS = ("config", "nodes", "tasks", "jobs", "reservations")
 TOKEN = Header("scripted")
 
 
@@ -111,13 +111,13 @@ class ScriptedCell:
         """A message from somebody else."""
         await self.bus.writer().send([Outgoing(topic, 0, json.dumps(document).encode(), headers={"author": "story"})])
 
-    async def submit(self, job: str, *stages: dict[str, Any]) -> None:
-        """A job of `stages`, each with what differs from one task of 100 millicores."""
+    async def submit(self, job: str, *stages: dict[str, Any], **others: Any) -> None:
+        """A job of `stages`, each with what differs from one task of 100 millicores; `others`: what else it says."""
         listed = [{"stage": "s", "demand": {"cpu": "100m"}, **stage} for stage in stages]
         for stage in listed:
             if "durations_ms" not in stage:
                 stage.setdefault("tasks", 1)
-        await self.tell("jobs", {"job": job, "stages": listed})
+        await self.tell("jobs", {"job": job, "stages": listed, **others})
 
     async def lose(self, node: str) -> None:
         """The node's lease runs out."""

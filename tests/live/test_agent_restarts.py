@@ -353,7 +353,7 @@ def test_an_old_registration_that_comes_late_is_answered_with_a_new_one(tell, tm
 
 # ---------------------------------------------------------------- a log written by hand
 def test_a_revoked_attempt_has_its_grace_and_is_given_back(tell, tmp_path):
-    """No policy revokes yet, so the closing that does is put into the log as it would stand there."""
+    """The closing that takes it back is put into the log as it would stand there."""
     script = "trap 'echo asked; sleep 0.1; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
 
     async def story(cell):

@@ -25,14 +25,17 @@ most that each reservation is promised from then on: a task that runs so far int
 though it is not."""
 
 
+AGAIN_MS = 1_000
+"""After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""
+
+
 @dataclass(slots=True, eq=False)
 class Kept:
-    """What a round does for promises. `shut`: rooms that nobody else may use in it; `waits`: somebody claims room."""
+    """What a round does for promises. `shut`: rooms that nobody else may use in it."""
 
     reserved: Reserved
     revoked: list[Revocation] = field(default_factory=list)
     shut: list[tuple[int, TaskClass]] = field(default_factory=list)
-    waits: bool = False
 
 
 def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], now_ms: int) -> Kept:
@@ -49,7 +52,6 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
     grace_ms = state.policy.revoke_grace_ms
     claims = kept.reserved.claims(now_ms + grace_ms)
     if claims:
-        kept.waits = True
         clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
         for claim in claims:
             _clear(clearing, claim)
@@ -75,9 +77,9 @@ def wake_of(state: State, kept: Kept, now_ms: int) -> int | None:
     """When promises may lead to another answer without another fact."""
     grace_ms = state.policy.revoke_grace_ms
     edge_ms = next_edge_ms(state.promises, now_ms, grace_ms)
-    if not kept.waits:
+    if not kept.shut:
         return edge_ms
-    return least(edge_ms, now_ms + max(1, grace_ms))  # What is expected to end by then may not.
+    return least(edge_ms, now_ms + max(AGAIN_MS, grace_ms))  # What is expected to end by then may not.
 
 
 def least(one_ms: int | None, other_ms: int | None) -> int | None:
