@@ -50,8 +50,8 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
-    reservations = Reservations()
-    cell.observer = _both(agents.observe, reservations.observe) if _reserves(waiting) else agents.observe
+    reservations = Reservations() if _reserves(waiting) else None  # The drive forgets what has come.
+    cell.observer = _both(agents.observe, reservations.observe) if reservations is not None else agents.observe
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
@@ -76,7 +76,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "wall_s": round(wall_s, 6),
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
-        **({"reservations": reservations.result()} if _reserves(waiting) else {}),
+        **({"reservations": reservations.result()} if reservations is not None else {}),
     }
 
 
