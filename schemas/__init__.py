@@ -44,6 +44,7 @@ from schemas.rounds import (
     JobPlan,
     KindsLevel,
     LateStart,
+    LedgerEntry,
     Level,
     PoolBreach,
     Position,

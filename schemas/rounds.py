@@ -299,12 +299,27 @@ class JobAsk:
     plan: JobPlan | None = None
 
 
+@dataclass(slots=True)
+class LedgerEntry:
+    """What a job has given away and received since it was first planned, up to the opening, or up to its end where it
+    is `over`: by kind, in base units x seconds. `lost_ms`: how much later it ends than by its own plan alone; of a live
+    job what is expected. Figures begin anew where the number of shards changes.
+    """
+
+    job: str
+    queue: str
+    donated: Vector
+    received: Vector
+    lost_ms: int
+    over: bool = False
+
+
 @dataclass
 class Asks:
     """Asks of the jobs of one shard that ask for something else than before. A job that may run asks, until it is named
     here, for all tasks of its stages without parents as attempt 1, since its admission (or since it was let through its
     queue's gate). `full`: jobs of the shard that are not named here ask for nothing, but for those newer than the
-    opening.
+    opening. `ledger`: accounts of the jobs that are planned anew, and of those that are over.
     """
 
     shard: int
@@ -312,6 +327,7 @@ class Asks:
     jobs: list[JobAsk]
     full: bool = False
     wake_ms: int | None = None
+    ledger: list[LedgerEntry] = field(default_factory=list)
 
 
 @dataclass(slots=True)

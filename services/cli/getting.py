@@ -8,7 +8,7 @@ import typer
 from services.cli.arguments import Job, Json, Url
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
-from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded
+from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
@@ -98,6 +98,34 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
         if (until_ms := drain["until_ms"]) is not None:
             free += f"; what runs there is ended at {moment(until_ms)}"
     return node["node"], node["state"], node["running"], free
+
+
+@get_app.command("ledger", short_help="What queues and jobs have given away and received.")
+def get_ledger(
+    jobs: Annotated[bool, typer.Option("--jobs", help="a row for each job, the latest first")] = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """What queues (with --jobs: jobs) have given away of their shares and received beyond them, in resource-time: 120
+    of cpu is 120 cores for a second; and how much later jobs ended than by their own plans.
+    """
+    found = Gateway(url).get("/v1/ledger", "queues", "jobs")
+    if json:
+        out_json(found)
+        return
+    rows = [
+        (
+            each["job"] if jobs else each["queue"],
+            *[_resource_time(each[side]) for side in ("donated", "received")],
+            span(each["lost_ms"]),
+        )
+        for each in found["jobs" if jobs else "queues"]
+    ]
+    _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "lost"), rows, "kllr", "no accounts")
+
+
+def _resource_time(amounts: dict[str, str]) -> str:
+    return ", ".join(f"{kind} {rounded(amount)} s" for kind, amount in amounts.items())
 
 
 @get_app.command("reservations", short_help="Reservations, and what is promised to them.")

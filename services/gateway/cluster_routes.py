@@ -13,11 +13,13 @@ from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.quantities import QUANTITY_MAX
 from services.gateway import documents
 from services.gateway import dry_run as dry
+from services.gateway.ledger import ledger_document
 from services.gateway.models import (
     Abandoned,
     Config,
     ConfigApplied,
     DryRun,
+    Ledger,
     Node,
     Nodes,
     QueueStatus,
@@ -72,6 +74,11 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     async def list_nodes() -> Response:
         """Nodes with their capacity, what is free, and their state."""
         return await api.listed("nodes", documents.each_node_document(api.follower.state))
+
+    @app.get("/v1/ledger", tags=["cluster"], dependencies=ready, responses={200: answer(Ledger, "all accounts")})
+    async def get_ledger() -> Response:
+        """What queues and jobs have given away and received, where jobs are planned (preset `carbyne`)."""
+        return as_json(ledger_document(api.follower.state))
 
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
     async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker = "") -> Response:

@@ -328,6 +328,34 @@ class Reservations(BaseModel):
     reservations: list[Reservation]
 
 
+class QueueAccount(BaseModel):
+    """What the jobs of a queue have given away and received, in resource-time: 120 of `cpu` is 120 cores for a
+    second. `lost_ms`: how much later they ended, all together, than by their own plans alone.
+    """
+
+    queue: str
+    jobs: int
+    donated: Quantities
+    received: Quantities
+    lost_ms: int
+
+
+class JobAccount(BaseModel):
+    """The same of one job. Of a live one `lost_ms` is what is expected."""
+
+    job: str
+    queue: str
+    over: bool
+    donated: Quantities
+    received: Quantities
+    lost_ms: int
+
+
+class Ledger(BaseModel):
+    queues: list[QueueAccount]
+    jobs: list[JobAccount]
+
+
 class Abandoned(BaseModel):
     """`abandoned`: whether the log has said so."""
 

@@ -44,6 +44,7 @@ from schemas import (
 )
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
+from services.gateway.ledger import fold_ledger
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_reservations import RESERVATION_FOLDS
@@ -377,10 +378,8 @@ def _shares(state: State, record: Record) -> None:
         state.levels = {}
     for queue in body.gone:
         state.levels.pop(queue, None)
-    for level in body.levels:
-        state.levels[level.queue] = level.target
-    for share in body.queues:
-        state.shares[share.queue] = share
+    state.levels.update({level.queue: level.target for level in body.levels})
+    state.shares.update({share.queue: share for share in body.queues})
     for breach in body.breaches:
         if breach.over:
             state.breaches.pop(breach.queue, None)
@@ -390,6 +389,7 @@ def _shares(state: State, record: Record) -> None:
 
 def _asks(state: State, record: Record) -> None:
     body: Asks = record.body
+    fold_ledger(state, body)
     if body.full:
         for name, job in state.jobs.items():
             if job.began < state.opened and shard_of(name, body.of) == body.shard:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
-from schemas import Cache, Device, JobSpec, PlanAnswer, PlanStep, Policy, Queue, Record, Stage, Vector
+from schemas import Cache, Device, JobSpec, LedgerEntry, PlanAnswer, PlanStep, Policy, Queue, Record, Stage, Vector
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
@@ -195,6 +195,16 @@ class Touched:
 
 
 @dataclass(slots=True)
+class LedgerSum:
+    """What jobs of a queue have given away and received together, by kind in base units x seconds."""
+
+    jobs: int = 0
+    donated: Vector = field(default_factory=dict)
+    received: Vector = field(default_factory=dict)
+    lost_ms: int = 0
+
+
+@dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `running_limits`: which jobs may run. `opened`: seq
     of the last opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many.
@@ -203,6 +213,7 @@ class State:
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
     `reservations_over`: those that are over, the oldest first.
+    `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`: by queue, of its jobs that are over.
     `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
 
     cell: str = ""
@@ -233,6 +244,8 @@ class State:
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
+    ledger: dict[str, LedgerEntry] = field(default_factory=dict)
+    ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
 

@@ -8,7 +8,7 @@ from largesse.lifecycle.remaining import direction_of, share_vector, work_of
 from schemas import Entitlement, Shares
 from schemas.quantities import SHARE_UNITS
 from services.altruism import core
-from tests.builders import admitted, configured, finished, grant, job, registered, stage
+from tests.builders import admitted, configured, ended, finished, grant, job, registered, stage
 from tests.harness import given
 
 CAPACITY = {"cpu": 12_000, "memory": 24_000}
@@ -38,6 +38,7 @@ class Alone:
         self.story = given(core, knobs, registered("n", **CAPACITY), admitted(spec, 0))
         self.spec, self.share, self.now_ms = spec, share, 0
         self.stages = {each.stage: each for each in spec.stages}
+        self.left, self.ledger = sum(each.tasks for each in spec.stages), []
         self.running = []  # (end, stage, first, count, attempt)
         self.deadline_ms = self.ended_ms = None
         self.most, self.told, self.starts = {}, {}, []
@@ -53,11 +54,15 @@ class Alone:
             for _, name, first, count, attempt in over:
                 self.story.then(finished(f"j/{name}", first=first, count=count, attempt=attempt, at=self.now_ms))
                 self.ended_ms = self.now_ms
+                self.left -= count
+            if over and not self.left:
+                self.story.then(ended("j", at=self.now_ms))
             wake_ms = self.round()
 
     def round(self):
         """One round; what is required starts, in the order of the asks. Returns when the next latest start comes."""
         (asks,) = self.story.round(self.now_ms, shares=[Shares([], entitlements=self.entitled())])
+        self.ledger += asks.ledger
         grants = []
         for ask in asks.jobs:
             if ask.plan is not None:
@@ -79,7 +84,8 @@ class Alone:
     def share_now(self):
         """The job's share as a vector by the direction of the work that is left, and at least one of its tasks."""
         live = self.story.state.jobs["j"]
-        vector = share_vector(direction_of(work_of(live.graph, live.progress), CAPACITY), CAPACITY, self.share)
+        direction = direction_of(work_of(live.graph, live.progress, live.seen), CAPACITY)
+        vector = share_vector(direction, CAPACITY, self.share)
         wide = {kind: vector.get(kind, 0) for kind in CAPACITY}
         for each in self.spec.stages:
             for kind, amount in each.demand.items():
@@ -92,7 +98,9 @@ class Alone:
     def entitled(self):
         """The share does not change, whatever kinds the job's work asks for by now: said where that is new."""
         left = self.story.state.jobs.get("j")
-        kinds = sorted(direction_of(work_of(left.graph, left.progress), CAPACITY))
+        if left is None:
+            return []
+        kinds = sorted(direction_of(work_of(left.graph, left.progress, left.seen), CAPACITY))
         if not kinds or self.told.get(tuple(kinds)):
             return []
         self.told[tuple(kinds)] = True
@@ -106,3 +114,4 @@ def test_a_job_alone_in_its_share_ends_by_its_first_plan(spec, tenths, order):
 
     assert sum(count for _, _, count in alone.starts) == sum(each.tasks for each in spec.stages)
     assert alone.ended_ms <= alone.deadline_ms
+    assert [(entry.job, entry.lost_ms) for entry in alone.ledger if entry.over] == [("j", 0)]

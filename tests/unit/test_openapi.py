@@ -44,7 +44,16 @@ async def asked(cell):
     """A story in which every route answers as it mostly does, and errs wherever it can err."""
     ask = Recorded(cell)
     await ask("PUT", "/v1/config", json={"set": {"node_lease_ms": 86_400_000}})  # No agent reports here.
-    for path in ("/livez", "/readyz", "/metrics", "/v1/queues", "/v1/nodes", "/v1/reservations", "/v1/config"):
+    for path in (
+        "/livez",
+        "/readyz",
+        "/metrics",
+        "/v1/queues",
+        "/v1/nodes",
+        "/v1/reservations",
+        "/v1/ledger",
+        "/v1/config",
+    ):
         await ask("GET", path)
     await jobs(ask)
     await configs(ask)

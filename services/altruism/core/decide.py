@@ -6,8 +6,9 @@ from largesse.core import OpenRound
 from largesse.ids import shard_of
 from largesse.lifecycle.entitlements import shares_said
 from largesse.lifecycle.queue_policy import GIVING
-from schemas import Asks, Entitlement, JobAsk
+from schemas import Asks, Entitlement, JobAsk, LedgerEntry
 from services.altruism.core.giving import asks_of, has_moved, plan_of, planned_of
+from services.altruism.core.ledger import entry_of
 from services.altruism.core.state import State
 from services.altruism.core.waits import does_wait
 
@@ -18,7 +19,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
     names: dict[str, bool] = dict(state.answering)
     if state.full:
         names = {name: True for name in state.jobs if shard_of(name, of) == state.shard}
-    asks = []
+    asks: list[JobAsk] = []
     if state.policy.preset in GIVING:
         asks = _planned_asks(state, opened, names)
     else:
@@ -26,7 +27,14 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
             job = state.jobs.get(name)
             if job is not None and (does_wait(job) or not state.full):
                 asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
-    return [Asks(state.shard, of, asks, state.full, _wake_ms(state, opened, asks))]
+    ledger = [*state.settling, *_accounts(state, opened, asks)]
+    return [Asks(state.shard, of, asks, state.full, _wake_ms(state, opened, asks), ledger)]
+
+
+def _accounts(state: State, opened: OpenRound, asks: list[JobAsk]) -> list[LedgerEntry]:
+    """Accounts of the jobs that are planned anew, but for those planned for the first time."""
+    replanned = [ask.job for ask in asks if ask.plan is not None and state.jobs[ask.job].account is not None]
+    return [entry_of(name, state.jobs[name], opened.time) for name in replanned]
 
 
 def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> list[JobAsk]:

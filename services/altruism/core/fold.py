@@ -31,6 +31,7 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.jobs import Outcome
 from schemas.queue_tree import walk
 from schemas.tasks import Failure
 from services.altruism.core.giving import (
@@ -42,6 +43,7 @@ from services.altruism.core.giving import (
     start_tasks,
     stop_tasks,
 )
+from services.altruism.core.ledger import entry_of, renew
 from services.altruism.core.state import NOTHING_STARTED, BackingOff, Gang, Job, State
 from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits
 
@@ -77,7 +79,8 @@ def _switch(state: State, time: int, *, on: bool) -> None:
         later: dict[int, int] = {}
         for item in state.backing_off.get(name, ()):
             later[item.stage] = later.get(item.stage, 0) + item.count
-        job.plan, job.started = None, running_now(job, later, time) if on else NOTHING_STARTED
+        job.plan = job.account = None
+        job.started = running_now(job, later, time) if on else NOTHING_STARTED
         if does_wait(job) or job.started:
             _derail(state, name, job)
             _change(state, name)
@@ -130,19 +133,22 @@ def _is_ours(state: State, name: str) -> bool:
 def _ended(state: State, record: Record[JobEnded]) -> None:
     body = record.body
     for end in body.jobs:
-        _forget(state, end.job)
+        _forget(state, end.job, record.time, end.outcome)
     for end in body.jobs:
         _begin(state, leave(state.running_limits, end.job), record.time)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
-    _forget(state, record.body.job)
+    _forget(state, record.body.job, record.time, "cancelled")
     _begin(state, leave(state.running_limits, record.body.job), record.time)
 
 
-def _forget(state: State, name: str) -> None:
-    if name in state.jobs:
-        learn(state.history, name, state.jobs[name].seen)
+def _forget(state: State, name: str, time: int, end: Outcome) -> None:
+    job = state.jobs.get(name)
+    if job is not None:
+        learn(state.history, name, job.seen)
+        if job.account is not None:
+            state.settled.append(entry_of(name, job, time, end))
     for kept in (
         state.jobs,
         state.changed,
@@ -166,7 +172,7 @@ def _finished(state: State, record: Record[TaskFinished]) -> None:
 
 def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
     if state.policy.preset in GIVING:
-        stop_tasks(job, at, count)
+        stop_tasks(job, at, count, record.time)
         if job.plan is not None and not job.plan.gives:
             _change(state, name)  # What it asks for inside its share is more by now.
     if job.graph.stages[at].gang:
@@ -198,7 +204,7 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
         return
     at = job.graph.position[stage]
     if state.policy.preset in GIVING:
-        stop_tasks(job, at, 1)
+        stop_tasks(job, at, 1, record.time)
         _derail(state, name, job)
         _change(state, name)
     gang = state.gangs[name][at] if job.graph.stages[at].gang else None
@@ -323,6 +329,8 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     _come_due(state, record.time)
     state.planning.update(state.stale)
     state.stale = {}
+    state.settling += state.settled
+    state.settled = []
     state.answering.update(state.changed)
     state.changed = {}
     state.written += len(state.answering)
@@ -339,7 +347,7 @@ def _deal_again(state: State, of: int) -> None:
                 if does_wait(job) or job.started:
                     state.stale[name] = job.derailed = True
             else:
-                job.plan = None
+                job.plan = job.account = None
                 state.stale.pop(name, None)
 
 
@@ -393,7 +401,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
             start_tasks(job, at, grant.count, record.time)
         if job.graph.stages[at].gang:
             state.gangs.setdefault(grant.job, {}).setdefault(at, Gang()).running += grant.count
-    state.answering, state.planning, state.full = {}, {}, False
+    state.answering, state.planning, state.full, state.settling = {}, {}, False, []
 
 
 def _shares(state: State, record: Record[Shares]) -> None:
@@ -408,7 +416,9 @@ def _asks(state: State, record: Record[Asks]) -> None:
         job = state.jobs.get(ask.job)
         if job is None or ask.plan is None or job.admitted > state.opened:
             continue  # Another job had the name when it was planned.
-        job.plan, job.derailed = planned_of(state, job, ask.plan), ask.job in state.stale
+        planned = planned_of(state, job, ask.plan)
+        renew(job, planned, record.time)
+        job.plan, job.derailed = planned, ask.job in state.stale
         _push_due(state, ask.job, job, record.time)
 
 
@@ -417,6 +427,7 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
     state.changed = {**state.answering, **state.changed}
     state.answering = {}
     state.stale = {**state.planning, **state.stale}
+    state.settled, state.settling = state.settling + state.settled, []
     state.planning = {}
 
 

@@ -19,6 +19,7 @@ from schemas.estimates import end_ms
 from schemas.queue_tree import upwards
 from schemas.queues import JobOrder
 from schemas.rounds import AskKind
+from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting
 from services.altruism.planning.plan import plan
@@ -107,7 +108,9 @@ def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
 def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
     """A plan as it is kept."""
     planned = Planned(said.deadline_ms, said.share, said.gives)
-    planned.key = key_of(job.queue, set_of(direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)))
+    direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
+    planned.key = key_of(job.queue, set_of(direction))
+    planned.vector = share_vector(direction, state.capacity, said.share)
     for late in said.late:
         at = job.graph.position[late.stage]
         planned.late.setdefault(at, []).append((late.at_ms, late.count))
@@ -202,6 +205,7 @@ def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> lis
 # ---------------------------------------------------------------- what runs
 def start_tasks(job: Job, at: int, count: int, time: int) -> None:
     """Tasks of a stage have been granted."""
+    note_held(job, at, count, time)
     if job.started is NOTHING_STARTED:
         job.started = {}
     groups = job.started.setdefault(at, [])
@@ -211,8 +215,9 @@ def start_tasks(job: Job, at: int, count: int, time: int) -> None:
         groups.append(Started(time, count))
 
 
-def stop_tasks(job: Job, at: int, count: int) -> None:
+def stop_tasks(job: Job, at: int, count: int, time: int) -> None:
     """Tasks of a stage have ended. Which does not matter: those that started first are taken to have."""
+    note_held(job, at, -count, time)
     groups = job.started.get(at)
     if groups is None:
         return

@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, Progress, Promises, RunningLimits, Span, Tries
-from schemas import Policy, Vector
+from schemas import LedgerEntry, Policy, Vector
 from schemas.tasks import Failure
 
 
@@ -49,6 +49,7 @@ class Planned:
     share: int
     gives: bool
     key: str = ""
+    vector: Vector = field(default_factory=dict)
     due_ms: int | None = None
     late: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     waiting: dict[int, int] = field(default_factory=dict)
@@ -62,6 +63,28 @@ _NONE: list[int] = []
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
+class Account:
+    """What a job has donated and received up to `since_ms`, in base units x ms; what it is entitled to (`vector`) and
+    holds since. `promised_ms`: when it would be over by its own plan, see ledger.py."""
+
+    since_ms: int
+    promised_ms: int
+    vector: Vector = field(default_factory=dict)
+    held: Vector = field(default_factory=dict)
+    donated: Vector = field(default_factory=dict)
+    received: Vector = field(default_factory=dict)
+
+    def __init__(self, since_ms: int, promised_ms: int) -> None:
+        self.since_ms = since_ms
+        self.promised_ms = promised_ms
+        self.vector = {}
+        self.held = {}
+        self.donated = {}
+        self.received = {}
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
 class Job:
     """A live job. By stage position, `waits`: what could start now (waits.py reads and changes it); `started`: where
     jobs are planned, what runs, those that started first before the others. `fresh_ms`: since when all its stages
@@ -69,7 +92,7 @@ class Job:
     may not run yet. `derailed`: tasks have failed or were lost since the last plan. `admitted`: seq of its admission.
     `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
     whose run time is told by earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
-    says.
+    says. `account`: what it has given away and received, where it is planned by this shard.
     """
 
     graph: Graph
@@ -85,6 +108,7 @@ class Job:
     from_history: list[int] = field(default_factory=list)
     fresh_ms: int = -1
     altruism_permille: int | None = None
+    account: Account | None = None
 
     def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
@@ -100,6 +124,7 @@ class Job:
         self.from_history = _NONE
         self.fresh_ms = -1
         self.altruism_permille = None
+        self.account = None
 
 
 @dataclass(slots=True)
@@ -114,7 +139,8 @@ class State:
 
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
-    `queues_permille`: by path of a queue that says so, in how many of a thousand plans its jobs give.
+    `queues_permille`: by path of a queue that says so, in how many of a thousand plans its jobs give. `settled`:
+    accounts of jobs that are over and of which that has not been said, `settling`: those of the open round.
     """
 
     shard: int = 0
@@ -138,5 +164,7 @@ class State:
     planning: dict[str, bool] = field(default_factory=dict)
     dues: list[tuple[int, str]] = field(default_factory=list)
     queues_permille: dict[str, int] = field(default_factory=dict)
+    settled: list[LedgerEntry] = field(default_factory=list)
+    settling: list[LedgerEntry] = field(default_factory=list)
     full_round: int = 0
     written: int = 0
