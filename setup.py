@@ -89,6 +89,7 @@ COMPILED = {
         "fits",
         "headroom",
         "indexed_heap",
+        "kinds_levels",
         "leaf_queue",
         "lending",
         "nodes",

@@ -3,6 +3,7 @@
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import order_of, serves
+from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import expected_ms
 from schemas import HeldRoom, Stage, StageAsk, Vector
 from schemas.queue_tree import walk
@@ -37,10 +38,12 @@ def build(state: State) -> Board:
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
             board.hold(held.job, pairs, 1, held.queue)
-            board.leaf_queue.run(leaf_at(state, held.queue), held.demand, 1)
+            board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
+    for queue, parts in state.parts.items():
+        board.kinds_levels.set(board.leaf(queue), [(kinds.split(KINDS), target) for kinds, target in parts.items()])
     for queue, units in state.guarantees.items():
         board.set_guaranteed(queue, units)
     for name, job in state.jobs.items():

@@ -28,10 +28,12 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     for queue in shares.body.gone:
         board.set_target(queue, SHARE_UNITS)
         board.set_guaranteed(queue, 0)
+        board.kinds_levels.set(board.leaf(queue), [])
         board.leaf(queue).due = None
     for level in shares.body.levels:
         board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
         board.set_guaranteed(level.queue, level.guaranteed)
+        board.kinds_levels.set(board.leaf(level.queue), [(part.kinds, part.target) for part in level.kinds])
         board.leaf(level.queue).due = due_of(level)
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:

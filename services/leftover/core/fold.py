@@ -5,6 +5,7 @@ from largesse.ids import shard_of
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.promises import fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import groups, serves
+from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from schemas import (
@@ -244,7 +245,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(board.room.number[node], pairs, devices)
             board.hold(job, pairs, -1, held.queue)
-            board.leaf_queue.run(leaf_at(state, held.queue), held.demand, -1)
+            board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
     if not on_node:
         del state.held[node]
     if state.reserving or state.lent:
@@ -278,8 +279,13 @@ def _shares(state: State, record: Record[Shares]) -> None:
         state.targets.pop(queue, None)
         state.dues.pop(queue, None)
         state.guarantees.pop(queue, None)
+        state.parts.pop(queue, None)
     for level in body.levels:
         state.targets[level.queue] = max(level.target, level.due or 0)
+        if level.kinds:
+            state.parts[level.queue] = {KINDS.join(part.kinds): part.target for part in level.kinds}
+        else:
+            state.parts.pop(level.queue, None)
         if due_of(level) == state.targets[level.queue]:
             state.dues.pop(level.queue, None)
         else:
@@ -361,7 +367,7 @@ def _bind(state: State, grant: Grant, time: int) -> None:
     stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
     leaf = leaf_of(state, job)
     if state.board is not None:
-        state.board.leaf_queue.run(leaf, stage.demand, grant.count)
+        state.board.kinds_levels.run(leaf, stage.demand, grant.count)
     is_outside = is_reserved(state, grant.job)
     if state.groups and state.served.get(leaf) != state.opened and not is_outside:
         state.served[leaf] = state.opened

@@ -29,6 +29,7 @@ from services.leftover.placement.entries import (
     key_of,
 )
 from services.leftover.placement.indexed_heap import JobHeap
+from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
 from services.leftover.placement.packing import Alignment, Packers
@@ -75,6 +76,7 @@ class Board:
         self.blocked = self._candidates.blocked
         self.pools = Pools(pools_ppm or [], room.total, self._candidates.demands)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
+        self.kinds_levels = KindsLevels(room, self.leaf_queue)
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
 
@@ -89,6 +91,7 @@ class Board:
             task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
             self.classes.append(task)
             self._class_of[key] = task
+            self.kinds_levels.add_class(task)
         return task
 
     def leaf(self, name: str) -> LeafEntry:
@@ -300,6 +303,7 @@ class Board:
                 self.by_admission[admitted].aged = True
                 self._enter(self.by_admission[admitted])
         candidates = self._candidates
+        self.kinds_levels.begin()
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
@@ -472,6 +476,7 @@ class Board:
             job.bins = [other for other in job.bins if other != bin_id]
         self.leaf_queue.move(leaf)
         self.packers.note(job)
+        self.kinds_levels.place(leaf, task, count)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it

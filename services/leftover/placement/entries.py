@@ -41,6 +41,8 @@ _SHARE_MOST = (1 << _SHARE_BITS) - 1
 _WORK_BITS = 100
 _PRIORITY_TOP = 1 << 20
 _ABOVE_FLOOR = 1 << 90  # Above any share, and any moment in ms.
+PRIORITY_BITS = _SHARE_BITS + ADMITTED_BITS + POSITION_BITS
+"""In what jobs of a leaf are served by: above these bits is their priority, where it is by DRF."""
 
 
 def job_class_of(bin_id: int) -> int:

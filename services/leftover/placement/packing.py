@@ -181,10 +181,10 @@ class Packers:
 
     def note(self, job: JobEntry) -> None:
         """Tasks of a job have been placed."""
-        if job.leaf.choosers:
+        if job.leaf.name in self._of:
             for packer in self._of[job.leaf.name]:
                 packer.note(job)
 
     def may_pack(self, job: JobEntry) -> bool:
         """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
-        return not job.leaf.choosers or self._of[job.leaf.name][0].may_pack(job)
+        return job.leaf.name not in self._of or self._of[job.leaf.name][0].may_pack(job)

@@ -1,0 +1,167 @@
+"""A leaf whose tasks ask for several sets of kinds of resource: each set has a level of its own (`Level.kinds`).
+
+Between leaves the level of the whole leaf counts. Inside the leaf, tasks of the set that has the least of its level go
+first, of jobs of equal priority; once all sets have theirs, the leaf's order decides alone. So tasks that need a scarce
+kind get what is theirs however many others wait beside them, as if they were in a queue of their own, and the others go
+on when that kind is used up. Only leaves that serve jobs by DRF do so: an order is an order.
+"""
+
+from dataclasses import dataclass
+
+from schemas.quantities import SHARE_UNITS, Vector
+from services.leftover.placement.entries import PRIORITY_BITS, LeafEntry
+from services.leftover.placement.leaf_queue import LeafQueue
+from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.ranks import Draw
+
+_RATIO_BITS = 30
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Of a leaf, the tasks that ask for one set of kinds (a bit set of positions): their level, and by position what
+    they hold; `placed` is what this round has placed. `ratio`: of what they hold to the level, 2^30 where they have it.
+    """
+
+    kinds: int
+    target: int
+    held: list[int]
+    placed: list[int]
+    ratio: int = 0
+
+    def __init__(self, kinds: int, target: int, size: int) -> None:
+        self.kinds = kinds
+        self.target = target
+        self.held = [0] * size
+        self.placed = [0] * size
+        self.ratio = 0
+
+
+class KindsLevels:
+    """The parts of all leaves that have several levels."""
+
+    def __init__(self, room: Room, leaf_queue: LeafQueue) -> None:
+        self._room = room
+        self._leaf_queue = leaf_queue  # Knows what runs.
+        self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
+        self._parts: dict[str, list[Part]] = {}
+        self._placed: list[Part] = []  # Those that this round has placed something of.
+
+    def add_class(self, task: TaskClass) -> None:
+        """There is another class of tasks."""
+        kinds = _kinds_of(task.pairs)
+        self._classes[kinds] = self._classes.get(kinds, 0) | 1 << task.index
+
+    def set(self, leaf: LeafEntry, levels: list[tuple[list[str], int]]) -> None:
+        """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
+        if leaf.order != "drf" or not (levels or leaf.name in self._parts):
+            return
+        leaf.choosers = []
+        if not levels:
+            del self._parts[leaf.name]
+            return
+        room, before = self._room, {part.kinds: part for part in self._parts.get(leaf.name, [])}
+        targets = {self._named(names): target for names, target in levels}
+        parts = self._parts[leaf.name] = [before.get(kinds) or Part(kinds, 0, len(room.total)) for kinds in targets]
+        if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
+            for part in parts:
+                part.held = [0] * len(room.total)
+            for demand, count in self._leaf_queue.running.get(leaf.name, {}).items():
+                self._add(leaf.name, room.pairs(dict(demand)), count, placed=False)
+        for part in parts:
+            part.target = targets[part.kinds]
+            self._rank(part)
+        parts.sort(key=_by_ratio)
+        leaf.choosers = [_Chooser(self, parts, draw).choose for draw in leaf.draws]
+
+    def _named(self, names: list[str]) -> int:
+        kinds = 0
+        for name in names:
+            if name in self._room.position:
+                kinds |= 1 << self._room.position[name]
+        return kinds
+
+    def run(self, leaf: str, demand: Vector, count: int) -> None:
+        """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
+        self._leaf_queue.run(leaf, demand, count)
+        if self._parts:
+            self._add(leaf, self._room.pairs(demand), count, placed=False)
+
+    def place(self, leaf: LeafEntry, task: TaskClass, count: int) -> None:
+        """The round has placed so many; that they run is told later."""
+        if self._parts:
+            self._add(leaf.name, task.pairs, count, placed=True)
+
+    def begin(self) -> None:
+        """A round begins: what the last one placed and the cell let start runs by now."""
+        for part in self._placed:
+            part.placed = [0] * len(part.placed)
+            self._rank(part)
+        if self._placed:
+            self._placed = []
+            for parts in self._parts.values():
+                parts.sort(key=_by_ratio)
+
+    def _add(self, leaf: str, pairs: list[tuple[int, int]], count: int, *, placed: bool) -> None:
+        parts = self._parts.get(leaf)
+        if parts is None:
+            return
+        kinds = _kinds_of(pairs)
+        for part in parts:
+            if part.kinds == kinds:
+                held = part.placed if placed else part.held
+                if placed and not any(held):
+                    self._placed.append(part)
+                for p, amount in pairs:
+                    if p >= 0:
+                        held[p] += amount * count
+                self._rank(part)
+                parts.sort(key=_by_ratio)
+                return
+
+    def _rank(self, part: Part) -> None:
+        share, total = 0, self._room.total
+        for p, amount in enumerate(part.held):
+            if total[p]:
+                share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
+        part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
+
+    def choose(self, parts: list[Part], draw: Draw, live: int, end: int | None) -> int | None:
+        """The bin that a leaf serves next, of those whose class is in the set `live` and whose key is below `end`."""
+        first = draw.first_of(live, end)
+        if first is None:
+            return None
+        priority = draw.key[first] >> PRIORITY_BITS
+        for part in parts:
+            if part.ratio >> _RATIO_BITS:
+                break
+            classes = live & self._classes.get(part.kinds, 0)
+            found = draw.first_of(classes, end) if classes else None
+            if found is not None and draw.key[found] >> PRIORITY_BITS == priority:
+                return found
+        return first
+
+
+class _Chooser:
+    """What a leaf asks about one of its draws."""
+
+    def __init__(self, levels: KindsLevels, parts: list[Part], draw: Draw) -> None:
+        self.levels = levels
+        self.parts = parts
+        self.draw = draw
+
+    def choose(self, live: int, end: int | None) -> int | None:
+        """The bin to serve next."""
+        return self.levels.choose(self.parts, self.draw, live, end)
+
+
+def _kinds_of(pairs: list[tuple[int, int]]) -> int:
+    kinds = 0
+    for p, _ in pairs:
+        if p >= 0:
+            kinds |= 1 << p
+    return kinds
+
+
+def _by_ratio(part: Part) -> tuple[int, int]:
+    return part.ratio, part.kinds
