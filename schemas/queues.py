@@ -18,6 +18,7 @@ Preset = Literal[
     "collapsed",
     "capacity",
     "dress",
+    "rayon",
     "slots",
     "carbyne",
     "carbyne-dag",

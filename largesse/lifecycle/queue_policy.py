@@ -28,6 +28,7 @@ ALIKE: dict[Preset, Sharing] = {
     "carbyne": "hdrf",
     "carbyne-dag": "hdrf",
     "dress": "capacity",
+    "rayon": "hdrf",
 }
 """What presets share out by that bear another name. `slots` does so by a single kind: places."""
 

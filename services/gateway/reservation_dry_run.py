@@ -26,7 +26,7 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     question = {
         "now_ms": max(now_ms, state.time),
         "policy": asdict(state.policy),
-        "capacity": _capacity(state),
+        "nodes": _nodes(state),
         "promises": [
             {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
             | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}
@@ -39,10 +39,11 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     return await asked(question, PLAN, "the plans")
 
 
-def _capacity(state: State) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _nodes(state: State) -> list[Document]:
+    """Nodes that take tasks, those alike together."""
+    counts: dict[str, Document] = {}
     for node in state.nodes.values():
         if state_of_node(node) == "ready":
-            for resource, amount in node.capacity.items():
-                total[resource] = total.get(resource, 0) + amount
-    return total
+            alike = counts.setdefault(str(sorted(node.capacity.items())), {"count": 0, "capacity": node.capacity})
+            alike["count"] += 1
+    return list(counts.values())

@@ -12,7 +12,8 @@ import sys
 
 from schemas.queues import Preset
 from schemas.wording import plural
-from services.simulator.drawn import drawn_cluster, drawn_jobs
+from services.simulator.drawn import drawn_cluster
+from services.simulator.drawn_reservations import KNOBS, drawn_arrivals
 from services.simulator.run import Options, simulate
 
 HASH_SEEDS = ("1", "2")
@@ -29,6 +30,7 @@ PRESETS: tuple[Preset, ...] = (
     "collapsed",
     "capacity",
     "dress",
+    "rayon",
     "slots",
     "carbyne",
     "carbyne-dag",
@@ -69,10 +71,11 @@ def main() -> int:
 
 
 def _run(seed: int) -> dict[str, dict[str, object]]:
-    cluster, jobs = drawn_cluster(seed), drawn_jobs(seed)
+    cluster = drawn_cluster(seed)
     outcomes: dict[str, dict[str, object]] = {}
     for preset in PRESETS:
-        result = simulate(jobs, cluster, Options({"preset": preset, "seed": seed}))
+        knobs = KNOBS if preset == "rayon" else {}
+        result = simulate(drawn_arrivals(seed, preset), cluster, Options({"preset": preset, "seed": seed, **knobs}))
         counts = {"jobs": result["jobs"], "rejected": len(result["rejected"]), "rounds": result["rounds"]}
         outcomes[preset] = {**counts, "digest": result["digest"]}
     return outcomes

@@ -50,7 +50,8 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
-    reservations = Reservations() if _reserves(waiting) else None  # The drive forgets what has come.
+    reserves = any(not isinstance(body, JobSpec) for _, body in waiting)  # The drive forgets what has come.
+    reservations = Reservations() if reserves else None
     cell.observer = _both(agents.observe, reservations.observe) if reservations is not None else agents.observe
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()
@@ -78,10 +79,6 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "digest": cell.digest,
         **({"reservations": reservations.result()} if reservations is not None else {}),
     }
-
-
-def _reserves(waiting: list[tuple[int, Arrival]]) -> bool:
-    return any(not isinstance(body, JobSpec) for _, body in waiting)
 
 
 def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:

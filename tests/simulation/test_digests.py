@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from services.simulator.drawn import drawn_cluster, drawn_jobs
+from services.simulator.drawn_reservations import KNOBS, drawn_arrivals
 from services.simulator.run import Options, simulate
 from tests.cells import drop_caches
 
@@ -24,6 +25,7 @@ COMPILED = ROOT / "build" / "compiled"
 SEEDS = (1, 3)
 PRESETS = (
     *("fifo", "sjf", "srtf", "tetris", "tetris-fair", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "dress"),
+    "rayon",
     *("slots", "carbyne", "carbyne-dag", "largesse"),
 )
 OTHERS = ("python3.11", "python3.12", "python3.13")
@@ -128,8 +130,9 @@ def test_a_run_without_any_cache_decides_alike(preset):
     def forget(cell):
         drop_caches([cell.admission, cell.fairness, *cell.altruism, cell.leftover, cell.estimator, cell.planner])
 
+    knobs = {"preset": preset, **(KNOBS if preset == "rayon" else {})}
     digests = [
-        simulate(drawn_jobs(3), drawn_cluster(3), Options({"preset": preset}, before_round=before))["digest"]
+        simulate(drawn_arrivals(3, preset), drawn_cluster(3), Options(knobs, before_round=before))["digest"]
         for before in (None, forget)
     ]
     assert digests[0] == digests[1]

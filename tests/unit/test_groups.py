@@ -70,7 +70,14 @@ def test_without_a_tree_there_are_no_groups():
 
 @pytest.mark.parametrize("preset", get_args(Preset))
 def test_every_preset_shares_out_in_a_known_way(preset):
-    known = {"carbyne": "hdrf", "carbyne-dag": "hdrf", "largesse": "hdrf", "slots": "hdrf", "dress": "capacity"}
+    known = {
+        "carbyne": "hdrf",
+        "carbyne-dag": "hdrf",
+        "largesse": "hdrf",
+        "slots": "hdrf",
+        "dress": "capacity",
+        "rayon": "hdrf",
+    }
     assert sharing_of(preset) == known.get(preset, preset)
 
 

@@ -349,3 +349,19 @@ def test_the_step_changes_only_once_nothing_is_promised():
     cell.settle(at=0)
     assert cell.promised == {"s": [(1, 61, 1)]}
     assert cell.story.state.step_ms == 10_000
+
+
+def test_a_unit_has_to_fit_on_a_node():
+    cell = two_nodes().then(reservation("r", flat(cores=6)))
+    body = cell.settle(at=0)
+    assert answers(body) == {"r": "invalid"}
+    assert "room for 0 units" in body.answers[0].detail
+
+
+def test_units_of_several_reservations_have_to_fit_on_the_nodes_together():
+    cell = two_nodes()
+    wide = "window(0, 30m, atom(b='3 cpu', g=2, h=2, l=25m, w=50m))"
+    cell.then(reservation("a", wide), reservation("b", flat(cores=2, minutes=25, window=30)))
+    assert answers(cell.settle(at=0)) == {"a": "accepted", "b": "no_room"}
+    cell.then(reservation("c", "window(0, 30m, atom(b='1 cpu', g=2, h=2, l=25m, w=50m))"))
+    assert answers(cell.settle(at=0)) == {"c": "accepted"}

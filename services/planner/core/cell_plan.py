@@ -9,13 +9,14 @@ from fractions import Fraction
 
 from schemas import Vector
 from schemas.edge.strict_json import loads
-from services.planner.core.state import Promise, State, Waiting
+from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
 from services.planner.planning.limits import UserLimits
+from services.planner.planning.node_fit import NodeClass, units_in
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import Known, joined, over_from, repairing
-from services.planner.planning.request import Lease, Plan, atoms
+from services.planner.planning.request import Atom, Lease, Node, Plan, atoms
 from services.planner.planning.residual import FOR_EVER, split
 from services.planner.planning.search import Search
 
@@ -80,6 +81,7 @@ class CellPlan:
         by_queue = self.limits.average is not None
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
+        self.book.set_nodes(self._classes(state))
         self.known: dict[str, Known] = {}
         self.found: list[Found] = []
         self.running: _Running | None = None
@@ -100,7 +102,18 @@ class CellPlan:
         self.book.capacity = tuple(self.grid.capacity)
         most = self.limits.instant_most(self.grid.capacity)
         self.book.instant_most = None if most is None else tuple(most)
+        self.book.set_nodes(self._classes(state))
         return True
+
+    def _classes(self, state: State) -> list[NodeClass]:
+        """Nodes that are alike, and how many there are."""
+        counts: dict[tuple[int, ...], int] = {}
+        for node in state.nodes.values():
+            capacity = counted(node)
+            if capacity:
+                alike = tuple(capacity.get(resource, 0) for resource in self.grid.resources)
+                counts[alike] = counts.get(alike, 0) + 1
+        return sorted((count, capacity) for capacity, count in counts.items())
 
     def end(self, name: str) -> None:
         """A promise is over."""
@@ -245,6 +258,7 @@ class CellPlan:
         before = self._put_aside(name) if asked.kind == "update" else None
         try:
             check(Windowed(windowed.body, request.begin, request.end), self.grid, self.grid.seconds(first))
+            self._check_nodes(windowed.body)
         except BadRdl as fault:
             answer = Answer("invalid", str(fault), offer=(yield from self.agent.offering(request)))
         else:
@@ -256,6 +270,26 @@ class CellPlan:
         elif before is not None:
             self._put_back(name, before)
         return answer
+
+    def _check_nodes(self, node: Node) -> None:
+        """Raises BadRdl where the nodes together hold no gang of an atom, though their sum would."""
+        if isinstance(node, Atom):
+            units = units_in(node.unit, self.book.nodes or ())
+            if units < node.gang:
+                told = f"nodes have room for {units} units of atom {node.path} at a time, and it needs {node.gang}"
+                raise BadRdl("rdl", f"{told} (g): no unit spans nodes")
+        elif node.kind == "any":
+            faults = []
+            for branch in node.of:
+                try:
+                    self._check_nodes(branch)
+                except BadRdl as fault:
+                    faults.append(fault)
+            if len(faults) == len(node.of):
+                raise faults[0]
+        else:
+            for branch in node.of:
+                self._check_nodes(branch)
 
     def _request(self, asked: Waiting, windowed: Windowed) -> Request:
         begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)

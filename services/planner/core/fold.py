@@ -14,9 +14,8 @@ from schemas import (
     ReservationRequested,
     ReservationUpdated,
     RoundOpened,
-    Vector,
 )
-from services.planner.core.state import Lease, Node, Promise, State, Waiting
+from services.planner.core.state import Lease, Node, Promise, State, Waiting, counted
 
 UNASKED = ("moved", "broken")
 """Reasons of answers that nobody asked for."""
@@ -93,8 +92,8 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 def _set_node(state: State, name: str, node: Node) -> None:
     before = state.nodes.get(name)
     state.nodes[name] = node
-    old = _counted(before) if before is not None else {}
-    new = _counted(node)
+    old = counted(before) if before is not None else {}
+    new = counted(node)
     if old == new:
         return
     for resource, amount in old.items():
@@ -105,10 +104,6 @@ def _set_node(state: State, name: str, node: Node) -> None:
         state.rounds = 0
     if state.plan is not None and not state.plan.resize(state):
         state.plan = None
-
-
-def _counted(node: Node) -> Vector:
-    return node.capacity if node.up and not node.draining and not node.unschedulable else {}
 
 
 # ---------------------------------------------------------------- rounds and answers

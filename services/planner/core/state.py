@@ -21,6 +21,11 @@ class Node:
     unschedulable: bool = False
 
 
+def counted(node: Node) -> Vector:
+    """What of a node can be promised: nothing where it takes no tasks."""
+    return node.capacity if node.up and not node.draining and not node.unschedulable else {}
+
+
 @dataclass(slots=True)
 class Waiting:
     """A request that has not been answered. `seq`: of its record; `rdl`: canonical JSON, empty of a deletion."""

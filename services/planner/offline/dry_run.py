@@ -29,6 +29,13 @@ class Promised(Input):
     leases: list[list[str | int]]
 
 
+class Nodes(Input):
+    """So many nodes alike."""
+
+    count: int
+    capacity: dict[str, int]
+
+
 class Asked(Input):
     """The request; with `update`, other terms for a promise."""
 
@@ -44,7 +51,7 @@ class Question(Input):
 
     now_ms: int
     policy: dict[str, object]
-    capacity: dict[str, int]
+    nodes: list[Nodes]
     promises: list[Promised]
     ask: Asked
 
@@ -54,7 +61,11 @@ def would_answer(question: Question) -> dict[str, object]:
     state = core.start()
     state.policy = with_knobs(Policy(), knobs_of(question.policy, "policy"))
     state.step_ms = state.policy.reservation_step_ms
-    state.nodes, state.capacity = {"cell": Node(dict(question.capacity))}, dict(question.capacity)
+    for i, alike in enumerate(question.nodes):
+        for k in range(alike.count):
+            state.nodes[f"{i}-{k}"] = Node(dict(alike.capacity))
+        for resource, amount in alike.capacity.items():
+            state.capacity[resource] = state.capacity.get(resource, 0) + amount * alike.count
     for each in question.promises:
         leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
         state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases)

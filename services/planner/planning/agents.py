@@ -181,11 +181,14 @@ class Agent:
             found = yield from planning(self.book, user, node, form)
             if isinstance(found, Atom):
                 self.stuck = found
-            elif self._within_average(user, found):
-                return Answer(form=form, plan=found)
-            else:
+                continue
+            if not self._within_average(user, found):
                 self.stuck = None
-                self.book.give_back(user, found)
+            elif self.book.nodes and (yield from self.book.lacks_nodes(*extent(found))):
+                self.stuck = found[0][0]
+            else:
+                return Answer(form=form, plan=found)
+            self.book.give_back(user, found)
         return None
 
     def _within_average(self, user: str, found: Plan) -> bool:

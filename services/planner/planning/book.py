@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from services.planner.planning.node_fit import NodeClass, fit, is_small, moments
 from services.planner.planning.profile import Profile, Whole
 from services.planner.planning.request import Atom, Lease, Plan
+from services.planner.planning.search import Search
 
 LEVELS = 128
 """Levels of use that a flat plan tells apart: so many parts of the capacity. Finer ones accept no more."""
@@ -55,6 +57,8 @@ class Book:
         self.instant_most = None if instant_most is None else tuple(instant_most)
         self.used = Profile(len(self.capacity))
         self.by_user: dict[str, Profile] = {}
+        self.nodes: tuple[NodeClass, ...] | None = None
+        self.shapes: dict[tuple[int, ...], Profile] = {}  # Units alike, where there are nodes to fit them on.
         self.work = 0  # What was looked at so far, counted: about a microsecond each (by what placing.py counts).
         self.journal: list[_Added] | None = None
 
@@ -77,13 +81,38 @@ class Book:
 
     def _add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int) -> None:
         self.used.add(begin, end, amounts, times)
+        if self.nodes is not None:
+            self._count(tuple(amounts), begin, end, times)
         if self.keeps_users:
             self.of_user(user).add(begin, end, amounts, times)
+
+    def _count(self, unit: tuple[int, ...], begin: int, end: int, times: int) -> None:
+        profile = self.shapes.setdefault(unit, Profile(1))
+        profile.add(begin, end, (1,), times)
+        if len(profile) == 1:
+            del self.shapes[unit]
 
     def take(self, user: str, atom: Atom, leases: Sequence[Lease], sign: int = 1) -> None:
         """Promises leases of an atom; with `sign` -1 gives them back."""
         for each in leases:
             self.add(user, each.begin, each.end, atom.unit, sign * each.gangs * atom.gang)
+
+    def set_nodes(self, nodes: Sequence[NodeClass]) -> None:
+        """The nodes that units have to fit on. To be said first before anything is promised."""
+        self.nodes = tuple(nodes)
+
+    def lacks_nodes(self, begin: int, end: int) -> Search[bool]:
+        """Whether the units that are promised at some step of `[begin, end)` do not fit on the nodes, step by step."""
+        assert self.nodes is not None, "nobody said which nodes there are"
+        shapes = {unit: profile for unit, profile in self.shapes.items() if not is_small(unit, self.nodes)}
+        for step in moments(shapes, begin, end) if shapes else []:
+            units = [(unit, profile.at(step)[0]) for unit, profile in shapes.items()]
+            held = [(unit, count) for unit, count in units if count > 0]
+            self.work += 5 + 3 * len(held) * (1 + len(self.nodes)) + len(shapes)
+            if not fit(held, self.nodes):
+                return True
+            yield
+        return False
 
     def give_back(self, user: str, plan: Plan) -> None:
         """Takes a whole plan out."""
