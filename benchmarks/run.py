@@ -18,6 +18,7 @@ BENCHMARKS = (
     "fairness",
     "fairness_rounds",
     "hdrf_paper",
+    "dress",
     "watchers",
     "kafka_bus",
     "live_kafka",

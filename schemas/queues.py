@@ -162,7 +162,7 @@ class Policy:
     class_thresholds_permille: list[int] = field(default_factory=list)
     class_reference: Literal["total", "available"] = "total"
     reserve_ratio_permille: int = 100
-    reserve_ratio_permille_min: int = 50
+    reserve_ratio_permille_min: int = 200
     reserve_ratio_permille_max: int = 500
     phase_window_ms: int = 10_000
     phase_start_tasks: int = 5
