@@ -82,6 +82,7 @@ COMPILED = {
     ),
     "services/leftover/placement": (
         "ageing",
+        "bins",
         "board",
         "candidates",
         "class_pools",

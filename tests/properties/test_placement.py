@@ -54,6 +54,7 @@ class Span:
     first: int
     count: int
     since_ms: int
+    optional: bool = False
 
     def kind(self):
         return str((self.demand, self.labels, self.prefer, self.gang))
@@ -119,7 +120,7 @@ class Plain:
                     fit = (-self.alignment(span), share, job.order)
                     rank = (*self.claim(job.leaf), job.leaf, mine[0], *fit, position)
                 elif self.discipline == "fair":
-                    rank = (*self.claim(job.leaf), job.leaf, *mine, job.order, position)
+                    rank = (*self.claim(job.leaf), job.leaf, span.optional, *mine, job.order, position)
                 elif self.discipline == "fifo_job":
                     rank = (job.order, position)
                 else:
@@ -291,11 +292,14 @@ class Both:
             self._ask(self._name(which), spans)
 
     def _ask(self, name, spans):
+        """No task is optional under an order by alignment or in pools: the plain rules know those apart alone."""
         self.count += 1
-        asked = []
-        for i, (demand, labels, prefer, gang, tasks, since_ms) in enumerate(spans):
+        packs, asked = self.orders.get(self.leaf_of[name], "").startswith("tetris"), []
+        gives = type(self.plain) is Plain and not packs
+        for i, (demand, labels, prefer, gang, tasks, since_ms, optional) in enumerate(spans):
             stage = self.count * 100 + i
-            asked.append(Span(stage, demand, labels, prefer, tasks if gang else 0, 0, tasks, since_ms))
+            width = tasks if gang else 0
+            asked.append(Span(stage, demand, labels, prefer, width, 0, tasks, since_ms, optional=optional and gives))
         self.plain.jobs[name].spans = asked
         self._wait(name)
 
@@ -304,6 +308,7 @@ class Both:
         for span in self.plain.jobs[name].spans:
             task = self.board.class_for(span.demand, span.labels, span.prefer, span.gang)
             waits.append(Waiting(str(span.stage), span.stage, task, span.first, span.count, 1, span.since_ms))
+            waits[-1].optional = span.optional
         self.board.wait(name, waits)
 
     def over(self, which):
@@ -432,18 +437,29 @@ STEPS = (
 )
 
 
+def drawn_demand(chance):
+    """One of a few that tasks share, or one of the job's own."""
+    if chance.random() < 0.3:
+        return {"cpu": chance.randint(200, 3_000), "memory": chance.randint(200, 5_000)}
+    return chance.choice([*DEMANDS[:2] * 3, *DEMANDS])
+
+
 def drawn_spans(chance):
-    return [
+    """Required spans first, as a job asks for them."""
+    most = chance.choice((3, 3, 12))
+    spans = [
         (
-            chance.choice([*DEMANDS[:2] * 3, *DEMANDS]),
+            drawn_demand(chance),
             chance.choice([{}, {}, {}, *LABELS]),
             chance.choice([{}, {}, *PREFERS]),
             chance.random() < 0.15,
             chance.randint(1, 8),
             chance.randint(0, 3),
+            chance.random() < 0.3,
         )
-        for _ in range(chance.randint(1, 3))
+        for _ in range(chance.randint(1, most))
     ]
+    return sorted(spans, key=lambda span: span[-1])
 
 
 def step(both, chance):
@@ -489,12 +505,12 @@ def test_who_comes_before_the_head_of_a_full_queue_is_tried_before_it():
     """A stage that becomes ready is older than the head, and small enough for what the maximum leaves."""
     both = Both("fair", {"a": "fifo"}, {"a": {"cpu": 4_000}})
     for tasks in (3, 1, 2):
-        both.job(0, 0, [({"cpu": 1_000, "memory": 1_024}, {}, {}, False, tasks, 0)])
+        both.job(0, 0, [({"cpu": 1_000, "memory": 1_024}, {}, {}, False, tasks, 0, False)])
     both.round()
     both.end(0, 1)
-    both.ask(2, [({"cpu": 3_000, "memory": 1_024}, {}, {}, False, 1, 0)])
+    both.ask(2, [({"cpu": 3_000, "memory": 1_024}, {}, {}, False, 1, 0, False)])
     both.round()
-    both.ask(0, [({"cpu": 500, "memory": 256}, {}, {}, False, 1, 0)])
+    both.ask(0, [({"cpu": 500, "memory": 256}, {}, {}, False, 1, 0, False)])
     both.round()
 
     assert [placement.task.demand["cpu"] for placement in both.last] == [500]

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.fits import Demands, Fits, numbers, step
+from services.leftover.placement.fits import Amounts, Demands, Fits, Frees, array_of, numbers, step
 from tests.strategies import for_all
 
 AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))
@@ -20,7 +20,8 @@ def test_amounts_of_one_step_differ_by_less_than_an_eighth(amount):
 
 @for_all(st.sets(st.integers(0, 300)))
 def test_a_set_is_read_in_ascending_order_whether_sparse_or_dense(members):
-    assert numbers(sum(1 << number for number in members)) == sorted(members)
+    found = sum(1 << number for number in members)
+    assert numbers(found) == array_of(found).tolist() == sorted(members)
 
 
 @for_all(
@@ -66,3 +67,47 @@ def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, f
     fitting = {i for i, demand in enumerate(known) if all(free[p] >= amount for p, amount in demand.items())}
     near = {i for i, demand in enumerate(known) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())}
     assert fitting <= found <= near
+
+
+@for_all(
+    st.lists(st.lists(st.dictionaries(st.integers(0, 1), st.integers(1, 50)), max_size=20), max_size=4),
+    st.lists(st.lists(st.integers(-5, 60), min_size=2, max_size=2), max_size=3),
+    st.sets(st.integers(0, 79)),
+)
+def test_exactly_the_classes_that_fit_into_one_of_some_rooms_are_found(batches, frees, asked):
+    amounts, known = Amounts(2), []
+    for batch in batches:
+        amounts.add(len(known), [[(p, amount, 0) for p, amount in demand.items()] for demand in batch])
+        known += batch
+    among = [i for i in asked if i < len(known)]
+
+    found = numbers(amounts.fitting(sum(1 << i for i in among), frees))
+
+    def fits(demand, free):
+        return all(free[p] >= amount for p, amount in demand.items())
+
+    assert found == sorted(i for i in among if any(fits(known[i], free) for free in frees))
+
+
+@for_all(
+    st.lists(st.lists(st.integers(-5, 9), min_size=2, max_size=2), min_size=1, max_size=20),
+    st.lists(st.tuples(st.integers(0, 19), st.lists(st.integers(-5, 9), min_size=2, max_size=2)), max_size=10),
+    st.dictionaries(st.integers(0, 1), st.tuples(st.integers(1, 9), st.integers(-3, -1))),
+    st.sets(st.integers(0, 19)),
+)
+def test_the_first_of_the_nodes_with_the_least_rank_is_found_and_those_without_room_are_told(
+    given, moves, needs, asked
+):
+    frees, now = Frees(given, 2), list(given)
+    for number, free in moves:
+        if number < len(now):
+            now[number] = free
+            frees.set(number, free)
+    among = sorted(i for i in asked if i < len(now))
+
+    wants = [(p, amount, weight) for p, (amount, weight) in needs.items()]
+    best, small = frees.least(sum(1 << i for i in among), wants)
+
+    able = [i for i in among if all(now[i][p] >= amount for p, amount, _ in wants)]
+    assert small == [i for i in among if i not in able]
+    assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)

@@ -4,6 +4,7 @@ import pytest
 
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Waiting
+from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room
 
 LEAVES = 300
@@ -72,9 +73,9 @@ def test_a_job_that_leaves_while_its_leaf_waits_for_room_is_not_served(board):
 
 def test_a_round_costs_the_leaves_it_serves_not_those_that_wait(board, monkeypatch):
     offered = []
-    offer = Board._offer
+    offer = LeafQueue.offer
     monkeypatch.setattr(
-        Board, "_offer", lambda self, leaf, *given: (offered.append(leaf.name), offer(self, leaf, *given))
+        LeafQueue, "offer", lambda self, leaf, *given: (offered.append(leaf.name), offer(self, leaf, *given))
     )
     assert turn(board, "holder") == "q299"
     assert list(dict.fromkeys(offered)) == ["q299"]

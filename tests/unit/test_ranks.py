@@ -2,7 +2,8 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.ranks import Draw, Ranks
+from services.leftover.placement.entries import Draw
+from services.leftover.placement.ranks import Ranks
 from tests.strategies import for_all
 
 MASK = 15

@@ -172,18 +172,16 @@ class _Running:
 
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
         self._state, self._board, self._now_ms = state, board, now_ms
+        self._held: dict[int, list[tuple[Allocation, End]]] = {}  # By node, worked out when it is first looked at.
+        self._lasting: dict[tuple[str, str], int | None] = {}  # By job and stage.
         self._placed: dict[int, list[Placement]] = {}
         for placement in placements:
             self._placed.setdefault(placement.node, []).append(placement)
 
     def ends(self, number: int, wanted: Wanted) -> list[End]:
         """All but the tasks that are the class's own, in order of time."""
-        state, room, now_ms = self._state, self._board.room, self._now_ms
-        found: list[End] = []
-        for held in state.held.get(room.nodes[number].name, {}).values():
-            if self._is_over(held, wanted):
-                devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-                found.append(End(self._end_of(held), room.pairs(held.demand), devices))
+        state, now_ms = self._state, self._now_ms
+        found = [end for held, end in self._held_on(number) if self._is_over(held, wanted)]
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
@@ -193,6 +191,17 @@ class _Running:
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
         found.sort(key=lambda end: end.at_ms)
         return found
+
+    def _held_on(self, number: int) -> list[tuple[Allocation, End]]:
+        """What ran on the node before this round, with its estimated end."""
+        known = self._held.get(number)
+        if known is None:
+            known = []
+            for held in self._state.held.get(self._board.room.nodes[number].name, {}).values():
+                devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
+                known.append((held, End(self._end_of(held), self._board.room.pairs(held.demand), devices)))
+            self._held[number] = known
+        return known
 
     def _is_over(self, held: Allocation, wanted: Wanted) -> bool:
         """Whether the task is of a leaf that room is gathered from: first of those that hold more than they are due."""
@@ -213,11 +222,18 @@ class _Running:
         stage = _stage_of(job, held.stage) if job is not None else None
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
+    def _lasts_ms(self, held: Allocation) -> int | None:
+        """What a task like this is expected to take in all; None: its job is over."""
+        key = held.job, held.stage
+        if key not in self._lasting:
+            job = self._state.jobs.get(held.job)
+            self._lasting[key] = None if job is None else estimate_of(job, _stage_of(job, held.stage))
+        return self._lasting[key]
+
     def _end_of(self, held: Allocation) -> int:
-        now_ms, job = self._now_ms, self._state.jobs.get(held.job)
-        if job is None:
+        now_ms, lasts_ms = self._now_ms, self._lasts_ms(held)
+        if lasts_ms is None:
             return now_ms  # The job is over, and what runs of it is being killed.
-        lasts_ms = estimate_of(job, _stage_of(job, held.stage))
         if held.start_ms + lasts_ms < now_ms <= held.start_ms + OVERRUN_MOST * lasts_ms:
             return now_ms  # It may end at any moment: to go elsewhere would be to begin anew.
         return end_ms(held.start_ms, lasts_ms, now_ms)

@@ -2,12 +2,19 @@
 on a node that got room. A class that cannot fit is never looked at, however many there are.
 """
 
-from services.leftover.placement.fits import Demands, numbers
+from services.leftover.placement.fits import Amounts, Demands, numbers
 from services.leftover.placement.nodes import Room, TaskClass
 
-_FAILED_LEAST = 16
-"""After so many classes that found no room, and one for each node that had some, what may have room is worked out anew:
-either costs about as much."""
+_SWEPT_AFTER = 16
+"""After so many classes that found no room anywhere, and one for each node, all others are compared with every node at
+once: many new ones may find a full cell."""
+
+_AT_ONCE_LEAST = 64
+"""So many classes are compared with nodes all at once, fewer of them one by one."""
+
+_PART = 8
+"""Where classes have room by amounts and still find none (by labels or devices), others are compared again only after
+so many of them, as a part of all: to compare costs less than to try."""
 
 
 class Candidates:
@@ -20,13 +27,15 @@ class Candidates:
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
         self.demands = Demands(len(room.total))  # By size, those that are known.
+        self._amounts = Amounts(len(room.total))
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
         self._hoping = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, bool] = {}  # Where they may have it,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
-        self._failed = 0  # So many classes found none since `_hoping` was worked out,
-        self._failed_open = 0  # and so many that were not blocked since those were swept.
+        self._failed = 0  # So many of those found none since they were compared with the nodes,
+        self._patience = 0  # and so many may until they are again.
+        self._failed_open = 0  # So many that were not blocked found none since those were swept.
 
     @property
     def live(self) -> int:
@@ -36,23 +45,53 @@ class Candidates:
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
         first, self._known = self._known, len(self.classes)
-        self.demands.add(first, [task.wants for task in self.classes[first:]])
+        if first < self._known:
+            self.demands.add(first, [task.wants for task in self.classes[first:]])
+            self._amounts.add(first, [task.needs for task in self.classes[first:]])
         self._open |= (1 << self._known) - (1 << first)
         self._nodes = dict.fromkeys(self.room.changed_since(self._looked), True)
         self._looked = self.room.cursor
-        self._failed_open = 0
-        self._sum_up()
+        self._failed = self._patience = self._failed_open = 0
+        self._hoping = self._with_room(self.demands.all)
 
-    def _sum_up(self) -> None:
-        hoping, nodes = 0, self.room.nodes
+    def _with_room(self, among: int) -> int:
+        """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
+        found, nodes = 0, self.room.nodes
         for number in list(self._nodes):
             node = nodes[number]
-            found = self.demands.classes(node.free) if node.open else 0
-            if found:
-                hoping |= found
+            fitting = self.demands.classes(node.free) & among if node.open else 0
+            if fitting:
+                found |= fitting
             else:
                 del self._nodes[number]
-        self._hoping, self._failed = hoping, 0
+        return found
+
+    def _narrow(self) -> None:
+        """Leaves only those classes among the hoping ones that fit by their exact amounts."""
+        before = self._hoping.bit_count()
+        frees = []
+        hoping = self._hoping = self._with_room(self._hoping)
+        if hoping:
+            frees = [self.room.nodes[number].free for number in self._nodes]
+            if hoping.bit_count() >= _AT_ONCE_LEAST:
+                self._hoping = self._amounts.fitting(hoping, frees)
+            else:
+                for index in numbers(hoping):
+                    if not _fits(self.classes[index].needs, frees):
+                        self._hoping ^= 1 << index
+        after = self._hoping.bit_count()
+        self._failed, self._patience = 0, after // _PART if after == before else 0
+
+    def best(self, task: TaskClass) -> int | None:
+        """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
+        (A gang is blocked by what all of its tasks need; single ones of them may fit elsewhere.)
+        """
+        room, found, least = self.room, None, 0
+        for number in self._nodes:
+            rank = room.suits(task, room.nodes[number])
+            if rank is not None and (found is None or rank < least or (rank == least and number < found)):
+                found, least = number, rank
+        return found
 
     def block(self, task: TaskClass) -> None:
         """The class has found no room."""
@@ -62,15 +101,13 @@ class Candidates:
             self.blocked[task.index] = task
             self._open ^= mark
             self._failed_open += 1
-            if self._failed_open > _FAILED_LEAST + len(self.room.nodes):
+            if self._failed_open > _SWEPT_AFTER + len(self.room.nodes):
                 self._sweep()
         if self._hoping & mark:
             self._hoping ^= mark
             self._failed += 1
-            if self._failed > _FAILED_LEAST + len(self._nodes):  # By now others may have taken the room.
-                before = self._hoping
-                self._sum_up()
-                self._hoping &= before
+            if self._failed > self._patience:
+                self._narrow()
 
     def _sweep(self) -> None:
         """Blocks all classes at once that no node has room for: many new ones may find a full cell."""
@@ -103,3 +140,14 @@ class Candidates:
             for index in numbers(self._hoping):
                 self.unblock(self.classes[index])
         self._hoping = 0
+
+
+def _fits(needs: list[tuple[int, int, int]], frees: list[list[int]]) -> bool:
+    """Whether one of these rooms, by resource position, has what is needed."""
+    for free in frees:
+        for p, amount, _ in needs:
+            if free[p] < amount:
+                break
+        else:
+            return True
+    return False

@@ -7,7 +7,7 @@ from typing import Literal
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
 from services.leftover.placement.nodes import TaskClass
-from services.leftover.placement.ranks import Draw
+from services.leftover.placement.ranks import Ranks
 
 Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
@@ -33,6 +33,8 @@ JOB_CLASS_BITS = 8
 """The lowest bits of a lane: the class of its jobs."""
 _JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
 
+POSITION_MASK = (1 << POSITION_BITS) - 1
+
 OPTIONAL_BIT = 240
 """In what jobs are served by: far above any rank, so that all that is required comes before all that is not."""
 
@@ -53,7 +55,8 @@ def job_class_of(bin_id: int) -> int:
 @dataclass(slots=True, eq=False)
 class Waiting:
     """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`. `position`: in the
-    list of spans that its job came with. `optional`: they need not start yet.
+    list of spans that its job came with. `optional`: they need not start yet. `lone`: its job alone waits for tasks of
+    its class in its leaf, and this is the first of the job's spans of that class.
     """
 
     stage: str
@@ -66,6 +69,7 @@ class Waiting:
     placed: dict[tuple[int, bool], "Part"] | None = None
     position: int = 0
     optional: bool = False
+    lone: bool = False
 
     def __init__(
         self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
@@ -80,6 +84,7 @@ class Waiting:
         self.placed = None
         self.position = 0
         self.optional = False
+        self.lone = False
 
 
 @dataclass(slots=True, eq=False)
@@ -111,14 +116,118 @@ class QueueEntry:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
+def lone_id(admitted: int, optional: bool) -> int:
+    """What a job that waits alone for some classes is called in its leaf's draw; below zero, where no bin is."""
+    return -1 - (admitted << 1 | optional)
+
+
+@dataclass(slots=True, eq=False)
+class Lone:
+    """Spans of one job of which nobody else in its leaf waits for the class, required ones or optional ones, in their
+    order. `classes`: bit set of theirs; `lowest`: the least of those; `lane`: what their bins have above their class.
+    """
+
+    spans: list[Waiting]
+    lane: int
+    classes: int
+    lowest: int
+
+    def __init__(self, spans: list[Waiting], lane: int) -> None:
+        self.spans = spans
+        self.lane = lane
+        self.lowest = min([span.task.index for span in spans])
+        classes = 0
+        for span in spans:
+            classes |= 1 << span.task.index - self.lowest
+        self.classes = classes << self.lowest
+
+    def remove(self, span: Waiting) -> None:
+        """Nobody waits for this span any more; there are others."""
+        self.spans.remove(span)
+        self.classes ^= 1 << span.task.index
+
+    def first_of(self, live: int) -> Waiting | None:
+        """The first span whose class is in the set `live`."""
+        near = live >> self.lowest
+        for span in self.spans:
+            if near >> span.task.index - self.lowest & 1:
+                return span
+        return None
+
+
+class Draw(Ranks[int]):
+    """What a leaf may serve of one class of jobs, by the key of what comes first there: bins, and jobs by their
+    `lone_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
+    `found_key`: what the bin that was found last is served by.
+    """
+
+    __slots__ = ("classes", "found_key", "lone", "mask")
+
+    def __init__(self, mask: int) -> None:
+        """`mask`: which bits of a bin's number name its class."""
+        super().__init__()
+        self.classes = 0
+        self.found_key = 0
+        self.mask = mask
+        self.lone: dict[int, Lone] = {}
+
+    def first_of(self, live: int, end: int | None = None) -> int | None:
+        """The first bin whose class is in the set `live` and whose key is below `end`, or None; of a lone job each span
+        is a bin.
+        """
+        if not self.classes & live:
+            return None
+        mask, lone, union = self.mask, self.lone, 0
+        found, found_key = -1, -1  # Of a job that stands here with an earlier span of its own: others may come between.
+        for block in self.blocks:
+            first = block.entries[0][0]
+            if found >= 0 and first > found_key:
+                break
+            if end is not None and first >= end:
+                break
+            hit = block.classes & live
+            if hit:
+                classes = 0
+                for key, id_ in block.entries:
+                    if found >= 0 and key > found_key:
+                        break
+                    if end is not None and key >= end:
+                        break
+                    if id_ < 0:
+                        job = lone[id_]
+                        span = job.first_of(hit) if job.classes & hit else None
+                        if span is not None:
+                            behind = span.position - (key & POSITION_MASK)
+                            if found < 0 or key + behind < found_key:
+                                found, found_key = job.lane | span.task.index, key + behind
+                            if not behind:
+                                break
+                        classes |= job.classes
+                    elif hit >> (id_ & mask) & 1:
+                        found, found_key = id_, key
+                        break
+                    else:
+                        classes |= 1 << (id_ & mask)
+                else:
+                    if found < 0:
+                        block.classes = classes
+            union |= block.classes
+        else:
+            if found < 0:
+                self.classes = union
+        self.found_key = found_key
+        return found if found >= 0 else None
+
+
 def _draws() -> list[Draw]:
     return [Draw(CLASS_MASK)]
 
 
 @dataclass(slots=True, eq=False)
 class LeafEntry:
-    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs; `sizes`: by bin, what
-    one of its tasks takes; `draws`: by class of job, those bins in order that no maximum holds back. `served`: seq of
+    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs, and `alone`: the job
+    where there is but one; `sizes`: by bin, what one of its tasks takes; `draws`: by class of job, those bins and jobs
+    in order that no maximum holds back. `served`: seq of
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
     level is known; `guaranteed`: below this no class pool holds it back. `floor`: under `fsp`, jobs that hold less than
     this dominant share go before the others, the least first. `stopped`: where the order is strict, lanes
@@ -135,6 +244,7 @@ class LeafEntry:
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
     bins: dict[int, JobHeap] = field(default_factory=dict)
+    alone: dict[int, "JobEntry"] = field(default_factory=dict)
     draws: list[Draw] = field(default_factory=_draws)
     guaranteed: int = 0
     floor: int = 0
@@ -159,8 +269,15 @@ class LeafEntry:
         """
         draw = self.draws[job_class]
         if not self.strict:
-            return self.choosers[job_class](live, end) if self.choosers else draw.first_of(live, end)
+            if not self.choosers:
+                return draw.first_of(live, end)
+            chosen = self.choosers[job_class](live, end)
+            if chosen is not None and chosen in draw.key:  # Else it is of a lone job, and was found there.
+                draw.found_key = draw.key[chosen]
+            return chosen
         head = draw.first()
+        if head is not None:
+            draw.found_key = draw.key[head]
         return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
     def rank(self, job: "JobEntry") -> int:
@@ -187,7 +304,8 @@ class JobEntry:
     `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms,
     or by `fsp` when it ends in the shadow.
     `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
-    waited so long that it goes first.
+    waited so long that it goes first. `is_alone`: it stands in its leaf's draw itself, with classes that nobody else
+    there waits for.
     """
 
     name: str
@@ -203,6 +321,7 @@ class JobEntry:
     tasks: int = 0
     share: int = 0
     aged: bool = False
+    is_alone: bool = False
     waits: list[Waiting] = field(default_factory=list)
     bins: list[int] = field(default_factory=list)
 
@@ -232,6 +351,7 @@ class JobEntry:
         self.tasks = 0
         self.share = 0
         self.aged = False
+        self.is_alone = False
         self.waits = []
         self.bins = []
 

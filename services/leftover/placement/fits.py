@@ -1,8 +1,12 @@
 """Which nodes may have room for a task, read off bit sets: for each resource, the nodes by how much of it is free.
 
 A class of tasks that fits nowhere costs a few operations on integers, whatever the number of nodes. Amounts are
-rounded to three significant bits, so what is found may still turn out too small; none that fits is left out.
+rounded to three significant bits, so what is found may still turn out too small; none that fits is left out. `Amounts`
+and `Frees` then compare many exact amounts at once.
 """
+
+import numpy as np
+from numpy.typing import NDArray
 
 _BITS = 3
 _STEPS = 1 << _BITS
@@ -126,3 +130,72 @@ class Demands:
             if not found:
                 return 0
         return found
+
+
+def array_of(found: int) -> NDArray[np.int64]:
+    """The numbers in a set, ascending."""
+    packed = np.frombuffer(found.to_bytes((found.bit_length() + 7) >> 3, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+
+
+class Amounts:
+    """What one task of each class needs, by resource position. Amounts are below 2^53 (schemas.quantities)."""
+
+    def __init__(self, width: int) -> None:
+        """`width`: how many resources there are."""
+        self._needs: NDArray[np.int64] = np.zeros((width, 0), np.int64)
+
+    def add(self, first: int, needs: list[list[tuple[int, int, int]]]) -> None:
+        """The classes from number `first` on; `needs` by class, as (resource position, amount, anything)."""
+        width, room = self._needs.shape
+        if first + len(needs) > room:
+            wider = np.zeros((width, 2 * (first + len(needs))), np.int64)
+            wider[:, :first] = self._needs[:, :first]
+            self._needs = wider
+        for number, need in enumerate(needs, first):
+            for p, amount, _ in need:
+                self._needs[p, number] = amount
+
+    def fitting(self, among: int, frees: list[list[int]]) -> int:
+        """The classes in the set `among` of which one task fits into one of these rooms, each by resource position."""
+        if not among:
+            return 0
+        found = array_of(among)
+        needs = self._needs[:, found]
+        fits = np.zeros(len(found), bool)
+        for free in frees:
+            fits |= (needs <= np.array(free, np.int64)[:, None]).all(axis=0)
+        marks = np.zeros(among.bit_length(), np.uint8)
+        marks[found[fits]] = 1
+        return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
+
+
+class Frees:
+    """What each node has free, by resource position; brought up to date by whoever uses it."""
+
+    def __init__(self, frees: list[list[int]], width: int) -> None:
+        """`frees`: by node, what is free by resource position. `width`: how many resources there are."""
+        self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
+
+    def set(self, number: int, free: list[int]) -> None:
+        """A node has so much free now."""
+        self._free[:, number] = free
+
+    def least(self, among: int, needs: list[tuple[int, int, int]]) -> tuple[int | None, list[int]]:
+        """Of the nodes in the set `among` with room for `needs`, as (resource position, amount, weight), that with the
+        least sum of weight x free, the first of equals; and those without room. Sums have to stay below 2^63.
+        """
+        found = array_of(among)
+        free = self._free[:, found]
+        fits, rank = np.ones(len(found), bool), np.zeros(len(found), np.int64)
+        for p, amount, weight in needs:
+            fits &= free[p] >= amount
+            rank += weight * free[p]
+        small: list[int] = found[~fits].tolist()
+        if len(small) == len(found):
+            return None, small
+        rank[~fits] = _RANK_MOST
+        return int(found[int(np.argmin(rank))]), small
+
+
+_RANK_MOST = (1 << 63) - 1

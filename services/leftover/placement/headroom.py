@@ -92,14 +92,8 @@ def blocked_heads(board: Board) -> list[TaskClass]:
 
 def _heads(board: Board, leaf: LeafEntry) -> list[int]:
     """The bins that a leaf would serve first, whether there is room or not: one for each class of jobs."""
-    found: list[int] = []
-    for draw in leaf.draws:
-        while (bin_id := draw.first()) is not None:
-            board.first_in(leaf, bin_id)
-            if draw.first() == bin_id:
-                found.append(bin_id)
-                break
-    return found
+    heads = [board.head(leaf, job_class) for job_class in range(len(leaf.draws))]
+    return [bin_id for bin_id in heads if bin_id is not None]
 
 
 def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
@@ -116,7 +110,7 @@ def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
 
 def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
     """All bins of a leaf in the order in which it would serve them."""
-    keys = {bin_id: leaf.bins[bin_id].key[board.first_in(leaf, bin_id)[0].admitted] for bin_id in list(leaf.bins)}
+    keys = {bin_id: board.key_in(leaf, bin_id) for bin_id in list(leaf.sizes.key)}
     return sorted(keys, key=lambda bin_id: (keys[bin_id], bin_id))
 
 

@@ -9,10 +9,9 @@ on when that kind is used up. Only leaves that serve jobs by DRF do so: an order
 from dataclasses import dataclass
 
 from schemas.quantities import SHARE_UNITS, Vector
-from services.leftover.placement.entries import PRIORITY_BITS, LeafEntry
+from services.leftover.placement.entries import PRIORITY_BITS, Draw, LeafEntry
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
-from services.leftover.placement.ranks import Draw
 
 _RATIO_BITS = 30
 
@@ -131,14 +130,15 @@ class KindsLevels:
         first = draw.first_of(live, end)
         if first is None:
             return None
-        priority = draw.key[first] >> PRIORITY_BITS
+        first_key = draw.found_key
         for part in parts:
             if part.ratio >> _RATIO_BITS:
                 break
             classes = live & self._classes.get(part.kinds, 0)
             found = draw.first_of(classes, end) if classes else None
-            if found is not None and draw.key[found] >> PRIORITY_BITS == priority:
+            if found is not None and draw.found_key >> PRIORITY_BITS == first_key >> PRIORITY_BITS:
                 return found
+        draw.found_key = first_key
         return first
 
 

@@ -5,7 +5,7 @@ costs the leaves that it serves and those whose claim has moved, not all in whic
 """
 
 from schemas.quantities import Vector
-from services.leftover.placement.entries import LeafEntry, job_class_of
+from services.leftover.placement.entries import LeafEntry
 from services.leftover.placement.ranks import Ranks
 
 _RATIO_BITS = 30
@@ -37,20 +37,21 @@ class LeafQueue:
         beyond = least is not None and leaf.share + least > leaf.target
         return beyond << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
-    def offer(self, leaf: LeafEntry, bin_id: int, key: int, class_index: int) -> None:
-        """Puts a bin into the draw of its leaf, or moves it to another key."""
-        job_class, mark = job_class_of(bin_id), 1 << class_index
+    def offer(self, leaf: LeafEntry, job_class: int, id_: int, key: int, classes: int) -> None:
+        """Puts a bin, or a job with what it alone waits for, into the draw of its leaf, or moves it to another key.
+        `classes`: bit set of theirs.
+        """
         draw, ranks = leaf.draws[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
-        draw.set(bin_id, key, mark)
+        draw.set(id_, key, classes)
         if leaf.name not in ranks.key:
-            draw.classes |= mark
+            draw.classes |= classes
             self._rank(leaf, job_class, self.claim(leaf))
-        elif not draw.classes & mark:
-            draw.classes |= mark
-            ranks.add_classes(leaf.name, mark)
+        elif draw.classes & classes != classes:
+            draw.classes |= classes
+            ranks.add_classes(leaf.name, classes)
             if leaf.name in self.owed[job_class].key:
-                self.owed[job_class].add_classes(leaf.name, mark)
+                self.owed[job_class].add_classes(leaf.name, classes)
 
     def _rank(self, leaf: LeafEntry, job_class: int, claim: int) -> None:
         """The leaf has something in its draw of this class, and this claim."""
@@ -61,10 +62,9 @@ class LeafQueue:
         else:
             self.owed[job_class].drop(leaf.name)
 
-    def withdraw(self, leaf: LeafEntry, bin_id: int) -> None:
-        """Takes a bin out of the draw of its leaf."""
-        job_class = job_class_of(bin_id)
-        leaf.draws[job_class].drop(bin_id)
+    def withdraw(self, leaf: LeafEntry, job_class: int, id_: int) -> None:
+        """Takes a bin or a job out of the draw of its leaf."""
+        leaf.draws[job_class].drop(id_)
         self.reordered[leaf.name] = True
         if not leaf.draws[job_class].key:
             self.ranks[job_class].drop(leaf.name)
@@ -119,7 +119,7 @@ class LeafQueue:
             found = self._first(ranks, job_class, live[job_class], end)
             if found is not None:
                 leaf, bin_id = found
-                rank = ranks.key[leaf.name], leaf.name, leaf.draws[job_class].key[bin_id], bin_id
+                rank = ranks.key[leaf.name], leaf.name, leaf.draws[job_class].found_key, bin_id
                 if best is None or rank < best:
                     best = rank
         return None if best is None else (self.leaves[best[1]], best[3])

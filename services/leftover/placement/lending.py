@@ -39,7 +39,7 @@ def _first(
     for task in classes:
         for leaf, bin_id in seekers(board, task):
             job, span = board.first_in(leaf, bin_id)
-            rank = board.leaf_queue.claim(leaf), leaf.name, leaf.bins[bin_id].key[job.admitted], bin_id
+            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bin_id), bin_id
             if best is not None and best < rank:
                 continue
             end_ms = now_ms + lasting(job.name, span.stage)

@@ -10,7 +10,7 @@ rank, brought up to date with the nodes that changed.
 from dataclasses import dataclass, field
 
 from schemas.quantities import SHARE_UNITS, Vector, on_devices
-from services.leftover.placement.fits import Fits, numbers, step
+from services.leftover.placement.fits import Fits, Frees, numbers, step
 from services.leftover.placement.indexed_heap import IndexedHeap
 
 _SCALE_BITS = 60
@@ -18,6 +18,12 @@ _PREFERRED = 1 << 100  # Outweighs every alignment.
 
 _SCANNED_MOST = 8
 """Up to so many nodes are compared for each task, more of them are kept in a view."""
+
+_AT_ONCE_LEAST = 64
+"""So many nodes are compared all at once, fewer of them one by one."""
+
+_AT_ONCE_RANK = 1 << 62
+"""As long as no rank can reach this, so that it fits into 64 bits."""
 
 VIEW_ENTRIES_MAX = 1 << 20
 """So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
@@ -49,8 +55,9 @@ class TaskClass:
     """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `needs`:
     (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has;
     `wants`: (resource position, step of the amount) of the same. `is_plain`: room is all that a node needs to have for
-    it. `among`: bit set of the nodes that have what else it asks for, None until somebody looks. `nodes`: the view, if
-    there is one. `cursor`: how far the list of changed nodes had got at the last look, -1 before the first.
+    it; where its ranks are small enough as well, it `is_ranked_at_once`. `among`: bit set of the nodes that have what
+    else it asks for, None until somebody looks. `nodes`: the view, if there is one. `cursor`: how far the list of
+    changed nodes had got at the last look, -1 before the first.
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
     `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin).
@@ -76,6 +83,7 @@ class TaskClass:
     blocked: bool = False
     bins: dict[tuple[str, int], bool] = field(default_factory=dict)
     could_fit: bool | None = None
+    is_ranked_at_once: bool = False
 
 
 def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
@@ -107,6 +115,8 @@ class Room:
         self._fits: Fits | None = None  # Built at the first look, when all nodes are there.
         self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
         self._shrunk: dict[int, bool] = {}  # and those that gave some.
+        self._frees: Frees | None = None  # What nodes have, but for those that have something else by now.
+        self._moved: dict[int, bool] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         self._views: dict[int, TaskClass] = {}
         self._view_entries = 0
@@ -145,7 +155,9 @@ class Room:
         parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
         size = max(parts, default=0) * max(1, gang)
         gpu, wants = demand.get("gpu", 0), [(p, step(amount)) for p, amount, _ in needs]
-        return TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, gpu, size, wants)
+        task = TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, gpu, size, wants)
+        task.is_ranked_at_once = is_plain and -sum([weight * largest[p] for p, _, weight in needs]) < _AT_ONCE_RANK
+        return task
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
         """How well the node suits one task of the class, less is better; None where it does not fit now."""
@@ -313,6 +325,8 @@ class Room:
 
     def _scan(self, task: TaskClass, found: int) -> int | None:
         """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
+        if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
+            return self._scan_at_once(task, found)
         best, least = None, 0
         for number in numbers(found):
             rank = self.suits(task, self.nodes[number])
@@ -322,12 +336,26 @@ class Room:
                 best, least = number, rank
         return best
 
+    def _scan_at_once(self, task: TaskClass, found: int) -> int | None:
+        """The same, where only room counts."""
+        frees = self._frees
+        if frees is None:
+            frees = self._frees = Frees([node.free for node in self.nodes], len(self.total))
+        else:
+            for number in self._moved:
+                frees.set(number, self.nodes[number].free)
+        self._moved = {}
+        best, small = frees.least(found, task.needs)
+        for number in small:
+            self._relist(number)
+        return best
+
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""
         node = self.nodes[number]
         for p, amount in task.pairs:
             node.free[p] -= amount
-        self._shrunk[number] = True
+        self._shrunk[number] = self._moved[number] = True
         if not task.gpu:
             return []
         taken = on_devices(task.gpu, node.devices)
@@ -343,7 +371,7 @@ class Room:
             node.free[p] += amount
         for index, milli in devices:
             node.devices[node.device_indexes.index(index)] += milli
-        self._grown[number] = True
+        self._grown[number] = self._moved[number] = True
         rank = self.suits(task, node)
         assert rank is not None, f"{node.name}: what was taken has no place any more"
         if task.nodes is not None:
@@ -366,7 +394,7 @@ class Room:
         for p, amount in pairs:
             if p >= 0:
                 free[p] -= amount
-        self._shrunk[number] = True
+        self._shrunk[number] = self._moved[number] = True
 
     def pairs(self, demand: Vector) -> list[tuple[int, int]]:
         """A demand as (resource position, amount); position -1 for a resource that no node has."""
@@ -410,7 +438,7 @@ class Room:
 
     def touch(self, number: int) -> None:
         """Classes look at the node again."""
-        self._grown[number] = True
+        self._grown[number] = self._moved[number] = True
         self.changed.append(number)
         if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
             self.changed_base += len(self.changed)

@@ -173,6 +173,10 @@ class Packers:
             ]
             self._of[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 
+    def serve(self, leaf: LeafEntry) -> bool:
+        """Whether a leaf packs."""
+        return leaf.name in self._of
+
     def begin(self) -> None:
         """A round begins, or a part of one."""
         for packers in self._of.values():

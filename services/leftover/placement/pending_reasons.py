@@ -56,13 +56,11 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
     found = []
     for name, bin_id in task.bins:
         leaf = board.leaves[name]
-        top = leaf.bins[bin_id].top()
-        assert top is not None, f"{name}: an empty bin"
         if leaf.strict and bin_id not in _heads_of(board, leaf):
             continue
         if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bin_id)[0]):
             continue
-        if full_queue(board.by_admission[top], task) is None:
+        if full_queue(board.top(leaf, bin_id), task) is None:
             found.append((leaf, bin_id))
     return found
 

@@ -85,39 +85,3 @@ class Ranks(Generic[Id]):
 
     def __len__(self) -> int:
         return len(self.key)
-
-
-class Draw(Ranks[int]):
-    """The bins of a leaf that may be served, by the key of the job that comes first in each. `classes` is a set of all
-    the classes among them, never too few.
-    """
-
-    __slots__ = ("classes", "mask")
-
-    def __init__(self, mask: int) -> None:
-        """`mask`: which bits of a bin's number name its class."""
-        super().__init__()
-        self.classes = 0
-        self.mask = mask
-
-    def first_of(self, live: int, end: int | None = None) -> int | None:
-        """The first bin whose class is in the set `live` and whose key is below `end`, or None."""
-        if not self.classes & live:
-            return None
-        mask, union = self.mask, 0
-        for block in self.blocks:
-            if end is not None and block.entries[0][0] >= end:
-                return None
-            hit = block.classes & live
-            if hit:
-                classes = 0
-                for key, bin_id in block.entries:
-                    if end is not None and key >= end:
-                        return None
-                    if hit >> (bin_id & mask) & 1:
-                        return bin_id
-                    classes |= 1 << (bin_id & mask)
-                block.classes = classes
-            union |= block.classes
-        self.classes = union
-        return None
