@@ -21,12 +21,14 @@ def get_jobs(
     state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
     queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
     user: Annotated[str | None, typer.Option("--user", help="only jobs of this user")] = None,
+    job_class: Annotated[str | None, typer.Option("--class", help="only jobs of this class")] = None,
     limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Jobs: those that have not ended first, then ended ones, latest first."""
-    found = Gateway(url).get("/v1/jobs", "jobs", state=state, queue=queue, user=user, limit=limit)["jobs"]
+    wanted = {"state": state, "queue": queue, "user": user, "class": job_class, "limit": limit}
+    found = Gateway(url).get("/v1/jobs", "jobs", **wanted)["jobs"]
     if json:
         out_json(found)
         return
@@ -98,6 +100,43 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
         if (until_ms := drain["until_ms"]) is not None:
             free += f"; what runs there is ended at {moment(until_ms)}"
     return node["node"], node["state"], node["running"], free
+
+
+@get_app.command("classes", short_help="Classes of jobs: pools, what they hold, forecasts.")
+def get_classes(url: Url = None, json: Json = False) -> None:
+    """Classes of jobs: the pool of each, what its tasks hold and are forecast to give back, and how far forecasts were
+    off. `--json` also has the pools over time.
+    """
+    found = Gateway(url).get("/v1/classes", "classes")
+    if json:
+        out_json(found)
+        return
+    rows = []
+    for each in found["classes"]:
+        coming = [f"{part['seconds']} s: {_amounts(part['amount'])}" for part in each["coming"] if part["amount"]]
+        rows.append(
+            (
+                each["class"],
+                "" if each["threshold"] is None else f"{each['threshold']:.1%}",
+                "" if each["pool"] is None else f"{each['pool']:.1%}",
+                each["jobs"]["running"],
+                each["jobs"]["waiting"],
+                _amounts(each["held"]),
+                "; ".join(coming),
+            )
+        )
+    heads = ("class", "up to", "pool", "running", "waiting", "held", "to come within")
+    _draw(drawing(), heads, rows, "krrrrll", "no classes")
+    if not on_terminal():
+        return
+    for score in found["scores"]:
+        parts = [f"{each['error']:.2%} at {each['seconds']} s" for each in score["errors"]]
+        used = ", in use" if score["forecaster"] == found["forecaster"] else ""
+        out(f"Mean error of the forecaster {score['forecaster']}{used}: {', '.join(parts)}")
+
+
+def _amounts(quantities: dict[str, str]) -> str:
+    return ", ".join(f"{kind} {rounded(amount)}" for kind, amount in quantities.items())
 
 
 @get_app.command("ledger", short_help="What queues and jobs have given away and received.")

@@ -259,11 +259,12 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         state: JobState | None = None,
         queue: str | None = None,
         user: str | None = None,
+        job_class: Annotated[str | None, Query(alias="class")] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below."""
         view = api.follower.state
-        each = documents.each_job_document(view, wanted=state, queue=queue, user=user, limit=limit)
+        each = documents.each_job_document(view, wanted=state, queue=queue, user=user, job_class=job_class, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
     @app.get(

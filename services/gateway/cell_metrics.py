@@ -10,10 +10,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from largesse.lifecycle.job_classes import class_names
 from schemas import Queue, Vector
-from schemas.quantities import SHARE_UNITS, natural_amount
+from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
 from services.gateway.tally import Tally, Told, Waiting
+from services.gateway.view_classes import HORIZONS_S
 from services.gateway.view_state import State
 
 QUEUE_DEPTH = 3
@@ -113,6 +115,7 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
     )
     used = {kind: told.used.get(kind, 0) for kind in told.capacity}
     yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
+    yield from _of_classes(state)
     for name, help_text, value in (
         ("largesse_round", "The last round that was opened", state.round),
         ("largesse_round_open", "1 while a round is open", state.open),
@@ -129,6 +132,22 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
         ("largesse_log_time_seconds", "Unix time of the last record that the gateway has read", state.time / 1_000),
     ):
         yield GaugeMetricFamily(name, help_text, value=float(value))
+
+
+def _of_classes(state: State) -> Iterator[GaugeMetricFamily]:
+    """Nothing where classes have no pools."""
+    pools = state.pools[-1].pools_ppm if state.pools else []
+    shares = {name: pool / MILLIONTHS for name, pool in zip(class_names(state.policy), pools, strict=False)}
+    yield _gauge("largesse_class_pool_share", "The pool of a class of jobs, as a part of the cell", "class", shares)
+    error = GaugeMetricFamily(
+        "largesse_forecast_error_share",
+        "Mean absolute error of forecasts so many seconds ahead, as a part of the cell",
+        labels=("forecaster", "seconds"),
+    )
+    for score in state.forecast.scores if state.forecast is not None else ():
+        for seconds, ppm in zip(HORIZONS_S, score.errors_ppm, strict=True):
+            error.add_metric((score.forecaster, str(seconds)), ppm / MILLIONTHS)
+    yield error
 
 
 def _gauge(name: str, help_text: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:

@@ -16,6 +16,7 @@ from services.gateway import dry_run as dry
 from services.gateway.ledger import ledger_document
 from services.gateway.models import (
     Abandoned,
+    Classes,
     Config,
     ConfigApplied,
     DryRun,
@@ -29,6 +30,7 @@ from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.reading import message_of
+from services.gateway.view_classes import classes_document
 
 if TYPE_CHECKING:
     from services.gateway.app import Api
@@ -74,6 +76,11 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     async def list_nodes() -> Response:
         """Nodes with their capacity, what is free, and their state."""
         return await api.listed("nodes", documents.each_node_document(api.follower.state))
+
+    @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
+    async def get_classes() -> Response:
+        """Classes of jobs: their pools, also over time, what is to come of them, and how far forecasts were off."""
+        return as_json(classes_document(api.follower.state))
 
     @app.get("/v1/ledger", tags=["cluster"], dependencies=ready, responses={200: answer(Ledger, "all accounts")})
     async def get_ledger() -> Response:

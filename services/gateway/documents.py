@@ -64,17 +64,30 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
 
 
 def job_documents(
-    state: State, *, wanted: str | None = None, queue: str | None = None, user: str | None = None, limit: int
+    state: State,
+    *,
+    wanted: str | None = None,
+    queue: str | None = None,
+    user: str | None = None,
+    job_class: str | None = None,
+    limit: int,
 ) -> list[Document]:
     """Jobs in brief: those that have not ended in order of admission, then ended ones, latest first.
 
-    `wanted`: only this state. `queue`: only this queue and those below it.
+    `wanted`: only this state. `queue`: only this queue and those below it. `job_class`: only this class, by its name.
     """
-    return list(each_job_document(state, wanted=wanted, queue=queue, user=user, limit=limit))
+    found = each_job_document(state, wanted=wanted, queue=queue, user=user, job_class=job_class, limit=limit)
+    return list(found)
 
 
 def each_job_document(
-    state: State, *, wanted: str | None = None, queue: str | None = None, user: str | None = None, limit: int
+    state: State,
+    *,
+    wanted: str | None = None,
+    queue: str | None = None,
+    user: str | None = None,
+    limit: int,
+    job_class: str | None = None,
 ) -> Iterator[Document]:
     """The same one by one. The view may change in between; each job is shown as it is at its turn."""
     found, queueing, seq = 0, Queueing(state), state.seq
@@ -91,10 +104,16 @@ def each_job_document(
             continue
         if user is not None and said.user != user:
             continue
+        if job_class is not None and job_class != _class_of(state, job):
+            continue
         if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
             continue
         found += 1
         yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(state, job, False)
+
+
+def _class_of(state: State, job: LiveJob | EndedJob) -> str | None:
+    return class_name(state.policy, job.job_class) if isinstance(job, LiveJob) else job.job_class
 
 
 def _state_of(job: LiveJob) -> str:

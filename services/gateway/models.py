@@ -298,6 +298,64 @@ class Nodes(BaseModel):
     nodes: list[Node]
 
 
+# ---------------------------------------------------------------- classes
+class ClassJobs(BaseModel):
+    running: Count
+    waiting: Count
+
+
+class Coming(BaseModel):
+    """What running tasks are forecast to give back within so many seconds."""
+
+    seconds: Count
+    amount: Quantities
+
+
+class ClassStatus(BaseModel):
+    """A class of jobs. `threshold`: its largest request; null: of the class of all others. `pool`: null where classes
+    have no pools. `room`: what the pool is; `held`: what tasks of the class hold."""
+
+    class_: Annotated[str, Field(alias="class")]
+    threshold: Share | None
+    pool: Share | None
+    room: Quantities
+    held: Quantities
+    jobs: ClassJobs
+    coming: list[Coming]
+
+
+class HorizonError(BaseModel):
+    """The mean absolute error of forecasts so many seconds ahead, as a part of the cell."""
+
+    seconds: Count
+    error: Share
+    forecasts: Count
+
+
+class ForecasterScore(BaseModel):
+    forecaster: Literal["ramp", "durations"]
+    errors: list[HorizonError]
+
+
+class PoolsSince(BaseModel):
+    """By class, in their order; empty: there were no pools."""
+
+    since_ms: Ms
+    pools: list[Share]
+
+
+class Classes(BaseModel):
+    """`forecaster`: the one whose forecast is in force, made at `forecast_ms`. `history`: every change of the pools,
+    the last ones."""
+
+    pools: Literal["on", "off"]
+    classes: list[ClassStatus]
+    forecaster: Literal["ramp", "durations"] | None
+    forecast_ms: Ms | None
+    scores: list[ForecasterScore]
+    history: list[PoolsSince]
+
+
 # ---------------------------------------------------------------- reservations, rounds, inputs
 class PromisedStep(BaseModel):
     from_ms: int

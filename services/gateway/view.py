@@ -30,6 +30,7 @@ from schemas import (
     NodeReported,
     Queue,
     Record,
+    Releases,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
@@ -47,6 +48,7 @@ from schemas.queue_tree import walk
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.usage import failed_attempt, note_used
+from services.gateway.view_classes import fold_forecast, fold_pools
 from services.gateway.view_reservations import RESERVATION_FOLDS
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
@@ -342,6 +344,7 @@ def _add(used: Vector, demand: Vector, tasks: int) -> None:
 def _opened(state: State, record: Record) -> None:
     body: RoundOpened = record.body
     state.round, state.open, state.opened = record.round, True, record.seq
+    fold_pools(state, record)
     for judged in body.judged:
         state.jobs[judged.job].job_class = judged.job_class
         touch(state, judged.job)
@@ -466,6 +469,7 @@ _LOG: Folds[State] = {
     TaskFailed: _failed,
     ConfigChanged: _configured,
     **RESERVATION_FOLDS,
+    Releases: fold_forecast,
     SequencerAlive: _only_seen,
     TimeReached: _only_seen,
     RoundOpened: _opened,

@@ -4,7 +4,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
-from schemas import Cache, Device, JobSpec, LedgerEntry, PlanAnswer, PlanStep, Policy, Queue, Record, Stage, Vector
+from schemas import (
+    Cache,
+    Device,
+    JobSpec,
+    LedgerEntry,
+    PlanAnswer,
+    PlanStep,
+    Policy,
+    Queue,
+    Record,
+    Releases,
+    Stage,
+    Vector,
+)
 from schemas.nodes import ResultsKept
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
@@ -20,6 +33,9 @@ PLACES_KEPT_MAX = 200_000
 
 TOUCHED_MAX = 100_000
 """Most jobs, and nodes, that are noted as changed; beyond it, metrics count all of them again."""
+
+POOLS_KEPT = 1_000
+"""Changes of the pools of classes that are kept, the last ones."""
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
@@ -187,6 +203,14 @@ class ReservationRow:
 
 
 @dataclass(slots=True)
+class PoolsRow:
+    """The pools of the classes from a moment on, in millionths of the cell; empty: none."""
+
+    since_ms: int
+    pools_ppm: list[int]
+
+
+@dataclass(slots=True)
 class Touched:
     """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
@@ -214,6 +238,7 @@ class State:
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
     `reservations_over`: those that are over, the oldest first.
     `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`: by queue, of its jobs that are over.
+    `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest.
     `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
 
     cell: str = ""
@@ -246,6 +271,8 @@ class State:
     reservations_over: dict[str, bool] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
     ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)
+    pools: list[PoolsRow] = field(default_factory=list)
+    forecast: Releases | None = None
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
 

@@ -33,7 +33,7 @@ def completed(shell, words, **env):
     ("words", "found"),
     [
         (["ge"], ["get"]),
-        (["get", ""], ["jobs", "job", "queues", "nodes", "reservations"]),
+        (["get", ""], ["jobs", "job", "queues", "nodes", "classes", "ledger", "reservations"]),
         (["import", ""], ["tpch", "facebook", "swf", "alibaba-dag", "openb", "wfcommons"]),
         (["get", "jobs", "--state", "re"], ["rejected"]),
         (["watch", "--url", NOWHERE, ""], []),

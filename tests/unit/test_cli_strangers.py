@@ -22,6 +22,7 @@ ASKING = [
     ["get", "queues"],
     ["get", "nodes"],
     ["get", "reservations"],
+    ["get", "classes"],
     ["watch", "j"],
     ["cancel", "j"],
     ["logs", "j/s/0"],

@@ -105,7 +105,7 @@ def test_a_class_has_a_curve_of_its_own_and_another_one_once_it_is_judged_again(
     story.opening.body.judged.append(JobJudged("j", 1))
     story.core.fold(story.state, story.opening)
 
-    assert story.state.sums.seconds[1] == [{}, {"cpu": {10: 2_000}}]
+    assert refresh(story.state, 1_000, phases=True).seconds[1] == [{}, {"cpu": {10: 2_000}}]
 
 
 def test_a_forecast_that_has_not_moved_is_not_said_again():
@@ -213,7 +213,7 @@ def test_no_class_is_forecast_to_give_back_more_than_it_holds(seed):
         play.step(*step)
         state = play.cell.states["estimator"]
         if state.sums is not None:
-            refresh(state, play.cell.time)
+            refresh(state, play.cell.time, phases=True)
             held = play.cell.admission.used
             for forecaster in range(len(FORECASTERS)):
                 for kind, amount in held.items():

@@ -31,6 +31,7 @@ from services.gateway.documents import (
 )
 from services.gateway.places import OutputPlace, place_of
 from services.gateway.queue_documents import queue_document
+from services.gateway.view_classes import classes_document
 from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.engine import Cell
@@ -391,6 +392,41 @@ def test_jobs_are_found_by_queue_user_and_state():
     assert found(wanted="succeeded") == ["b"]
     cell.submit("c", stage(), queue="ml")
     assert found() == ["a", "c", "b"]  # Those that live come first.
+
+
+def test_jobs_are_found_by_class():
+    cell = Watched(cpu=10).submit("a", stage()).submit("b", stage(tasks=2)).submit("c", stage())
+    cell.start("c", "s").finish("c", "s")
+
+    def found(name):
+        return [job["job"] for job in job_documents(cell.view, limit=10, job_class=name)]
+
+    assert (found("small"), found("large"), found("medium")) == (["a", "c"], ["b"], [])
+
+
+def test_classes_show_their_pools_what_they_hold_and_what_is_to_come():
+    cell = Watched(cpu=10, classes="on", reserve_ratio_permille_min=200)
+    cell.submit("a", stage(estimate_ms=5_000)).submit("b", stage(tasks=8, estimate_ms=3_000)).start("b", "s")
+    cell.settle(1_000).submit("c", stage(tasks=8))
+    small, large = (document := classes_document(cell.view))["classes"]
+
+    assert (small["class"], small["threshold"], large["class"], large["threshold"]) == ("small", 0.1, "large", None)
+    assert (small["pool"], large["pool"], small["room"]) == (0.2, 0.8, {"cpu": "2"})
+    assert (small["held"], large["held"]) == ({"cpu": "1"}, {"cpu": "9"})
+    assert large["jobs"] == {"running": 1, "waiting": 1}
+    assert [each["amount"] for each in large["coming"]] == [{}, {"cpu": "1"}, {"cpu": "1"}, {"cpu": "1"}]
+    assert document["history"] == [{"since_ms": 0, "pools": [0.2, 0.8]}]
+    assert (document["pools"], document["forecaster"]) == ("on", "durations")
+    assert [score["forecaster"] for score in document["scores"]] == ["ramp", "durations"]
+
+
+def test_without_pools_classes_are_only_names():
+    cell = Watched(cpu=10).submit("a", stage())
+    document = classes_document(cell.view)
+
+    assert document["pools"] == "off"
+    assert [(each["class"], each["pool"]) for each in document["classes"]] == [("small", None), ("large", None)]
+    assert (document["history"], document["scores"], document["forecaster"]) == ([], [], None)
 
 
 def test_the_config_document_is_what_the_edge_takes_back():

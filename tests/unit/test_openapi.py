@@ -50,6 +50,7 @@ async def asked(cell):
         "/metrics",
         "/v1/queues",
         "/v1/nodes",
+        "/v1/classes",
         "/v1/reservations",
         "/v1/ledger",
         "/v1/config",

@@ -171,7 +171,7 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
         return None
     waiting, request = [], 0
     for at, left in enumerate(job.progress.left):
-        tasks = left - _running(job, at) if not job.progress.parents[at] else 0
+        tasks = left - _running(job, at) if left and not job.progress.parents[at] else 0
         waiting.append(max(0, tasks))
     totals: Vector = {}
     for at, tasks in enumerate(waiting):

@@ -31,7 +31,7 @@ def decide(state: State, opened: OpenRound) -> list[Releases]:
 
 
 def _curves(state: State, forecaster: int, now_ms: int) -> list[ReleaseCurve]:
-    sums = refresh(state, now_ms)
+    sums = refresh(state, now_ms, phases=FORECASTERS[forecaster] == "ramp")
     until_s = (now_ms + state.policy.forecast_horizon_ms) // SECOND_MS
     found = []
     for job_class, kinds in enumerate(sums.seconds[forecaster]):

@@ -20,7 +20,7 @@ from schemas import (
     TaskStarted,
     Vector,
 )
-from services.estimator.core.forecasts import drop_job, move_stage, put_group, refresh, take_sample
+from services.estimator.core.forecasts import drop_job, move_stage, put_group, take_sample
 from services.estimator.core.state import Active, Job, Running, State
 from services.estimator.forecast_by_durations import has_moved
 from services.estimator.phases import JobPhases, Windows, begin, finish, leave
@@ -198,7 +198,6 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     if not has_pools(state.policy):
         state.sums = None
         return
-    refresh(state, record.time)
     state.samples = settle(state.samples, state.scores, state.capacity, record.time)
     take_sample(state, record.time)
 

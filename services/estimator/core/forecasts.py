@@ -18,8 +18,10 @@ RAMP, DURATIONS = 0, 1
 SECOND_MS = 1_000
 
 
-def refresh(state: State, now_ms: int) -> Sums:
-    """The sums as they are at an opening."""
+def refresh(state: State, now_ms: int, *, phases: bool) -> Sums:
+    """The sums as they are at an opening; those of the ramps only with `phases`: a job whose tasks end one by one would
+    otherwise be drawn anew, second by second, in every round, though seldom anybody asks.
+    """
     sums: Sums | None = state.sums
     if sums is None:
         sums = state.sums = _built(state, now_ms)
@@ -29,9 +31,10 @@ def refresh(state: State, now_ms: int) -> Sums:
             sums.dirty[name] = True
         else:
             _overrun(state, sums, name, at, start_ms, now_ms)
-    for name in sums.dirty:
-        _look(state, sums, name, now_ms)
-    sums.dirty = {}
+    if phases:
+        for name in sums.dirty:
+            _look(state, sums, name, now_ms)
+        sums.dirty = {}
     return sums
 
 
@@ -89,8 +92,10 @@ def to_come(sums: Sums, forecaster: int, job_class: int, kind: str, now_ms: int,
 def take_sample(state: State, now_ms: int) -> None:
     """Notes what both forecasters say now, to compare it with what happens. Where nothing runs there is nothing to
     say."""
-    sums = refresh(state, now_ms)
-    if not sums.placed or (state.sampled_ms is not None and now_ms - state.sampled_ms < SAMPLE_MS):
+    if state.sampled_ms is not None and now_ms - state.sampled_ms < SAMPLE_MS:
+        return
+    sums = refresh(state, now_ms, phases=True)
+    if not sums.placed:
         return
     state.sampled_ms = now_ms
     classes = range(len(sums.seconds[RAMP]))

@@ -1,0 +1,119 @@
+"""Classes of jobs in the gateway's view: their pools over time, what is forecast for them, how good forecasts were."""
+
+from typing import Any
+
+from largesse.lifecycle.job_classes import class_names, has_pools, thresholds_of
+from schemas import Record, Releases, RoundOpened, Vector
+from schemas.quantities import MILLIONTHS, quantity_texts
+from schemas.rounds import ReleaseCurve
+from services.gateway.view_state import POOLS_KEPT, PoolsRow, State
+
+HORIZONS_S = (1, 5, 10, 30)
+"""For which a class shows what is to come; those by which forecasts are scored (services/estimator/scores.py)."""
+
+
+def fold_pools(state: State, record: Record) -> None:
+    """The pools that an opening says, where they are others than before."""
+    body: RoundOpened = record.body
+    before = state.pools[-1].pools_ppm if state.pools else []
+    if body.pools_ppm != before:
+        state.pools = [*state.pools, PoolsRow(record.time, body.pools_ppm)][-POOLS_KEPT:]
+
+
+def fold_forecast(state: State, record: Record) -> None:
+    """The forecast in force."""
+    state.forecast = record.body
+
+
+def classes_document(state: State) -> dict[str, Any]:
+    """Classes with their pools, what they hold, what waits and what is to come; the pools over time; the scores."""
+    pools, forecast = state.pools[-1].pools_ppm if state.pools else [], state.forecast
+    capacity = _capacity(state)
+    names, thresholds = class_names(state.policy), thresholds_of(state.policy)
+    classes = []
+    for at, name in enumerate(names):
+        held, running, waiting = _held(state, at, len(names))
+        pool = pools[at] if at < len(pools) else None
+        room = {kind: amount * pool // MILLIONTHS for kind, amount in capacity.items()} if pool is not None else {}
+        classes.append(
+            {
+                "class": name,
+                "threshold": thresholds[at] / 1_000 if at < len(thresholds) else None,
+                "pool": pool / MILLIONTHS if pool is not None else None,
+                "room": quantity_texts(room),
+                "held": quantity_texts(held),
+                "jobs": {"running": running, "waiting": waiting},
+                "coming": [
+                    {"seconds": horizon, "amount": quantity_texts(_coming(forecast, at, state.time, horizon))}
+                    for horizon in HORIZONS_S
+                ],
+            }
+        )
+    scores = [] if forecast is None else forecast.scores
+    return {
+        "pools": "on" if has_pools(state.policy) else "off",
+        "classes": classes,
+        "forecaster": forecast.forecaster if forecast is not None else None,
+        "forecast_ms": forecast.at_ms if forecast is not None else None,
+        "scores": [
+            {
+                "forecaster": score.forecaster,
+                "errors": [
+                    {"seconds": horizon, "error": error / MILLIONTHS, "forecasts": count}
+                    for horizon, error, count in zip(HORIZONS_S, score.errors_ppm, score.samples, strict=True)
+                ],
+            }
+            for score in scores
+        ],
+        "history": [
+            {"since_ms": row.since_ms, "pools": [pool / MILLIONTHS for pool in row.pools_ppm]} for row in state.pools
+        ],
+    }
+
+
+def _capacity(state: State) -> Vector:
+    total: Vector = {}
+    for node in state.nodes.values():
+        if not node.lost:
+            for kind, amount in node.capacity.items():
+                total[kind] = total.get(kind, 0) + amount
+    return total
+
+
+def _held(state: State, job_class: int, classes: int) -> tuple[Vector, int, int]:
+    """What tasks of live jobs of a class hold, how many of those jobs run, and how many have not started."""
+    held: Vector = {}
+    running = waiting = 0
+    for job in state.jobs.values():
+        if job.job_class < 0 or min(job.job_class, classes - 1) != job_class:
+            continue
+        if job.started_ms is None:
+            waiting += 1
+        else:
+            running += 1
+        for stage, runs, starts in zip(job.graph.stages, job.running, job.starting, strict=True):
+            for kind, amount in stage.demand.items():
+                held[kind] = held.get(kind, 0) + amount * (runs + starts)
+    return {kind: amount for kind, amount in sorted(held.items()) if amount}, running, waiting
+
+
+def _coming(forecast: Releases | None, job_class: int, now_ms: int, horizon_s: int) -> Vector:
+    """What is forecast to come back from now on within so many seconds."""
+    found: Vector = {}
+    for curve in forecast.curves if forecast is not None else ():
+        if forecast is not None and curve.job_class == job_class:
+            passed_ms = now_ms - forecast.at_ms
+            until_ms = (now_ms // 1_000 + horizon_s) * 1_000 - forecast.at_ms
+            amount = _at(curve, until_ms) - _at(curve, passed_ms)
+            if amount:
+                found[curve.kind] = amount
+    return found
+
+
+def _at(curve: ReleaseCurve, after_ms: int) -> int:
+    amount = 0
+    for point in curve.points:
+        if point[0] > after_ms:
+            break
+        amount = point[1]
+    return amount
