@@ -40,7 +40,7 @@ def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Ar
         try:
             document = loads(line, size_max=LINE_BYTES_MAX)
             if isinstance(document, dict) and any(form in document for form in FORMS):
-                yield _reservation(document)
+                yield read_reservation_line(document)
                 continue
             submit_ms, spec = read_workload_line(document)
         except Malformed as fault:
@@ -53,7 +53,7 @@ def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Ar
         raise Damaged(path, "", "has no job")
 
 
-def _reservation(document: dict[str, object]) -> tuple[int, Arrival]:
+def read_reservation_line(document: dict[str, object]) -> tuple[int, Arrival]:
     """A line about a reservation. Raises Malformed."""
     submit_ms = document.get("submit_ms")
     if isinstance(submit_ms, bool) or not isinstance(submit_ms, int) or not 0 <= submit_ms <= QUANTITY_MAX:
