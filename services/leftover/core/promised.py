@@ -297,13 +297,35 @@ def _moments(state: State, board: Board, reserved: Reserved, now_ms: int, last_m
         return []
     first, last = bisect_right(starts, now_ms), bisect_right(starts, last_ms - 1)
     times = [now_ms, *starts[first : min(last, first + MOMENTS_MAX)]]
-    needs = [_need(state, board, reserved, at_ms, now_ms) for at_ms in times]
+    lasting = _Lasting(state, board, now_ms)
+    needs = [_need(state, board, reserved, lasting, at_ms) for at_ms in times]
     if last > first + MOMENTS_MAX:
-        needs.append(_need(state, board, reserved, starts[first + MOMENTS_MAX], now_ms, tail=True))
+        needs.append(_need(state, board, reserved, lasting, starts[first + MOMENTS_MAX], tail=True))
     return needs
 
 
-def _need(state: State, board: Board, reserved: Reserved, at_ms: int, now_ms: int, *, tail: bool = False) -> Need:
+class _Lasting:
+    """What runs and is not revocable, by node, with its estimated end: looked up once a round for all moments."""
+
+    def __init__(self, state: State, board: Board, now_ms: int) -> None:
+        self._state, self._board, self._now_ms = state, board, now_ms
+        self._known: dict[int, list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]] = {}
+
+    def on(self, number: int) -> list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]:
+        """Each task's end, its room and its devices by position."""
+        known = self._known.get(number)
+        if known is None:
+            known = self._known[number] = []
+            state, node = self._state, self._board.room.nodes[number]
+            for key, held in state.held.get(node.name, {}).items():
+                lent = lent_of(state, node.name, key)
+                if lent is None or (not lent.taken and is_reserved(state, held.job)):
+                    devices = by_position(node, _shares(held)) if held.devices else []
+                    known.append((_end_of(state, held, self._now_ms), self._board.room.pairs(held.demand), devices))
+        return known
+
+
+def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_ms: int, *, tail: bool = False) -> Need:
     room = board.room
     inside: dict[str, int] = {}
     units: list[tuple[TaskClass, int]] = []
@@ -319,11 +341,9 @@ def _need(state: State, board: Board, reserved: Reserved, at_ms: int, now_ms: in
     def space_of(number: int) -> Space:
         node = room.nodes[number]
         space = empty(node)
-        for key, held in state.held.get(node.name, {}).items():
-            lent = lent_of(state, node.name, key)
-            stays = lent is None or (not lent.taken and is_reserved(state, held.job))
-            if stays and _end_of(state, held, now_ms) > at_ms:
-                space.add(room.pairs(held.demand), by_position(node, _shares(held)), -1)
+        for ends_ms, pairs, of_devices in lasting.on(number):
+            if ends_ms > at_ms:
+                space.add(pairs, of_devices, -1)
         for placement in started.get(number, []):
             for i in range(inside[f"{placement.job}/{placement.stage}/{placement.first}"]):
                 devices = placement.devices[i] if placement.devices else []

@@ -57,6 +57,9 @@ def by_position(node: NodeRoom, devices: list[tuple[int, int]]) -> list[tuple[in
     return [(node.device_indexes.index(index), milli) for index, milli in devices if index in node.device_indexes]
 
 
+_NO_DEVICES: list[tuple[int, int]] = []
+
+
 SpaceOf = Callable[[int], Space]
 """What a node has free at a time, by its number, before anything is put there."""
 
@@ -81,20 +84,24 @@ class Moment:
 
     def promise(self, unit: TaskClass, count: int) -> int:
         """Puts units on nodes; returns how many found no room."""
-        for done in range(count):
-            if not self._put(unit):
-                return count - done
-        return 0
-
-    def _put(self, unit: TaskClass) -> bool:
         nodes = self._room.nodes
         for number in range(self._from.get(unit.index, 0), len(nodes)):
-            if could_hold(self._room, unit, nodes[number]) and (space := self._space(number)).fits(unit):
-                self._units.setdefault(number, []).append((unit, space.take(unit)))
-                self._from[unit.index] = number
-                return True
+            if could_hold(self._room, unit, nodes[number]):
+                space, here = self._space(number), self._units.setdefault(number, [])
+                if unit.gpu:
+                    while count and space.fits(unit):
+                        here.append((unit, space.take(unit)))
+                        count -= 1
+                elif fitting := min([count, *(max(0, space.free[p]) // amount for p, amount, _ in unit.needs)]):
+                    for p, amount, _ in unit.needs:
+                        space.free[p] -= amount * fitting
+                    here += [(unit, _NO_DEVICES)] * fitting
+                    count -= fitting
+                if not count:
+                    self._from[unit.index] = number
+                    return 0
         self._from[unit.index] = len(nodes)
-        return False
+        return count
 
     def bear(self, number: int, task: TaskClass) -> bool:
         """Puts a task on a node if all units that were put down still find room, be it elsewhere; else leaves
@@ -113,7 +120,7 @@ class Moment:
         if space.fits(task):
             taken = space.take(task)
             for unit, _ in moved:
-                if not self._put(unit):
+                if self.promise(unit, 1):
                     break
                 placed.append((self._from[unit.index], unit))
             else:
