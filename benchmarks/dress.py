@@ -5,7 +5,7 @@ MapReduce (a stage of maps, a quarter as many reduces) or Spark (3 to 6 stages o
 40 % are small: fewer than 10 containers at a time, where the others ask for 25 to 60. The paper's jobs are HiBench
 programs whose run times it does not give; widths and run times are drawn so that first in, first out takes about the
 paper's 1,030 s for all and 570 s for the mean job. Run it with `make bench`, or `python -m benchmarks.dress [--quick]
-[SEEDS] [KNOB=VALUE ...]`; the knobs are those of `dress`.
+[--jobs] [SEEDS] [KNOB=VALUE ...]`: `--jobs` shows each job of one run a mix; the knobs are those of `dress`.
 """
 
 import sys
@@ -73,16 +73,19 @@ def congested(seed: int, small_percent: int) -> tuple[Jobs, Cluster]:
 
 
 def compared(seed: int, small_percent: int, knobs: Knobs) -> dict[str, Any]:
-    """One workload under both presets: `small` and `large` with (ms under capacity, ms under dress) of each job, and
-    both makespans.
+    """One workload under both presets: `small` and `large` with (ms under capacity, ms under dress) of each job, both
+    makespans, and `jobs` with name and class before those.
     """
     jobs, cluster = congested(seed, small_percent)
     gap: Knobs = {"round_gap_ms": 100}  # A heartbeat.
     plain = simulate(jobs, cluster, Options({"preset": "capacity", **gap}))
     pooled = simulate(jobs, cluster, Options({"preset": "dress", **gap, **knobs}))
     found: dict[str, Any] = {"small": [], "large": [], "makespan": (plain["makespan_ms"], pooled["makespan_ms"])}
+    found["jobs"] = []
     for one, other in zip(plain["per_job"], pooled["per_job"], strict=True):
-        found[other["class"]].append(tuple(row["end_ms"] - row["submit_ms"] for row in (one, other)))
+        pair = tuple(row["end_ms"] - row["submit_ms"] for row in (one, other))
+        found[other["class"]].append(pair)
+        found["jobs"].append((other["job"], other["class"], *pair))
     return found
 
 
@@ -129,6 +132,12 @@ def main(quick: bool | None = None) -> None:
     )
     for row in rows(seeds, knobs):
         print(row, flush=True)
+    for percent in SMALL_PERCENT if "--jobs" in sys.argv[1:] else ():
+        print(f"{percent} % small, seed 2, job by job: seconds to completion under capacity and under dress")
+        for name, job_class, before, after in compared(2, percent, knobs)["jobs"]:
+            print(
+                f"  {name} {job_class} {before / 1_000:7.1f} {after / 1_000:7.1f} {100 * (after / before - 1):+6.1f} %"
+            )
 
 
 if __name__ == "__main__":
