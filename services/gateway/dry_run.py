@@ -137,11 +137,14 @@ def question_of(state: State, now: Config, then: Config) -> Document:
     return {"capacity": capacity, "nodes": len(nodes), **sides}
 
 
-async def asked(question: Document, command: tuple[str, ...] = EFFECT, what: str = "the shares") -> Document:
-    """The output of a program that runs as a separate process. `what`: it computes. Raises Problem."""
+async def asked(question: Document, command: tuple[str, ...] = (), what: str = "the shares") -> Document:
+    """The output of a program (`EFFECT` where none is named) that runs as a separate process. `what`: it computes. Raises
+    Problem."""
     data = json.dumps(question).encode()
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT)
+    process = await asyncio.create_subprocess_exec(
+        *(command or EFFECT), stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT
+    )
     try:
         async with asyncio.timeout(EFFECT_WAIT_S):
             out, err = await process.communicate(data)
