@@ -138,8 +138,8 @@ def question_of(state: State, now: Config, then: Config) -> Document:
 
 
 async def asked(question: Document, command: tuple[str, ...] = (), what: str = "the shares") -> Document:
-    """The output of a program (`EFFECT` where none is named) that runs as a separate process. `what`: it computes. Raises
-    Problem."""
+    """The output of a program that runs as a separate process: `EFFECT` where none is named. `what`: it computes.
+    Raises Problem."""
     data = json.dumps(question).encode()
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
