@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
+from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
 from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table
 from services.simulator.schedule import ShortSchedule, Span
 from tests.strategies import for_all
@@ -143,7 +144,7 @@ def test_equal_presets_are_marked_and_drawn_once():
     page = page_of({"drf": result(1_000), "hdrf": result(1_000), "x": result(900)})
 
     assert "Equal: under drf and hdrf every job starts and ends at the same time." in page
-    assert figures_of(page) == ["distribution", "differences", "ratios", "gantt-0", "gantt-1"]
+    assert figures_of(page) == ["distribution", "differences", "ratios", "one-job", "gantt-0", "gantt-1"]
     assert '"name":"drf = hdrf"' in page
 
 
@@ -173,6 +174,7 @@ def test_plotly_knows_every_field_of_the_figures(took):
         charts.ratios(results, groups),
         charts.differences(results, groups),
         charts.gantt(SPANS, {"j0": "q0"}, 1_000),
+        running_tasks("j0", {"drf": ShortSchedule(len(SPANS), len(SPANS), list(SPANS))}, groups),
     ):
         plotly.graph_objects.Figure(figure)  # Raises ValueError at an unknown field or value.
 
@@ -227,3 +229,40 @@ def test_every_element_of_the_page_is_closed():
     tags.feed(page_of({"drf": result(1_000), "x": result(1)}))
 
     assert tags.open == []
+
+
+# ---------------------------------------------------------------- single jobs
+def test_jobs_that_lost_are_listed_by_class_and_queue_with_what_they_lost():
+    table = losers_table({"drf": result(1_000, 1_000, 1_000, 1_000), "x": result(900, 2_000, 1_250, 1_005)})
+
+    assert table.rows == [
+        ["x", "large", "q2", "j2", "1.0", "1.2", "0.80"],
+        ["x", "small", "q1", "j1", "1.0", "2.0", "0.50"],
+    ]
+
+
+def test_of_many_jobs_that_lost_those_are_listed_that_lost_most():
+    slower = range(2_000, 2_000 + 10 * (LOSERS_MAX + 3), 10)
+    table = losers_table({"drf": result(*[1_000] * len(slower)), "x": result(*slower)})
+
+    assert len(table.rows) == LOSERS_MAX + 1
+    assert table.rows[-1][:2] == ["x", "(3 others)"]
+    assert "j0" not in [row[3] for row in table.rows]
+
+
+def test_where_nobody_lost_nothing_is_listed():
+    assert "Jobs that lost" not in page_of({"drf": result(1_000), "x": result(900)})
+    assert "Jobs that lost" in page_of({"drf": result(1_000), "x": result(1_100)})
+
+
+def test_the_job_that_changed_most_is_shown_over_time():
+    assert most_changed({"drf": result(1_000, 1_000), "x": result(900, 400)}) == "j1"
+    assert most_changed({"drf": result(1_000), "x": result(1_000)}) is None
+
+    spans = [
+        Span("n", 0, 2_000, "required", "j0"),
+        Span("n", 1_000, 3_000, "optional", "j0"),
+        Span("n", 0, 9, "", "j1"),
+    ]
+    (trace,) = running_tasks("j0", {"x": ShortSchedule(3, 3, spans)}, [["x"]])["data"]
+    assert list(zip(trace["x"], trace["y"], strict=True)) == [(0, 0), (0, 1), (1, 2), (2, 1), (3, 0)]

@@ -37,9 +37,9 @@ def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) ->
     for i, group in enumerate(groups):
         ended = sorted(took_ms(row) for row in results[group[0]]["per_job"] if row["end_ms"] is not None)
         times, shares = _quantiles([took / MS_A_SECOND for took in ended])
-        traces.append(_line(label(group), times, shares, i, "%{x:,.3~f} s: %{y:.1f} % of jobs"))
+        traces.append(line_of(label(group), times, shares, i, "%{x:,.3~f} s: %{y:.1f} % of jobs"))
     axis = _log_axis("completion time, s", [x for trace in traces for x in trace["x"]])
-    return _figure(traces, xaxis=axis, yaxis={"title": {"text": "jobs that took no longer, %"}, "range": [0, 101]})
+    return figure_of(traces, xaxis=axis, yaxis={"title": {"text": "jobs that took no longer, %"}, "range": [0, 101]})
 
 
 def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
@@ -52,10 +52,10 @@ def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figur
             took_ms(row) / base[row["job"]] for row in rows if row["end_ms"] is not None and row["job"] in base
         )
         factors, shares = _quantiles(both)
-        traces.append(_line(label(group), factors, shares, i, "x %{x:,.3~f}: %{y:.1f} % of jobs"))
+        traces.append(line_of(label(group), factors, shares, i, "x %{x:,.3~f}: %{y:.1f} % of jobs"))
     title = f"completion time relative to {label(groups[0])}"
     axis = _log_axis(title, [1, *(x for trace in traces for x in trace["x"])])
-    figure = _figure(traces, xaxis=axis, yaxis={"title": {"text": "jobs up to this ratio, %"}, "range": [0, 101]})
+    figure = figure_of(traces, xaxis=axis, yaxis={"title": {"text": "jobs up to this ratio, %"}, "range": [0, 101]})
     figure["layout"]["shapes"] = [_line_at_x(1)]
     figure["layout"]["annotations"] = [
         _note(0, "left", "◄ sooner"),
@@ -94,7 +94,7 @@ def differences(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> 
     # Room for the texts at both ends.
     most = max((max(x, 1 / x) for trace in traces for x in trace["x"]), default=1)
     reach = max(0.1, math.log10(most)) * 1.4
-    figure = _figure(
+    figure = figure_of(
         traces,
         xaxis={
             "type": "log",
@@ -138,7 +138,7 @@ def gantt(spans: Sequence[Span], queue_of: dict[str, str], end_ms: int) -> Figur
         "zeroline": False,
         "automargin": True,
     }
-    figure = _figure(
+    figure = figure_of(
         traces,
         xaxis={"title": {"text": "time, s"}, "range": [0, end_ms / MS_A_SECOND or 1], "zeroline": False},
         yaxis=axis,
@@ -212,7 +212,8 @@ def _hover(span: Span) -> str:
     return f"{task}<br>{times}<br>{span.outcome}, {span.why}"
 
 
-def _line(name: str, x: list[float], y: list[float], i: int, hover: str) -> dict[str, Any]:
+def line_of(name: str, x: list[float], y: list[float], i: int, hover: str) -> dict[str, Any]:
+    """A line of steps, in the i-th colour; `hover`: what is shown of a point."""
     return {
         "type": "scatter",
         "mode": "lines",
@@ -259,7 +260,8 @@ def _log_ticks(least: float, most: float) -> Figure:
     return {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}
 
 
-def _figure(traces: list[dict[str, Any]], xaxis: Figure, yaxis: Figure, height: int = 400) -> Figure:
+def figure_of(traces: list[dict[str, Any]], xaxis: Figure, yaxis: Figure, height: int = 400) -> Figure:
+    """Traces with the layout that all charts have."""
     common = {"gridcolor": _GRID, "linecolor": "#888", "ticks": "outside", "fixedrange": False}
     layout = {
         "height": height,

@@ -9,6 +9,7 @@ import plotly.io
 from plotly.offline import get_plotlyjs
 
 from services.simulator.report import charts
+from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
 from services.simulator.report.table import (
     NOTICED_PERCENT,
     Result,
@@ -58,8 +59,11 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             "<h2>Results</h2>\n",
             _table(comparison_table(results)),
             f"<p class=note>{escape(_about_results(results))}</p>\n",
+            f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
             *_groups(results),
             *_charts(results, groups),
+            *_losers(results),
+            *_one_job(results, groups, inputs),
             *_gantts(results, groups, inputs),
         )
     )
@@ -101,6 +105,13 @@ def _about_results(results: dict[str, Result]) -> str:
     )
 
 
+_ABOUT_JAIN = (
+    "Jain's index: in windows of 60 s, over the n jobs that are present for at least half of it, (sum x)² / (n sum x²),"
+    " where x = min(1, got / min(equal, could)): got is what a job held, could what it could have held with all that it"
+    " had runnable, as the largest part of any resource, and equal the cell divided by the jobs present."
+)
+
+
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
@@ -127,6 +138,21 @@ def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str
         return
     yield _figure("differences", f"Differences from {baseline}", charts.differences(results, groups))
     yield _figure("ratios", f"Each job's completion time relative to {baseline}", charts.ratios(results, groups))
+
+
+def _losers(results: dict[str, Result]) -> Iterator[str]:
+    table = losers_table(results)
+    if table.rows:
+        yield "<h2>Jobs that lost</h2>\n"
+        about = f"Jobs that took longer than under {next(iter(results))}, of each preset at most {LOSERS_MAX}."
+        yield f"<p class=note>{escape(about)}</p>\n" + _table(table)
+
+
+def _one_job(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+    job = most_changed(results)
+    if job is not None and sum(schedule.whole for schedule in inputs.schedules.values()) > 1:
+        figure = running_tasks(job, inputs.schedules, groups)
+        yield _figure("one-job", f"Tasks of {job}, the job that changed most", figure)
 
 
 def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
