@@ -359,3 +359,40 @@ def test_what_fairness_divides_is_the_cell_without_what_is_promised_now():
     story.settle()
 
     assert story.fairness.capacity["cpu"] == 4_000
+
+
+@pytest.mark.parametrize("forgetful", [False, True])
+def test_a_node_that_is_lost_takes_nothing_of_the_promise_with_it(forgetful):
+    """Its grants are struck, and the tasks start elsewhere."""
+    story = promise(cell(nodes=[node("n1", cpu=2_000), node("n2", cpu=2_000)]), step(0, 60_000, 2))
+    story.forgetful = forgetful
+    story.take(reserved("mine", stage(tasks=2)))
+    story.open()
+    first = {grant.node for grant in story.answer("grants").grants if grant.why == "reserved"}
+    story.lose(min(first))
+    struck = story.close().struck
+    assert {item.grant.node for item in struck} == {min(first)}
+
+    story.settle()
+
+    held = [key for on_node in story.leftover.held.values() for key in on_node if key.startswith("mine")]
+    assert len(held) == 2
+
+
+def test_a_job_that_ends_leaves_no_trace_of_what_was_promised_to_it():
+    story = promise(cell(), step(0, 60_000, 4))
+    story.take(job("other", stage(tasks=4, duration_ms=100_000), queue="b"))
+    story.settle()
+    story.take(reserved("mine", stage(tasks=2)))
+    story.settle()
+    give_back(story)
+    story.settle()
+    story.finish(*[grant for grant in story.granted if grant.job == "mine"])
+    story.cancel("other")
+    story.fail(*[g for g in story.granted if g.job == "other" and g.attempt == 1], reason="killed")
+    promise(story, gone=["r"])
+    story.settle()
+
+    state = story.leftover
+    assert (state.lent, state.vacated, state.reserving, state.promises.profiles) == ({}, {}, {}, {})
+    assert story.fairness.reserving == {}
