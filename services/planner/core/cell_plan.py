@@ -4,6 +4,7 @@ What a search has found stays tentative until the log says it: then it is confir
 may go on over many rounds, and a planner that begins anew finds the same in as many.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -83,6 +84,7 @@ class CellPlan:
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
         self.book.set_nodes(self._classes(state))
         self.known: dict[str, Known] = {}
+        self.edges: dict[str, tuple[Known, Held | None, list[int]]] = {}
         self.found: list[Found] = []
         self.running: _Running | None = None
         self.said: object = None
@@ -202,6 +204,23 @@ class CellPlan:
     def is_over(self) -> bool:
         """Whether more is promised than there is, at a step that has to be looked at."""
         return bool(over_from(self.agent, self.agent.first, self.agent.first + self.check))
+
+    def next_edges(self, promises: Promises, now: int) -> list[int]:
+        """For each promise, the next step after `now` at which a lease of it begins or ends."""
+        found = []
+        for name, known in promises.known.items():
+            held = promises.held.get(name)
+            kept = self.edges.get(name)
+            if kept is None or kept[0] is not known or kept[1] is not held:
+                leases = [lease for _, mine in promises.plan(name) for lease in mine]
+                kept = known, held, sorted({edge for lease in leases for edge in (lease.begin, lease.end)})
+                self.edges[name] = kept
+            i = bisect_right(kept[2], now)
+            if i < len(kept[2]):
+                found.append(kept[2][i])
+        if len(self.edges) > 2 * len(promises.known) + 64:
+            self.edges = {name: self.edges[name] for name in promises.known}
+        return found
 
     def over_later(self) -> int | None:
         """The first step behind those at which more is promised than there is."""

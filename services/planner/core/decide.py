@@ -153,14 +153,8 @@ def _collect_order(node: Node, after: dict[str, list[str]]) -> None:
 
 def _wake_ms(plan: "CellPlan", promises: "Promises", now_ms: int) -> int | None:
     """When the next lease begins or ends, or a step that cannot be kept comes near."""
-    edges = [
-        edge
-        for name in promises.known
-        for _, leases in promises.plan(name)
-        for each in leases
-        for edge in (each.begin, each.end)
-        if edge * plan.step_ms > now_ms
-    ]
+    now = now_ms // plan.step_ms
+    edges = plan.next_edges(promises, now)
     later = plan.over_later()
     if later is not None:
         edges.append(later - plan.check)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.planner.planning.node_fit import NodeClass, fit, is_small, moments
+from services.planner.planning.node_fit import NodeClass, fit, is_small, moments, surely_fit
 from services.planner.planning.profile import Profile, Whole
 from services.planner.planning.request import Atom, Lease, Plan
 from services.planner.planning.search import Search
@@ -108,9 +108,11 @@ class Book:
         for step in moments(shapes, begin, end) if shapes else []:
             units = [(unit, profile.at(step)[0]) for unit, profile in shapes.items()]
             held = [(unit, count) for unit, count in units if count > 0]
-            self.work += 5 + 3 * len(held) * (1 + len(self.nodes)) + len(shapes)
-            if not fit(held, self.nodes):
-                return True
+            self.work += 5 + len(shapes)
+            if not surely_fit([unit for unit, _ in held], self.used.at(step), self.nodes):
+                self.work += 20 * len(held) * (1 + len(self.nodes))
+                if not fit(held, self.nodes):
+                    return True
             yield
         return False
 

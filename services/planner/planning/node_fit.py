@@ -62,6 +62,23 @@ def fit(units: Sequence[tuple[Unit, int]], classes: Sequence[NodeClass]) -> bool
     return True
 
 
+def surely_fit(units: Sequence[Unit], used: Sequence[int], classes: Sequence[NodeClass]) -> bool:
+    """Whether so much use lets no packing fail that puts a unit wherever it fits. `units`: the shapes in use.
+
+    Where a unit of `u` fits on no node, every node uses more than `c - u` of some resource. So with fewer nodes' worth
+    of that in use than there are nodes, it fits.
+    """
+    nodes = sum(count for count, _ in classes)
+    worth = 0
+    for resource, amount in enumerate(used):
+        if amount and any(unit[resource] for unit in units):
+            spare = min(capacity[resource] for _, capacity in classes) - max(unit[resource] for unit in units)
+            if spare <= 0:
+                return False
+            worth += -(-amount * 10**6 // spare)
+    return worth < nodes * 10**6
+
+
 def moments(shapes: Mapping[Unit, Profile], begin: int, end: int) -> list[int]:
     """The steps in `[begin, end)` at which the number of some units changes, with the first."""
     found = {begin: True}

@@ -9,6 +9,8 @@ none keeps every promise, the order that loses least decides, and what it leaves
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from services.planner.planning.agents import Agent, Held
 from services.planner.planning.request import Atom, Lease, Node, Plan, bounds, fastest, inside
 from services.planner.planning.residual import Split, split
@@ -40,12 +42,10 @@ class _Piece:
 
 def over_from(agent: Agent, first: int, until: int) -> list[tuple[int, int]]:
     """The steps in `[first, until)` at which more is promised than there is."""
-    have = agent.book.capacity
-    return [
-        (begin, end)
-        for begin, end, amounts in agent.book.used.runs(first, max(first + 1, until))
-        if any(amount > most for amount, most in zip(amounts, have, strict=True))
-    ]
+    edges, used = agent.book.used.span(first, max(first + 1, until))
+    most = np.array(agent.book.capacity, np.int64)[:, np.newaxis]
+    over = np.flatnonzero((used > most).any(axis=0)).tolist()
+    return [(int(edges[i]), int(edges[i + 1])) for i in over]
 
 
 def repairing(agent: Agent, known: dict[str, Known], first: int, until: int) -> Search[list[str]]:
