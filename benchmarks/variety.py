@@ -165,7 +165,7 @@ def carbyne(name: str = "B-4", nodes: str = "B2.nodes", preset: str = "drf", cut
         jobs = [read_workload_line(json.loads(line)) for line in lines]
     with timed() as spent:
         begin = cpu_s()
-        result = simulate(jobs[: cut or len(jobs)], cluster, Options({"preset": preset}))
+        result = simulate(jobs[: cut or len(jobs)], cluster, Options({"preset": preset, "round_gap_ms": 100}))
         took = cpu_s() - begin
     return {
         "placements_per_s": result["placements"] / took,
@@ -227,7 +227,9 @@ def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]
     yield "own", "2,000 live TPC-H jobs, 1,000 nodes, demands of their own", live_tpch, (True,)
     yield "shapes", "1,000 jobs of 100 stages, ten shapes", wide, (10,)
     yield "wide", "1,000 jobs of 100 stages, demands of their own", wide, (0,)
-    yield "carbyne", "carbyne B-4 on B2.nodes, drf", carbyne, ("B-4", "B2.nodes", "drf", 60 if quick else 0)
+    some = 60 if quick else 0
+    yield "carbyne", "carbyne B-4 on B2.nodes, drf", carbyne, ("B-4", "B2.nodes", "drf", some)
+    yield "giving", "carbyne B-4 on B2.nodes, carbyne", carbyne, ("B-4", "B2.nodes", "carbyne", some)
     jobs, nodes = (100_000, 1_000) if quick else (1_000_000, 10_000)
     yield "pending", f"{jobs:,} pending one-task jobs, {nodes:,} nodes, 100 queues", pending, (jobs, nodes)
     for queues in (10, 100, 1_000):
@@ -241,7 +243,7 @@ def main(quick: bool | None = None) -> None:
     for key, name, measured, arguments in rows(quick):
         if named and key not in named:
             continue
-        if key in ("tpch", "own", "carbyne") and not SHARED.is_dir():
+        if key in ("tpch", "own", "carbyne", "giving") and not SHARED.is_dir():
             print(f"{key}: left out, the traces are not beside the project")
             continue
         show(name, [alone(measured, *arguments)])
