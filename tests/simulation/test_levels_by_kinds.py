@@ -50,6 +50,18 @@ def test_each_set_of_kinds_holds_its_level_however_many_jobs_ask_for_the_other(o
     assert held["cpu"] - held["gpu"] >= parts["cpu"] / SHARE_UNITS * cpus - 1
 
 
+def test_a_board_built_anew_before_every_round_knows_what_each_set_of_kinds_holds():
+    digests = []
+    for forget in (False, True):
+        each = cell(mixed=[replace(ON_GPU, tasks=50, jobs=3), replace(ON_CPU, tasks=50, jobs=20)])
+        if forget:
+            each.cell.before_round = lambda it: setattr(it.leftover, "board", None)
+        each.run_until(25_000)
+        digests.append(each.cell.digest)
+
+    assert digests[0] == digests[1]
+
+
 def test_a_set_of_kinds_goes_first_among_jobs_of_equal_priority_alone():
     """The level of the leaf is filled by whom its user puts first."""
     urgent = PlacedCell([queue("mixed"), queue("other")], NODES, {"other": ON_GPU})
