@@ -29,6 +29,8 @@ GAP_MS = 100
 PRESETS = ("srtf", "sjf", "tetris", "tetris-fair", "carbyne", "carbyne-dag")
 ORDERS = ("tetris", "critical_path", "breadth_first", "dagps")
 ALIBABA_TASKS_MAX = 2_000
+ALIBABA_EVERY, ALIBABA_FIRSTS = 60, (0, 20, 40)
+STAGES_MAX = 60
 PERMILLE = 1_000
 SPREAD_PERMILLE = 500
 SEEDS = (1, 2)
@@ -72,20 +74,19 @@ def carbyne(folder: Path, workload: str, cluster: str, part: int) -> tuple[Jobs,
     return jobs, found
 
 
-def workflows(folder: Path, part: int) -> tuple[Jobs, Cluster]:
-    """Workflow instances, a minute apart on average, on ten nodes."""
-    lines = wfcommons.convert(
-        str(folder / "wfinstances" / "wfinstances_a.jsonl.gz"), group=True, disk_io=False, mean_gap_ms=60_000, seed=1
-    )
-    return _specs(lines)[::part], _machines(10, {"cpu": "16", "memory": "64Gi"})
+def workflows(folder: Path) -> tuple[Jobs, Cluster]:
+    """Workflow instances of at most STAGES_MAX stages, all at once, on four nodes."""
+    lines = wfcommons.convert(str(folder / "wfinstances" / "wfinstances_a.jsonl.gz"), group=True, disk_io=False)
+    jobs = [(0, spec) for _, spec in _specs(lines) if len(spec.stages) <= STAGES_MAX]
+    return jobs, _machines(4, {"cpu": "16", "memory": "64Gi"})
 
 
-def alibaba(folder: Path, part: int) -> tuple[Jobs, Cluster]:
-    """Alibaba's jobs with at most ALIBABA_TASKS_MAX tasks, all at once, on five machines."""
+def alibaba(folder: Path, first: int, every: int) -> tuple[Jobs, Cluster]:
+    """Some of Alibaba's jobs with at most ALIBABA_TASKS_MAX tasks, all at once, on two machines."""
     path = folder / "alibaba-dag-2018" / "alibaba2018_medium_a.jsonl.gz"
     lines = alibaba_dag.convert(str(path), tasks_max=ALIBABA_TASKS_MAX)
-    jobs = [(0, spec) for _, spec in _specs(lines)[:: 8 * part]]
-    return jobs, _machines(5, {"cpu": "96", "memory": "100Gi"})
+    jobs = [(0, spec) for _, spec in _specs(lines)[first::every]]
+    return jobs, _machines(2, {"cpu": "96", "memory": "100Gi"})
 
 
 def _specs(lines: Iterable[Any]) -> Jobs:
@@ -135,7 +136,8 @@ def dags(folder: Path, part: int) -> None:
     """A row a workload and order."""
     print("| workload | order | mean | p95 | worst job | makespan | Jain |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |", flush=True)
-    for name, (jobs, cluster) in {"workflows": workflows(folder, part), "Alibaba": alibaba(folder, part)}.items():
+    workloads = {f"Alibaba {at}": alibaba(folder, at, ALIBABA_EVERY * part) for at in ALIBABA_FIRSTS}
+    for name, (jobs, cluster) in {"workflows": workflows(folder), **workloads}.items():
         base = run(jobs, cluster, "drf")
         for order in ORDERS:
             result = run(jobs, cluster, "carbyne", job_order=order)

@@ -227,3 +227,17 @@ def test_whether_a_job_gives_is_up_to_it_then_to_its_queue_then_to_the_policy(to
     story.open()
 
     assert plans(story)["j"].gives is gives
+
+
+def test_what_a_lost_node_takes_with_it_plans_the_job_again_even_if_it_ends_later():
+    story = cell(forked("j"))
+    story.take(node("n2", cpu=4_000, memory=1 << 20))
+    story.open()
+    before = plans(story)["j"]
+    long = next(grant for grant in story.close().grants if grant.stage == "long")
+    story.start(long)
+    story.at(3_000).lose(long.node)
+    story.open()
+
+    assert plans(story)["j"].deadline_ms >= 3_000 + 5_000 + 1_000 > before.deadline_ms
+    assert ("long", 1, "required") in asked(story)["j"]
