@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemas import JobCancelled, NodeDrained, RoundClosed
 from schemas.edge.read import ConfigPatch
 from services.admission.core.judge import lose
-from services.leftover.placement import board
+from services.leftover.placement import bins
 from services.simulator.engine import Cell
 from tests.cells import AUTHOR, SlowCell, config, holds_of
 from tests.properties.cell_laws import (
@@ -72,7 +72,7 @@ def test_a_restart_at_any_point_changes_no_byte(seed):
 def test_a_board_that_is_built_anew_after_every_round_changes_no_byte(seed):
     play = played(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board, "CLASSES_MAX", 0)
+        patch.setattr(bins, "CLASSES_MAX", 0)
         assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 

@@ -14,7 +14,7 @@ from services.admission import core as admission
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover.core.asks import asks_of
-from services.leftover.placement import board
+from services.leftover.placement import bins
 from tests.cells import SlowCell, config, holds_of, job, node, stage
 from tests.properties.histories import NODES, QUEUES_IN, Play, drawn, replay
 from tests.properties.test_agent_follows import held_on
@@ -94,7 +94,7 @@ def test_a_restart_changes_no_byte_where_names_come_again(seed):
 def test_a_board_built_anew_changes_no_byte_where_names_come_again(seed):
     play = played(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board, "CLASSES_MAX", 0)
+        patch.setattr(bins, "CLASSES_MAX", 0)
         assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 
