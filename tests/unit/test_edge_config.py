@@ -8,13 +8,15 @@ import pytest
 
 from schemas.edge.base import NAME_MAX
 from schemas.edge.cluster import NODES_MAX
-from schemas.edge.config import SHARDS_MAX, SLOTS_MAX
+from schemas.edge.config import KNOB_ITEMS_MAX, SHARDS_MAX, SLOTS_MAX
 from schemas.edge.read import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster
 from schemas.edge.strict_json import loads
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue
 from tests.config_messages import patch, refusal
+
+THRESHOLDS = "class_thresholds_permille"
 
 
 def root(*children):
@@ -83,10 +85,25 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
         pytest.param("node_lease_ms", 0, "set.node_lease_ms: has to be from 100 to", id="no lease"),
         pytest.param("slots_per_node", 0, f"set.slots_per_node: has to be from 1 to {SLOTS_MAX}", id="no place"),
         pytest.param("slots_per_node", SLOTS_MAX + 1, "set.slots_per_node: has to be from 1", id="too many places"),
+        pytest.param(THRESHOLDS, 300, f"set.{THRESHOLDS}: has to be a list of whole numbers", id="no list"),
+        pytest.param(THRESHOLDS, [1, "2"], f"set.{THRESHOLDS}: has to be a list of whole numbers", id="text in a list"),
+        pytest.param(
+            THRESHOLDS, [1001], f"set.{THRESHOLDS}: has to be a list of numbers from 0", id="too high"
+        ),
+        pytest.param(THRESHOLDS, [300, 300], f"set.{THRESHOLDS}: has to be ascending", id="not ascending"),
+        pytest.param(
+            THRESHOLDS, [*range(KNOB_ITEMS_MAX + 1)], f"set.{THRESHOLDS}: has to be a list of at most", id="too long"
+        ),
     ],
 )
 def test_what_is_refused_of_a_knob(knob, value, told):
     assert str(refusal({"set": {knob: value}})).startswith(told)
+
+
+@pytest.mark.parametrize("value", [[], [0, 1000], [*range(KNOB_ITEMS_MAX)]])
+def test_a_knob_may_be_an_ascending_list(value):
+    assert patch({"set": {THRESHOLDS: value}}).values == {THRESHOLDS: value}
+    assert knob_of_text(f"{THRESHOLDS}={','.join(map(str, value))}") == (THRESHOLDS, value)
 
 
 def test_a_message_without_anything_to_change():
