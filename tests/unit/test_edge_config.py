@@ -87,9 +87,7 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
         pytest.param("slots_per_node", SLOTS_MAX + 1, "set.slots_per_node: has to be from 1", id="too many places"),
         pytest.param(THRESHOLDS, 300, f"set.{THRESHOLDS}: has to be a list of whole numbers", id="no list"),
         pytest.param(THRESHOLDS, [1, "2"], f"set.{THRESHOLDS}: has to be a list of whole numbers", id="text in a list"),
-        pytest.param(
-            THRESHOLDS, [1001], f"set.{THRESHOLDS}: has to be a list of numbers from 0", id="too high"
-        ),
+        pytest.param(THRESHOLDS, [1001], f"set.{THRESHOLDS}: has to be a list of numbers from 0", id="too high"),
         pytest.param(THRESHOLDS, [300, 300], f"set.{THRESHOLDS}: has to be ascending", id="not ascending"),
         pytest.param(
             THRESHOLDS, [*range(KNOB_ITEMS_MAX + 1)], f"set.{THRESHOLDS}: has to be a list of at most", id="too long"
