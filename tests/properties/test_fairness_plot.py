@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
+from schemas import Queue
 from services.fairness.core import levels as core_levels
 from services.fairness.hdrf import arrays
 from tests.cells import queue, tree
@@ -54,6 +55,23 @@ def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given
 
     assert books[0].told == books[1].told
     assert books[0].state.levels == books[1].state.levels
+
+
+def test_a_kept_tree_hears_of_what_moved_while_everybody_got_all():
+    books = both(Queue("root", children=[Queue("a"), Queue("b"), Queue("c")]), "hdrf")
+    for each in books:
+        each.set_capacity(CAPACITIES[0])
+        for what, *values in (
+            ("job", 0, {"cpu": 4_000, "memory": 512}, 11),  # More than there is: the tree is laid out.
+            ("cancel", 0),
+            ("job", 1, {"cpu": 1_000, "memory": 1_024}, 1),  # Fits.
+            ("job", 0, {"cpu": 4_000, "memory": 512}, 10),  # Together they do not.
+        ):
+            getattr(each, what)(*values)
+            each.look()
+
+    assert books[0].told == books[1].told
+    assert books[0].state.levels == {"a": 975_000_000, "b": 25_000_000}
 
 
 @for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)

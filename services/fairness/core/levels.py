@@ -77,10 +77,12 @@ def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels |
         at.moved |= before.moved
         at = at.over
     if fits(state, accounts):
-        filled = _satisfied(state, accounts, before)
-        filled.moved, filled.cached = {}, before.cached if before is not None else None
-        if filled.cached is not None and before is not None:
-            filled.cached.moved |= before.moved
+        moved = before.moved if before is not None else {}
+        cached = before.cached if before is not None else None
+        filled = _satisfied(state, accounts, before)  # May be `before` itself.
+        if cached is not None:
+            cached.moved |= moved
+        filled.moved, filled.cached = {}, cached
     else:
         filled = _refilled(state, accounts, before, {})
     state.filled = filled
