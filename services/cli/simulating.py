@@ -19,6 +19,7 @@ from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
 from services.cli.shipping import commit_text
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
+from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.run import Options, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
@@ -79,9 +80,10 @@ def run_one(
     schedule: str | ShortSchedule | None = None,
     log: str | None = None,
     refused: list[JobRejected] | None = None,
+    classes: ClassHistory | None = None,
 ) -> dict[str, object]:
     """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
-    that were. Raises Wrong where a file cannot be written.
+    that were, `classes` what happened to the classes of jobs. Raises Wrong where a file cannot be written.
     """
 
     def refuse(body: JobRejected) -> None:
@@ -89,7 +91,7 @@ def run_one(
             refused.append(body)
 
     with ExitStack() as files, progress_of(str(values.get("preset", "")) or "simulating", "jobs") as progress:
-        options = Options(values, progress=progress, refused=refuse)
+        options = Options(values, progress=progress, refused=refuse, classes=classes)
         if isinstance(schedule, ShortSchedule):
             options.schedule = schedule
         elif schedule is not None:
@@ -182,7 +184,8 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
     with _writing("--report"):  # Before the runs: they may take long.
         page.parent.mkdir(parents=True, exist_ok=True)
     schedules = {name: ShortSchedule(GANTT_SPANS_MAX) for name in presets}
-    results = {name: run_one(jobs, cluster, values[name], schedules[name]) for name in presets}
+    classes = {name: ClassHistory() for name in presets}
+    results = {name: run_one(jobs, cluster, values[name], schedules[name], classes=classes[name]) for name in presets}
     inputs = Inputs(
         f"{VERSION} ({commit_text() or 'release'})",
         _named(asked.workload),
@@ -191,6 +194,7 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         quantity_texts(total_capacity(cluster)),
         asked.settings,
         schedules,
+        classes,
     )
     with _writing("--report"):
         page.write_text(comparison_page(results, inputs), encoding="utf-8")

@@ -58,13 +58,20 @@ def settle(samples: list[Sample], scores: list[Score], capacity: Vector, now_ms:
         if horizon_ms(sample, len(HORIZONS_S) - 1) >= now_ms:
             left.append(sample)
             continue
-        for forecast, score in zip(sample.forecast, scores, strict=True):
-            came: list[Vector] = [{} for _ in sample.outcome[0]]
-            for at, outcome in enumerate(sample.outcome):
-                for job_class, vector in enumerate(outcome):
-                    _add(came[job_class], vector)
+        for at in range(len(HORIZONS_S)):
+            came = came_by(sample, at)
+            for forecast, score in zip(sample.forecast, scores, strict=True):
                 _count(score, at, error_ppm(forecast[at], came, capacity))
     return left
+
+
+def came_by(sample: Sample, at: int) -> list[Vector]:
+    """What tasks of each class gave back within a horizon of a sample."""
+    came: list[Vector] = [{} for _ in sample.outcome[at]]
+    for outcome in sample.outcome[: at + 1]:
+        for job_class, vector in enumerate(outcome):
+            _add(came[job_class], vector)
+    return came
 
 
 def error_ppm(forecast: list[Vector], came: list[Vector], capacity: Vector) -> int:

@@ -13,6 +13,8 @@ from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Record, Vector
 from schemas.edge.read import Cluster, ConfigPatch
 from schemas.queues import KnobValue
 from schemas.wording import plural
+from services.simulator.class_history import ClassHistory
+from services.simulator.class_watch import ClassWatch
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Arrival, Drive
 from services.simulator.engine import Cell, Listener
@@ -30,7 +32,7 @@ class Stuck(RuntimeError):
 @dataclass(slots=True)
 class Options:
     """What a run may be given. `values`: policy knobs that override the cluster file's. `refused` is told of every job
-    that the cell refuses.
+    that the cell refuses. `classes` gets what happened to the classes of jobs.
     """
 
     values: dict[str, KnobValue]
@@ -39,6 +41,7 @@ class Options:
     progress: Callable[[int, int], None] | None = None
     before_round: Callable[[Cell], None] | None = None
     refused: Callable[[JobRejected], None] | None = None
+    classes: ClassHistory | None = None
 
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
@@ -53,6 +56,9 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     reserves = any(not isinstance(body, JobSpec) for _, body in waiting)  # The drive forgets what has come.
     reservations = Reservations() if reserves else None
     cell.observer = _both(agents.observe, reservations.observe) if reservations is not None else agents.observe
+    watch = ClassWatch(cell, options.classes) if options.classes is not None else None
+    if watch is not None:
+        cell.observer = _both(cell.observer, watch.observe)
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
@@ -65,6 +71,8 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
             f"nothing can start any more with {plural(len(agents.jobs), 'job')} left, the first is"
             f" {next(iter(agents.jobs))!r}"
         )
+    if watch is not None:
+        watch.close()
     result = agents.metrics.result()
     placements = result["placements"]
     return {

@@ -111,7 +111,10 @@ ROOMS = (
     Room(
         "the comparison of presets",  # Plots: only the command line asks for them.
         ("services/simulator/report/*",),
-        ours=("schemas", "largesse", "services.simulator.report", "services.simulator.schedule"),
+        ours=(
+            *("schemas", "largesse", "services.simulator.report"),
+            *("services.simulator.class_history", "services.simulator.schedule"),
+        ),
         others=STDLIB | {"plotly"},
     ),
     Room(

@@ -16,7 +16,7 @@ def compared(tmp_path_factory):
     """The page, and the results it was made of."""
     folder = tmp_path_factory.mktemp("report")
     inputs = ("--workload", WORKLOAD, "--cluster", CLUSTER)
-    said = largesse("compare", "--presets", "drf,fifo", *inputs, "--report", str(folder), "--json")
+    said = largesse("compare", "--presets", "drf,fifo,dress", *inputs, "--report", str(folder), "--json")
     assert said.code == 0, said.err
     return folder / "index.html", json.loads(said.out)["presets"]
 
@@ -36,12 +36,20 @@ def test_every_chart_is_drawn(opened, compared):
     dom, _ = opened
     _, results = compared
 
-    assert chart(dom, "distribution").count('class="trace scatter') == 2
-    assert chart(dom, "ratios").count('class="trace scatter') == 1
+    assert chart(dom, "distribution").count('class="trace scatter') == 3
+    assert chart(dom, "ratios").count('class="trace scatter') == 2
     assert chart(dom, "differences").count('class="point"') >= 4
     for number, result in enumerate(results.values()):
         bars = chart(dom, f"gantt-{number}").count('class="point"')
         assert bars >= result["placements"]  # And spans of room that was held.
+
+
+def test_charts_of_pools_are_drawn_for_the_preset_that_has_them(opened):
+    dom, _ = opened
+
+    for name, lines in (("pools-2", 2), ("held-2", 4), ("forecasts-2", 4)):
+        assert chart(dom, name).count('class="trace scatter') == lines
+    assert not re.search(r'id="(pools|held|forecasts)-[01]"', dom)
 
 
 def test_no_chart_is_wider_than_the_window(opened, request):

@@ -8,7 +8,15 @@ from typing import Any
 import plotly.io
 from plotly.offline import get_plotlyjs
 
+from services.simulator.class_history import ClassHistory
 from services.simulator.report import charts
+from services.simulator.report.classes import (
+    about_means,
+    forecasts_against_reality,
+    held_against_pools,
+    pools_over_time,
+    scores_table,
+)
 from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
 from services.simulator.report.table import (
     NOTICED_PERCENT,
@@ -36,6 +44,7 @@ DIGEST_SHOWN = 16  # Hexadecimal digits of a digest in a table; all of them on h
 class Inputs:
     """What was compared. `version`: of Largesse. `workload`, `cluster`: names of the files. `capacity`: of all nodes,
     as texts. `settings`: knobs set for this run. `schedules`: by preset, of runs short enough for a Gantt chart.
+    `classes`: by preset, what happened to the classes of jobs; empty histories are not shown.
     """
 
     version: str
@@ -45,6 +54,7 @@ class Inputs:
     capacity: dict[str, str]
     settings: list[str] = field(default_factory=list)
     schedules: dict[str, ShortSchedule] = field(default_factory=dict)
+    classes: dict[str, ClassHistory] = field(default_factory=dict)
 
 
 def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
@@ -64,6 +74,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             *_charts(results, groups),
             *_losers(results),
             *_one_job(results, groups, inputs),
+            *_classes(results, inputs),
             *_gantts(results, groups, inputs),
         )
     )
@@ -153,6 +164,38 @@ def _one_job(results: dict[str, Result], groups: list[list[str]], inputs: Inputs
     if job is not None and sum(schedule.whole for schedule in inputs.schedules.values()) > 1:
         figure = running_tasks(job, inputs.schedules, groups)
         yield _figure("one-job", f"Tasks of {job}, the job that changed most", figure)
+
+
+def _classes(results: dict[str, Result], inputs: Inputs) -> Iterator[str]:
+    """Of each preset with pools; of equal ones, too: they may differ in their pools."""
+    kept = {preset: inputs.classes[preset] for preset in results if preset in inputs.classes}
+    if not any(history.has_pools for history in kept.values()):
+        return
+    yield f"<h2>Pools of classes</h2>\n<p class=note>{escape(_ABOUT_POOLS)}</p>\n"
+    for number, (preset, history) in enumerate(kept.items()):
+        if not history.has_pools:
+            continue
+        yield _figure(f"pools-{number}", f"{preset}: size of the pools", pools_over_time(history), level=3)
+        title = f"{preset}: what classes hold, and their pools"
+        yield _figure(f"held-{number}", title, held_against_pools(history), level=3)
+        yield f"<p class=note>{escape(_ABOUT_HELD + about_means(history))}</p>\n"
+        if not history.forecasts.times_ms:
+            yield f"<p class=note>{escape(preset)}: no forecast was noted while tasks ran.</p>\n"
+            continue
+        title = f"{preset}: forecast and what came back within {history.horizon_s} s"
+        yield _figure(f"forecasts-{number}", title, forecasts_against_reality(history), level=3)
+        yield f"<p class=note>{escape(_ABOUT_FORECASTS)}</p>\n" + _table(scores_table(history))
+
+
+_ABOUT_POOLS = (
+    "Presets with pools by class of job (DRESS): how the pools moved, and how good the forecasts behind it were."
+)
+_ABOUT_HELD = "As a dominant share. A class that holds more than its pool has borrowed what others could not use."
+_ABOUT_FORECASTS = (
+    "At the time of each forecast: what tasks that ran then were forecast to give back, by the forecaster in use, and"
+    " what they gave back. The table has the mean absolute error of each forecaster by horizon, as a part of the cell,"
+    " where later forecasts count more."
+)
 
 
 def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""What happened to the classes of jobs in one simulated run: their pools, what they held, forecasts and what came.
+
+Filled by class_watch.py, drawn by the report. All parts are of the cell: 1.0 is all of it.
+"""
+
+from dataclasses import dataclass, field
+
+POINTS_MAX = 400
+"""Of a series: more than anybody sees in a chart."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """Several values over time, each of which lasts until the next point. A series of more than `points_max` points is
+    thinned out: what is older becomes means over equal intervals, weighted by time, so that no area changes. `mean_ms`:
+    the length of these intervals, 0 while every point is exact.
+    """
+
+    points_max: int = POINTS_MAX
+    times_ms: list[int] = field(default_factory=list)
+    values: list[list[float]] = field(default_factory=list)
+    mean_ms: int = 0
+
+    def put(self, at_ms: int, values: list[float]) -> None:
+        """The values from `at_ms` on, no earlier than the last point; they replace those of the same moment."""
+        if self.times_ms and self.times_ms[-1] == at_ms:
+            self.values[-1] = values
+            return
+        assert not self.times_ms or at_ms > self.times_ms[-1], f"time goes back to {at_ms} ms"
+        self.times_ms.append(at_ms)
+        self.values.append(values)
+        if len(self.times_ms) > self.points_max:
+            self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Halves the points. The last one stays: nobody knows yet how long it will last."""
+        first_ms, last_ms = self.times_ms[0], self.times_ms[-1]
+        width_ms = -(-(last_ms - first_ms) // (self.points_max // 2))
+        sums: dict[int, list[float]] = {}
+        for i, values in enumerate(self.values[:-1]):
+            from_ms, until_ms = self.times_ms[i], self.times_ms[i + 1]
+            while from_ms < until_ms:
+                interval = (from_ms - first_ms) // width_ms
+                end_ms = min(until_ms, first_ms + (interval + 1) * width_ms)
+                total = sums.setdefault(interval, [0.0] * len(values))
+                for at, value in enumerate(values):
+                    total[at] += value * (end_ms - from_ms)
+                from_ms = end_ms
+        starts_ms = [first_ms + interval * width_ms for interval in sums]
+        lengths_ms = [min(width_ms, last_ms - start_ms) for start_ms in starts_ms]
+        means = [
+            [value / length_ms for value in total] for total, length_ms in zip(sums.values(), lengths_ms, strict=True)
+        ]
+        self.times_ms = [*starts_ms, last_ms]
+        self.values = [*means, self.values[-1]]
+        self.mean_ms = width_ms
+
+
+@dataclass(frozen=True, slots=True)
+class ForecasterScore:
+    """How far a forecaster was off, by horizon, as a mean over `samples` forecasts (later ones count more), and for how
+    long its forecasts were the ones in force.
+    """
+
+    forecaster: str
+    errors: list[float]
+    samples: list[int]
+    used_ms: int
+
+
+@dataclass(slots=True)
+class ClassHistory:
+    """Series by class, in order of `classes`. `held`: the dominant share of what tasks of the class hold. `forecasts`:
+    what was forecast to be given back within `horizon_s` by tasks running then, by class, then what they gave back, by
+    class; of each class in the kind of resource in which either was most. All is empty where the run had no pools.
+    Series end at `end_ms`.
+    """
+
+    classes: list[str] = field(default_factory=list)
+    pools: Steps = field(default_factory=Steps)
+    held: Steps = field(default_factory=Steps)
+    forecasts: Steps = field(default_factory=Steps)
+    horizon_s: int = 0
+    horizons_s: list[int] = field(default_factory=list)
+    scores: list[ForecasterScore] = field(default_factory=list)
+    end_ms: int = 0
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self.pools.times_ms)
