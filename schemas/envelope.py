@@ -1,7 +1,7 @@
 """The envelope around every body: what a record says about itself, apart from what it says.
 
 A *content* is the canonical JSON of a Record; hashes run over its bytes as written. A *header* (see rounds.py) says who
-wrote it and which input it came from, and enters no hash, id or decision (architecture.md, "Topics and records").
+wrote it and which input it came from, and enters no hash, id or decision (docs/concepts/log.md).
 """
 
 from dataclasses import dataclass

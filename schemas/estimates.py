@@ -1,4 +1,4 @@
-"""How long a task is expected to run. One rule for every core that plans ahead (policies.md, "Estimates")."""
+"""How long a task is expected to run. One rule for every core that plans ahead (docs/concepts/altruism.md)."""
 
 UNTOLD_MS = 60_000
 """Of a task of which nothing is known: neither told, nor seen."""

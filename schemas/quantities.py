@@ -1,7 +1,7 @@
 """Vectors of whole base units: millicores, MiB, Mbit/s, milli-GPUs, and any custom countable resource.
 
 On the outside quantities look as in Kubernetes (`"500m"`, `"2Gi"`, 2); inside they are integers, so that sums are
-exact. Demands round up to base units, capacities down (contracts.md, "Quantities").
+exact. Demands round up to base units, capacities down (docs/jobs.md).
 """
 
 import re

@@ -24,7 +24,7 @@ Preset = Literal[
     "carbyne-dag",
     "largesse",
 ]
-"""How a whole cell is shared out, and by which services (policies.md, "Presets")."""
+"""How a whole cell is shared out, and by which services (docs/queues.md)."""
 
 Sharing = Literal[
     "",

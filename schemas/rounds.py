@@ -26,7 +26,7 @@ Forecaster = Literal["ramp", "durations"]
 """What a forecast of releases follows from: phases of starts and ends (DRESS, section IV), or expected run times."""
 
 PoolWinner = Literal["promise", "guarantee"]
-"""What comes before class pools, the stronger first (policies.md, "Composition")."""
+"""What comes before class pools, the stronger first (docs/concepts/dress.md)."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ opening on.
 from schemas.jobs import UNJUDGED
 from schemas.queues import Policy, Preset
 
-POOLED: tuple[Preset, ...] = ("dress",)
+POOLED: tuple[Preset, ...] = ("dress", "largesse")
 """Presets that have pools by class, where the knob `classes` leaves it to the preset."""
 
 WHOLE_PERMILLE = 1_000
@@ -46,6 +46,8 @@ def class_name(policy: Policy, job_class: int) -> str | None:
 
 def has_pools(policy: Policy) -> bool:
     """Whether classes have pools: they are switched on, and there is more than one. A threshold of 0 or of the whole
-    reference separates nothing."""
-    on = policy.preset in POOLED if policy.classes == "preset" else policy.classes == "on"
+    reference separates nothing. `altruism=off` makes of the preset `largesse` the preset `hdrf`, which has none.
+    """
+    plain = policy.preset == "largesse" and policy.altruism == "off"
+    on = policy.preset in POOLED and not plain if policy.classes == "preset" else policy.classes == "on"
     return on and any(0 < threshold < WHOLE_PERMILLE for threshold in thresholds_of(policy))

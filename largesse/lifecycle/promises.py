@@ -1,4 +1,4 @@
-"""What is promised to reservations (Rayon; policies.md, "Rayon"): shared words of every core that divides or places
+"""What is promised to reservations (Rayon; docs/reservations.md): shared words of every core that divides or places
 capacity.
 
 The planner's promises come through the log. A job whose reservation is accepted stands outside the tree of queues: its

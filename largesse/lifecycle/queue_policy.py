@@ -22,7 +22,7 @@ LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 
-ALIKE: dict[Preset, Sharing] = {
+SHARING_OF_PRESET: dict[Preset, Sharing] = {
     "largesse": "hdrf",
     "slots": "hdrf",
     "carbyne": "hdrf",
@@ -30,7 +30,7 @@ ALIKE: dict[Preset, Sharing] = {
     "dress": "capacity",
     "rayon": "hdrf",
 }
-"""What presets share out by that bear another name. `slots` does so by a single kind: places."""
+"""The sharing policy of presets that have another name than theirs. `slots` shares a single kind of resource."""
 
 
 GIVING = ("carbyne", "carbyne-dag")
@@ -57,7 +57,7 @@ class Group(NamedTuple):
 
 def sharing_of(preset: Preset) -> Sharing:
     """The policy of a tree whose root names none."""
-    sharing = ALIKE.get(preset, preset)
+    sharing = SHARING_OF_PRESET.get(preset, preset)
     assert sharing in _SHARINGS, f"{preset} shares out in no known way"
     return sharing
 

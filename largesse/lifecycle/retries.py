@@ -1,6 +1,6 @@
 """How a job fares: what of it waits, what has ended, when it is over. Shared words of the cores that follow jobs.
 
-Rules (contracts.md, "Workload file"; architecture.md, "Tasks on a node"): a stage may run when its parents ended; only
+Rules (docs/jobs.md; docs/lifecycle.md): a stage may run when its parents ended; only
 `exit_code`, `timeout`, `cannot_start` and `memory` count against `retries`; LOST_ATTEMPTS_MAX `lost` attempts in a row
 fail the task; a gang shares one attempt, which ends for all of it when it ends for one.
 """

@@ -1,7 +1,7 @@
 """What tasks have taken, in this run of a job and in earlier ones. One rule for every core that plans ahead.
 
-How long a task of a stage is expected to run (policies.md, "Estimates"): what its stage was told to take, else the mean
-of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
+How long a task of a stage is expected to run (docs/concepts/altruism.md): what its stage was told to take, else the
+mean of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
 (schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told.
 
 Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator

@@ -1,5 +1,4 @@
-"""Which records of the log count: the fencing rule as a fold over the log's partition (architecture.md, "The
-sequencer", 3).
+"""Which records of the log count: the fencing rule as a fold over the log's partition (docs/concepts/log.md).
 
 Each claim is accepted. Any other record counts only if its token is the latest claim's and its seq is the last accepted
 plus one; all else is void, whatever its bytes are: the topic is open to whoever may write to it, and nothing of theirs

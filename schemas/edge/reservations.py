@@ -1,4 +1,4 @@
-"""The reservations topic: requests for capacity in time, in RDL as JSON (contracts.md, "planner solve").
+"""The reservations topic: requests for capacity in time, in RDL as JSON (docs/reservations.md).
 
 An atom asks for units of `b`: from `g` (least in parallel) to `h` (most), each lease at least `l` seconds, `w`
 unit-seconds in all. A window `[s, e)` bounds what it holds, in seconds. Whether it can be met is the planner's to say.

@@ -1,4 +1,4 @@
-"""A job's class by the dominant share of its request (DRESS, section IV-C; policies.md, "DRESS").
+"""A job's class by the dominant share of its request (DRESS, section IV-C; docs/concepts/dress.md).
 
 A request is the largest tasks x demand of a stage. The reference is by default the total capacity: against what is
 available at the moment, as the paper has it, every job is large on a full cluster.

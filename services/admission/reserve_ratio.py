@@ -1,4 +1,4 @@
-"""How the pools of the classes follow demand and forecast (DRESS, algorithm 3; policies.md, "DRESS").
+"""How the pools of the classes follow demand and forecast (DRESS, algorithm 3; docs/concepts/dress.md).
 
 All numbers are millionths of the cell, measured in each job's, or class's, tightest kind of resource. The paper has two
 classes, whose pools are `delta` and `1 - delta`. With more of them the last one, the largest requests, is the paper's

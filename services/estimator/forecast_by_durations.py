@@ -1,4 +1,4 @@
-"""When running tasks are expected to end, by how long a task of their stage takes (policies.md, "Estimates")."""
+"""When running tasks are expected to end, by how long a task of their stage takes (docs/concepts/altruism.md)."""
 
 SECOND_MS = 1_000
 TOLERANCE = 8

@@ -1,4 +1,4 @@
-"""Phases of a job, seen from when its tasks start and end (DRESS, algorithms 1 and 2; policies.md, "DRESS").
+"""Phases of a job, seen from when its tasks start and end (DRESS, algorithms 1 and 2; docs/concepts/dress.md).
 
 A phase starts with the first start after a window without any, and has started fully when a window passes without a
 start: from its first to its last start is its starting variation. It begins to give capacity back with the earliest

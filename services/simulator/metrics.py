@@ -75,7 +75,7 @@ class _Row:
         self.outcome = None
 
     def told(self) -> dict[str, object]:
-        """A row of `per_job` (contracts.md)."""
+        """A row of `per_job` (docs/simulation.md)."""
         return {
             "job": self.job,
             "queue": self.queue,

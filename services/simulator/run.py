@@ -45,8 +45,8 @@ class Options:
 
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
-    """simulate's JSON result (contracts.md). `jobs` as (submit_ms, spec or request of a reservation), in any order.
-    Raises Stuck."""
+    """simulate's JSON result (docs/simulation.md). `jobs` as (submit_ms, spec or request of a reservation), in any
+    order. Raises Stuck."""
     waiting = [(submit_ms, _lean(body)) for submit_ms, body in jobs]
     waiting.sort(key=lambda job: job[0])  # Stable: jobs of one instant stay in the file's order.
     values = {"name_kept_ms": 0, **cluster.values, **options.values}

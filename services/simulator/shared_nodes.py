@@ -1,5 +1,4 @@
-"""Nodes that hold more than they have: tasks there run slower, by the model of the preset `slots` (policies.md,
-"Presets").
+"""Nodes that hold more than they have: tasks there run slower, by the model of the preset `slots` (docs/queues.md).
 
 A task's speed is min(1, least capacity / use on its node) over the kinds that it asks for. So all tasks on a node that
 ask for the same kinds run at one speed: they share a clock that runs so fast, and each ends when that clock has gone on

@@ -21,7 +21,8 @@ Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
 ItemT = TypeVar("ItemT", bound=Item)
 
 Verdict = Literal["good", "stale", "foreign"]
-"""Of an attempt: what is said of it counts; was folded already, or overtaken; was never granted to who speaks."""
+"""Of a reported attempt. good: the report counts; stale: it was folded already, or is superseded; foreign: the attempt
+was never granted to the node that reports it."""
 
 
 def judge_report(

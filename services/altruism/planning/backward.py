@@ -1,5 +1,5 @@
 """The backward pass: how late each task of a job may start so that the job still ends by `T_k` inside its share
-(CARBYNE, section 3.2, lines 4 to 8, as policies.md mends it).
+(CARBYNE, section 3.2, lines 4 to 8, with the printed formula mended: docs/concepts/altruism.md).
 
 The same packing runs over the graph with its edges turned. A task that starts there at `Rev` and takes `Dur` may start
 as late as `T_k - (Rev + Dur)`. That packing is greedy, too, so it can take longer than `T_k`: then the tasks of the

@@ -1,4 +1,4 @@
-"""What jobs are entitled to, before they give anything away (CARBYNE, section 3.1; policies.md, "Entitlement").
+"""What jobs are entitled to, before they give anything away (CARBYNE, section 3.1; docs/concepts/altruism.md).
 
 Each job asks for the whole cell in the direction of its remaining work, and H-DRF fills the tree with the jobs as
 children of their queues. Jobs of a queue whose work asks for the same kinds rise and stop together, so they stand in

@@ -63,8 +63,9 @@ def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
 
 
 def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels | None, dict[str, int]]:
-    """The levels of the present demand over what can be placed, and what units are due that cannot place it all; None
-    where the cell is not shared out. The same object while none changed but those of units that get all they ask for.
+    """The level of each unit, limited to what it can place, and for each unit that cannot place its whole level what
+    it would be entitled to. None where the cell is not shared out. The previous object, unless the level of a unit
+    changed that does not get all it asks for.
     """
     if accounts is None or state.queues is None or state.policy.preset == "fifo":
         return None, {}

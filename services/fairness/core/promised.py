@@ -1,5 +1,5 @@
 """Capacity that is promised to reservations is not divided, and jobs of accepted reservations ask for nothing of what
-is (policies.md, "Composition"): they have their promise, and what nobody else can use.
+is (docs/concepts/dress.md): they have their promise, and what nobody else can use.
 """
 
 from largesse.lifecycle.promises import is_accepted, switch

@@ -1,4 +1,4 @@
-"""Fairness as a filter: one problem as JSON on stdin, its answer as JSON on stdout (contracts.md, "Offline solvers").
+"""Fairness as a filter: one problem as JSON on stdin, its answer as JSON on stdout (docs/command-line.md).
 
 Exit 0 with the answer; 2 with one line on stderr if the problem is malformed. What was passed over is said on stderr,
 too.

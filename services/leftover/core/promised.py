@@ -1,4 +1,4 @@
-"""How promises to reservations are kept in a round (policies.md, "Rayon": keeping a promise).
+"""How promises to reservations are kept in a round (docs/reservations.md).
 
 Reserved tasks start first. For those that have a lease now, or within `revoke_grace_ms`, and find no room, room is
 chosen node by node, revocable attempts are taken back for it, and nobody else may use it meanwhile. Whatever else

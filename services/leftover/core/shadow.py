@@ -1,5 +1,5 @@
 """The shadow cluster moves: a replay of a cell's jobs in virtual time under DRF, in which jobs end in some order (FSP:
-Friedman and Henderson, "Fairness and efficiency in web server protocols", SIGMETRICS 2003; policies.md, "FSP").
+Friedman and Henderson, "Fairness and efficiency in web server protocols", SIGMETRICS 2003; docs/concepts/shadow.md).
 
 It is one pool with the capacity of the whole cell. Like tasks start together, some at a time, and end together; the job
 with the least dominant share goes first, of the leaf with the least share of what H-DRF guarantees it among the leaves

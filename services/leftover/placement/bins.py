@@ -20,12 +20,12 @@ from services.leftover.placement.entries import (
     Draw,
     JobEntry,
     LeafEntry,
-    Lone,
     Order,
+    SoleWaiter,
     Waiting,
     job_class_of,
     key_of,
-    lone_id,
+    sole_waiter_id,
 )
 from services.leftover.placement.indexed_heap import POSITION_BITS, JobHeap
 from services.leftover.placement.kinds_levels import KindsLevels
@@ -264,10 +264,10 @@ class Bins:
         job.is_alone = False
         for optional in (False, True):
             spans = [span for span in job.waits if span.lone and span.optional == optional]
-            id_ = lone_id(job.admitted, optional)
+            id_ = sole_waiter_id(job.admitted, optional)
             if spans:
                 job.is_alone = True
-                leaf.draws[job.job_class].lone[id_] = Lone(spans, job.lane << LANE_BITS)
+                leaf.draws[job.job_class].lone[id_] = SoleWaiter(spans, job.lane << LANE_BITS)
             elif leaf.draws[job.job_class].lone.pop(id_, None) is not None:
                 self.leaf_queue.withdraw(leaf, job.job_class, id_)
         if job.is_alone:
@@ -277,7 +277,7 @@ class Bins:
         """Brings a leaf's draw in line with what the job alone waits for."""
         rank = leaf.rank(job)
         for optional in (False, True):
-            id_ = lone_id(job.admitted, optional)
+            id_ = sole_waiter_id(job.admitted, optional)
             lone = leaf.draws[job.job_class].lone.get(id_)
             if lone is not None:
                 self.leaf_queue.offer(
@@ -294,7 +294,7 @@ class Bins:
             next_.lone = True
             self._list_alone(leaf, job)
             return
-        id_ = lone_id(job.admitted, waiting.optional)
+        id_ = sole_waiter_id(job.admitted, waiting.optional)
         lone = leaf.draws[job.job_class].lone[id_]
         if len(lone.spans) == 1:
             self._list_alone(leaf, job)
@@ -375,7 +375,7 @@ class Bins:
         """
         key = key_of(self.discipline, leaf.rank(job), job, waiting)
         if waiting.lone:
-            listed = leaf.draws[job.job_class].key[lone_id(job.admitted, waiting.optional)]
+            listed = leaf.draws[job.job_class].key[sole_waiter_id(job.admitted, waiting.optional)]
             if listed >> POSITION_BITS == key >> POSITION_BITS:
                 return False
             self._offer_alone(leaf, job)

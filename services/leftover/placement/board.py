@@ -1,9 +1,9 @@
 """Who gets the next task, and where: a board of jobs that wait, leaf by leaf and class by class.
 
-Across leaves those go first that would stay within their target share with one of their tasks more, then the others;
-among either the least held / target share, then whoever was served longest ago, then by path. (By the ratio alone all
-leaves that hold nothing are equals, and a queue due three places of five gets one beside four that are due less than
-one. policies.md breaks ties by id; so a leaf that holds nothing could starve beside another.)
+Leaf queues are served in two groups: first those that stay within their target share after one more task, then the
+rest. Within a group the lowest held / target ratio goes first, then the least recently served, then by path. (By the
+ratio alone all leaves that hold nothing are equal, and a queue due three of five tasks gets one beside four that are
+due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.)
 
 Inside a leaf higher priority, then the least dominant share (DRF), then the job that was admitted first: by ids, a job
 whose id sorts late could starve under arrivals. `fifo` is strict at the head. Work conserving: the round ends when

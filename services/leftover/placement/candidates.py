@@ -30,17 +30,17 @@ class Candidates:
         self._amounts = Amounts(len(room.total))
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
-        self._hoping = 0  # Classes that are blocked and may have room now, and others.
+        self._retry_candidates = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, bool] = {}  # Where they may have it,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
         self._failed = 0  # So many of those found none since they were compared with the nodes,
-        self._patience = 0  # and so many may until they are again.
+        self._failures_before_recheck = 0  # and so many may until they are again.
         self._failed_open = 0  # So many that were not blocked found none since those were swept.
 
     @property
     def live(self) -> int:
         """Bit set of the classes that are worth a try."""
-        return self._open | self._hoping
+        return self._open | self._retry_candidates
 
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
@@ -51,8 +51,8 @@ class Candidates:
         self._open |= (1 << self._known) - (1 << first)
         self._nodes = dict.fromkeys(self.room.changed_since(self._looked), True)
         self._looked = self.room.cursor
-        self._failed = self._patience = self._failed_open = 0
-        self._hoping = self._with_room(self.demands.all)
+        self._failed = self._failures_before_recheck = self._failed_open = 0
+        self._retry_candidates = self._with_room(self.demands.all)
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
@@ -68,19 +68,19 @@ class Candidates:
 
     def _narrow(self) -> None:
         """Leaves only those classes among the hoping ones that fit by their exact amounts."""
-        before = self._hoping.bit_count()
+        before = self._retry_candidates.bit_count()
         frees = []
-        hoping = self._hoping = self._with_room(self._hoping)
+        hoping = self._retry_candidates = self._with_room(self._retry_candidates)
         if hoping:
             frees = [self.room.nodes[number].free for number in self._nodes]
             if hoping.bit_count() >= _AT_ONCE_LEAST:
-                self._hoping = self._amounts.fitting(hoping, frees)
+                self._retry_candidates = self._amounts.fitting(hoping, frees)
             else:
                 for index in numbers(hoping):
                     if not _fits(self.classes[index].needs, frees):
-                        self._hoping ^= 1 << index
-        after = self._hoping.bit_count()
-        self._failed, self._patience = 0, after // _PART if after == before else 0
+                        self._retry_candidates ^= 1 << index
+        after = self._retry_candidates.bit_count()
+        self._failed, self._failures_before_recheck = 0, after // _PART if after == before else 0
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
@@ -103,10 +103,10 @@ class Candidates:
             self._failed_open += 1
             if self._failed_open > _SWEPT_AFTER + len(self.room.nodes):
                 self._sweep()
-        if self._hoping & mark:
-            self._hoping ^= mark
+        if self._retry_candidates & mark:
+            self._retry_candidates ^= mark
             self._failed += 1
-            if self._failed > self._patience:
+            if self._failed > self._failures_before_recheck:
                 self._narrow()
 
     def _sweep(self) -> None:
@@ -137,9 +137,9 @@ class Candidates:
     def finish(self, *, all_tried: bool) -> None:
         """The round is over. Where not `all_tried`, classes that were live may have room and were not looked at."""
         if not all_tried:
-            for index in numbers(self._hoping):
+            for index in numbers(self._retry_candidates):
                 self.unblock(self.classes[index])
-        self._hoping = 0
+        self._retry_candidates = 0
 
 
 def _fits(needs: list[tuple[int, int, int]], frees: list[list[int]]) -> bool:

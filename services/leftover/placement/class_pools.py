@@ -1,10 +1,11 @@
 """Pools of capacity by class of job: what all jobs of a class may hold before others are served (DRESS, section IV-C).
 
-A pool bounds lanes, (leaf, class) pairs: a leaf may have jobs of every class, and only those of a class whose pool is
-used up stand back. While jobs of several classes wait, a round serves in stages, each in the order of claims:
+A pool limits all jobs of one job class. It is applied to each pair of a leaf queue and a job class: a leaf may have
+jobs of every class, and only those of a class whose pool is used up are passed over. While jobs of several classes
+wait, a round serves in stages, each in the order of claims:
 
 1. leaves below their guarantee, within the pools;
-2. leaves below their guarantee, beyond the pools: a guarantee comes before the pools (policies.md, "Composition");
+2. leaves below their guarantee, beyond the pools: a guarantee comes before the pools (docs/concepts/dress.md);
 3. all leaves, within the pools;
 4. all leaves, beyond the pools: what nobody can use inside its pool is lent, so no room stays idle for a pool's sake.
    What was lent comes back as tasks end, since the other stages come first.

@@ -116,15 +116,16 @@ class QueueEntry:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
-def lone_id(admitted: int, optional: bool) -> int:
+def sole_waiter_id(admitted: int, optional: bool) -> int:
     """What a job that waits alone for some classes is called in its leaf's draw; below zero, where no bin is."""
     return -1 - (admitted << 1 | optional)
 
 
 @dataclass(slots=True, eq=False)
-class Lone:
-    """Spans of one job of which nobody else in its leaf waits for the class, required ones or optional ones, in their
-    order. `classes`: bit set of theirs; `lowest`: the least of those; `lane`: what their bins have above their class.
+class SoleWaiter:
+    """Task spans of one job whose task class no other job of the same leaf waits for, required ones or optional ones,
+    in their order. `classes`: bit set of theirs; `lowest`: the least of those; `lane`: what their bins have above their
+    class.
     """
 
     spans: list[Waiting]
@@ -157,7 +158,7 @@ class Lone:
 
 class Draw(Ranks[int]):
     """What a leaf may serve of one class of jobs, by the key of what comes first there: bins, and jobs by their
-    `lone_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
+    `sole_waiter_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
     `found_key`: what the bin that was found last is served by.
     """
 
@@ -169,7 +170,7 @@ class Draw(Ranks[int]):
         self.classes = 0
         self.found_key = 0
         self.mask = mask
-        self.lone: dict[int, Lone] = {}
+        self.lone: dict[int, SoleWaiter] = {}
 
     def first_of(self, live: int, end: int | None = None) -> int | None:
         """The first bin whose class is in the set `live` and whose key is below `end`, or None; of a lone job each span

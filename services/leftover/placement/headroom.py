@@ -1,4 +1,4 @@
-"""Headroom: room that is gathered for tasks that would otherwise never start (policies.md, "Headroom").
+"""Headroom: room that is gathered for tasks that would otherwise never start (docs/concepts/gathering.md).
 
 While small tasks come and go, what is free lies in fragments, and no node ever has enough for a large task or a gang.
 Room is gathered for two causes: a queue that waits has held less than it is due by more than one of its tasks for

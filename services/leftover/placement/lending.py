@@ -1,4 +1,4 @@
-"""Backfilling: nodes that are held for a class are lent to tasks that do not delay it (policies.md, "Headroom").
+"""Backfilling: nodes that are held for a class are lent to tasks that do not delay it (docs/concepts/gathering.md).
 
 Those that wait are asked in the order in which they would be served, and of each class in a leaf its first job. Gangs
 are not lent to: they would have to find all their room on held nodes.

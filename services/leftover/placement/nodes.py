@@ -1,8 +1,8 @@
 """Nodes and their free room, and for each class of tasks the node that suits it best.
 
 A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a
-class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors; policies.md,
-"CARBYNE"); preferred labels come first, ties go to the node that registered first. Cost follows the nodes that have
+class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors);
+preferred labels come first, ties go to the node that registered first. Cost follows the nodes that have
 room for a task, not all nodes: see fits.py. A class of which many tasks wait keeps a view, the nodes that suit it by
 rank, brought up to date with the nodes that changed.
 """

@@ -1,4 +1,4 @@
-"""Room for promised units, node by node (Rayon; policies.md, "Keeping a promise").
+"""Room for promised units, node by node (Rayon; docs/reservations.md).
 
 A promise is a number of units, each of which has to fit on some node. `Moment` tells whether a task that still runs at
 the start of a lease leaves room for all that is promised then; `Clearing` finds room for tasks whose lease begins, and
