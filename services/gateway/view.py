@@ -377,8 +377,8 @@ def _abandoned(state: State, record: Record) -> None:
 
 def _shares(state: State, record: Record) -> None:
     body: Shares = record.body
-    if body.full:
-        state.levels = {}
+    if body.full:  # Names every queue of which there is something to tell.
+        state.levels, state.shares = {}, {}
     for queue in body.gone:
         state.levels.pop(queue, None)
     state.levels.update({level.queue: level.target for level in body.levels})

@@ -421,7 +421,7 @@ def test_classes_show_their_pools_what_they_hold_and_what_is_to_come():
 
 
 def test_without_pools_classes_are_only_names():
-    cell = Watched(cpu=10).submit("a", stage())
+    cell = Watched(cpu=10, classes="off").submit("a", stage())
     document = classes_document(cell.view)
 
     assert document["pools"] == "off"
