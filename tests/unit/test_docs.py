@@ -16,6 +16,7 @@ from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.bodies import read_yaml
 from services.gateway.shell import VARIABLES as GATEWAY
+from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document
 from services.planner.rdl.times import clock
 from tests.unit.cli_here import largesse
@@ -63,6 +64,37 @@ def test_the_queues_of_the_page_are_those_of_the_example():
     (text,) = blocks(ROOT / "docs" / "queues.md", "yaml")
 
     assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
+
+
+RESERVED = ROOT / "examples" / "reservations"
+PAGE_OF_RESERVATIONS = ROOT / "docs" / "reservations.md"
+
+
+def test_the_job_of_the_page_on_reservations_is_that_of_the_example():
+    text = next(text for text in blocks(PAGE_OF_RESERVATIONS, "yaml") if text.startswith("job:"))
+
+    def read(source):
+        return read_input("jobs", read_yaml(source.encode()), "")
+
+    assert read(text) == read((RESERVED / "two-units.yaml").read_text())
+
+
+def requests():
+    """RDL that a reader is to try: the example, and the request that the page writes into a file."""
+    (written,) = re.findall(r"^cat > report.rdl <<'END'\n(.*?)^END", PAGE_OF_RESERVATIONS.read_text(), re.DOTALL | re.M)
+    return [("two-units", (RESERVED / "two-units.rdl").read_text()), ("report", written)]
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in requests()])
+def test_a_request_of_the_docs_is_accepted_by_a_machine_of_one_core(text):
+    monday = {"origin": "2026-11-23T00:00Z", "step_s": 60, "horizon_s": 7 * 86_400}
+    asked = {"op": "submit", "id": "r", "user": "ann", "rdl": text}
+
+    found = solve(
+        {"kind": "reservation", "input": {**monday, "capacity": {"cpu": "1", "memory": "1Gi"}, "sequence": [asked]}}
+    )
+
+    assert [answer["accepted"] for answer in found["results"]] == [True]
 
 
 GROUPS = "get|node|config|admin|context|import|reserve"

@@ -179,11 +179,34 @@ def test_a_period_repeats_a_request_as_it_stands():
 
 
 def test_occurrences_have_a_limit():
-    rdl = window(0, 60, gang(1, 60))
+    rdl, midnight = window(0, 60, gang(1, 60)), clock("2026-11-23T00:00Z")
 
-    assert len(expanded(rdl, 60, MORNING, OCCURRENCES_MAX * 60)["of"]) == OCCURRENCES_MAX
+    assert len(expanded(rdl, 60, midnight, OCCURRENCES_MAX * 60)["of"]) == OCCURRENCES_MAX
     with pytest.raises(ValueError, match="more than"):
-        expanded(rdl, 60, MORNING, (OCCURRENCES_MAX + 1) * 60)
+        expanded(rdl, 60, midnight, (OCCURRENCES_MAX + 1) * 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "recurrence", "told"),
+    [
+        pytest.param("window(0m, 30m, {})", 3600, "write times like", id="durations with a period"),
+        pytest.param("window(+0m, +30m, {})", "0 6 * * *", "write durations like", id="times with cron"),
+        pytest.param("window(+0m, +30m, {})", 3600, None, id="times with a period"),
+        pytest.param("window(0m, 30m, {})", "0 6 * * *", None, id="durations with cron"),
+    ],
+)
+def test_a_window_that_counts_otherwise_than_its_recurrence_is_refused_with_how_to_write_it(text, recurrence, told):
+    today = clock(now_s=MORNING.now_s + 20_000 * 24 * HOUR)
+    rdl = read_document(text.format("atom(b='1 cpu', g=1, h=1, l=30m, w=30m)"), today)
+    horizon_s = today.now_s + 7 * 24 * HOUR
+
+    if told is None:
+        found = expanded(rdl, recurrence, today, horizon_s)["of"]
+        assert [one["e"] - one["s"] for one in found] == [HOUR // 2] * len(found)
+        assert len(found) == (7 if recurrence == "0 6 * * *" else 7 * 24)
+    else:
+        with pytest.raises(ValueError, match=told):
+            expanded(rdl, recurrence, today, horizon_s)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     if not isinstance(rdl, dict) or rdl.get("op") != "window":
         raise ValueError("a request that recurs has to be a window, so that each occurrence has an end")
     begin, end = rdl["s"], rdl["e"]
+    _check_meaning(begin, end, recurrence, known, horizon_s)
     if isinstance(recurrence, str):
         distance = least_distance_s(recurrence, known)
         starts: Iterator[int] = starts_s(recurrence, known)
@@ -56,6 +57,23 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     if not found:
         raise ValueError("no occurrence ends inside the horizon")
     return {"op": "all", "of": found}
+
+
+def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, horizon_s: int) -> None:
+    """Raises ValueError for a window whose times are meant in the other way: a cron expression needs times that count
+    from each occurrence, a period those of the first occurrence.
+    """
+    if isinstance(recurrence, str):
+        if begin >= max(1, horizon_s - known.now_s):
+            raise ValueError(
+                "with a cron expression the times of the window count from each occurrence: write durations like "
+                f"window(0, 2h, ...); this window begins {begin} s after each, beyond what is planned"
+            )
+    elif end <= known.now_s:
+        raise ValueError(
+            "with a period the window is that of the first occurrence, which ends before now: write times like "
+            "window(10:00, 12:00, ...) or window(+1h, +2h, ...)"
+        )
 
 
 def _moved(rdl: Any, by_s: int) -> Any:
