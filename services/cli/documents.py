@@ -45,6 +45,18 @@ def read_file(path: str, topic: str) -> Written:
     return _checked(path, data, topic)
 
 
+def read_job(path: str, user: Callable[[], str]) -> Written:
+    """A job spec. One that names a reservation and no user is `user`'s: only jobs of its owner may use a reservation.
+
+    Raises Wrong as `read_file` does.
+    """
+    written = read_file(path, "jobs")
+    if written.document.get("reservation") is None or written.document.get("user"):
+        return written
+    # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
+    return _checked(path, _dumped(written.document | {"user": user()}, default=float), "jobs", "json", noted=True)
+
+
 def checked_document(document: dict[str, object], topic: str, shown: str) -> Written:
     """A document that was put together here, checked like a file. `shown`: what errors name. Raises Wrong."""
     return _checked(shown, _dumped(document), topic)
@@ -94,8 +106,9 @@ def _shown(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
-def _checked(path: str, data: bytes, topic: str) -> Written:
-    shown, kind = _shown(path), _kind_of(path, data)
+def _checked(path: str, data: bytes, topic: str, kind: str = "", *, noted: bool = False) -> Written:
+    """`kind`: json or yaml, empty where the path and the data say it. `noted`: its warnings are on stderr already."""
+    shown, kind = _shown(path), kind or _kind_of(path, data)
     try:
         document = read_body(data, kind)
         if isinstance(document, dict) and "cancel" in document:
@@ -103,7 +116,7 @@ def _checked(path: str, data: bytes, topic: str) -> Written:
         read_input(topic, document, "")
     except Malformed as fault:
         raise Wrong(f"{shown}: {fault}") from None
-    for warning in warnings_of(document):
+    for warning in () if noted else warnings_of(document):
         note(f"{shown}: {warning}")
     return Written(data, f"application/{kind}", document)
 

@@ -1,6 +1,7 @@
 """`largesse get`: what is in a cell. On a terminal a table that fits it, in a pipe a row a line with tabs between."""
 
 from collections.abc import Sequence
+from decimal import ROUND_DOWN, Decimal
 from typing import Annotated, Any, Literal
 
 import typer
@@ -12,6 +13,7 @@ from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounde
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
+NO_ACCOUNTS = "no accounts: only the presets carbyne and carbyne-dag keep them"
 
 get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
 
@@ -160,11 +162,19 @@ def get_ledger(
         )
         for each in found["jobs" if jobs else "queues"]
     ]
-    _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "lost"), rows, "kllr", "no accounts")
+    _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "lost"), rows, "kllr", NO_ACCOUNTS)
 
 
 def _resource_time(amounts: dict[str, str]) -> str:
-    return ", ".join(f"{kind} {rounded(amount)} s" for kind, amount in amounts.items())
+    return ", ".join(_over_time(kind, amount) for kind, amount in amounts.items())
+
+
+def _over_time(kind: str, amount: str) -> str:
+    """`5.04 core-s`, `memory 7.5Gi-s`, `gpu 3-s`: rounded down, as `rounded` does."""
+    if kind != "cpu":
+        return f"{kind} {rounded(amount)}-s"
+    cores = Decimal(amount.removesuffix("m")) / (1_000 if amount.endswith("m") else 1)
+    return f"{cores.quantize(Decimal('0.01'), ROUND_DOWN).normalize():f} core-s"
 
 
 @get_app.command("reservations", short_help="Reservations, and what is promised to them.")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from services.cli.arguments import Job, Json, Url, file_path, job_ids, jobs_named
-from services.cli.client import Gateway, step
+from services.cli.client import Gateway, step, user
 from services.cli.ending import Refused, Wrong, note, out, out_json
 
 HOW = {
@@ -43,11 +43,14 @@ def submit(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Submit a job and print its id, once the log has it."""
-    from services.cli.documents import read_file
+    """Submit a job and print its id, once the log has it.
+
+    A job that names a reservation and no user is submitted as yours: only its owner's jobs may use a reservation.
+    """
+    from services.cli.documents import read_job
 
     gateway = Gateway(url)
-    answer = gateway.document("POST", "/v1/jobs", "job", "state", **read_file(file, "jobs").request)
+    answer = gateway.document("POST", "/v1/jobs", "job", "state", **read_job(file, user).request)
     known = HOW.get(answer.get("job_state"), "nothing happens")
     told = {
         "repeated": f"is in the cell already, word for word: {known}",

@@ -5,13 +5,16 @@ from typing import Any
 
 from services.cli.client import Gateway
 from services.cli.ending import out, out_json
-from services.cli.show import described, drawing, listed, moment
+from services.cli.show import TEXT_COLUMNS_LEAST, cells, described, drawing, listed, moment, plural, width
 
 Document = dict[str, Any]
 
 COLUMNS = 48
-"""Of a chart: each is a part of the time from the first lease to the end of the last."""
+"""Of a chart at most: each is a part of the time from the first lease to the end of the last."""
+COLUMNS_LEAST = 16
+"""A chart that would be narrower beside the other columns stands on a line of its own."""
 
+_HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 STATES_SHOWN = ("requested", "accepted")
@@ -23,37 +26,66 @@ def list_reservations(gateway: Gateway, json: bool) -> None:
     if json:
         out_json(found)
         return
-    begin, end = extent([step for each in found if each["state"] in STATES_SHOWN for step in each["steps"]])
-    rows = [
-        (
-            each["reservation"],
-            each["user"],
-            each["queue"],
-            each["state"],
-            chart(each["steps"], begin, end) if each["state"] in STATES_SHOWN else told_of(each),
-        )
-        for each in found
-    ]
     draw = drawing()
-    head = "promised" if begin == end else f"promised {moment(begin)} to {moment(end)}"
-    heads = ("reservation", "user", "queue", "state", head if draw is listed else "promised")
-    out("no reservations" if not rows and draw is listed else draw(heads, rows, kinds="kkkkl"))
+    if draw is listed:
+        out(charts(found) if found else "no reservations")
+    else:
+        out(draw((*_HEADS, "from", "to", "units", "answer"), [(*_about(each), *_figures(each)) for each in found]))
 
 
-def one_reservation(found: Document) -> str:
-    """One reservation with its answer, and its plan line by line."""
+def charts(found: Sequence[Document]) -> str:
+    """Reservations for a terminal: a chart each, over the time that the last line names."""
+    begin, end = extent([step for each in found for step in _promised(each)])
+    answers = [told_of(each) for each in found]
+    names = [(*_HEADS, "promised"), *((*_about(each), "") for each in found)]
+    room = width() - sum(2 + max(cells(row[i]) for row in names) for i in range(len(_HEADS)))
+    if any(answers):
+        room -= 2 + max(len("answer"), TEXT_COLUMNS_LEAST)
+    columns = min(COLUMNS, room if room >= COLUMNS_LEAST else width() - len("  promised: "))
+    drawn = [chart(_promised(each), begin, end, columns) for each in found]
+    rows = [(*_about(each), bars, answer) for each, bars, answer in zip(found, drawn, answers, strict=True)]
+    if any(answers):
+        text = listed((*_HEADS, "promised", "answer"), rows, kinds="kkkkkl")
+    else:
+        text = listed((*_HEADS, "promised"), [row[:-1] for row in rows], kinds="kkkkk")
+    return text if begin == end else f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n"
+
+
+def _about(found: Document) -> tuple[str, ...]:
+    return found["reservation"], found["user"], found["queue"], found["state"]
+
+
+def _promised(found: Document) -> list[Document]:
+    steps: list[Document] = found["steps"] if found["state"] in STATES_SHOWN else []
+    return steps
+
+
+def _figures(found: Document) -> tuple[object, ...]:
+    """The promise for a program: its begin, its end, the most units at any moment, and the answer where it is no."""
+    steps = _promised(found)
+    if not steps:
+        return "", "", "", told_of(found)
+    begin, end = extent(steps)
+    return moment(begin), moment(end), _most(steps, begin, end), told_of(found)
+
+
+def one_reservation(found: Document, *, dry_run: bool = False) -> str:
+    """One reservation with its answer, and its plan line by line. `dry_run`: it is what would be."""
     answer = found["answer"]
     rows: list[tuple[str, object]] = [
         ("reservation", found["reservation"]),
         ("owner", found["user"]),
         ("queue", found["queue"]),
-        ("state", found["state"]),
-        ("requested", moment(found["requested_ms"])),
+        ("state", f"would be {found['state']}" if dry_run else found["state"]),
     ]
+    if not dry_run:
+        rows.append(("requested", moment(found["requested_ms"])))
     if answer is not None:
-        rows.append(("answer", answer_text(answer)))
+        rows.append(_answer_row(found, answer, dry_run))
     if found["moved"]:
-        rows.append(("moved", f"{found['moved']} times, last {found['moved_why']}"))
+        rows.append(("moved", f"{plural(found['moved'], 'time')}, last {found['moved_why']}"))
+    elif found["moved_why"]:
+        rows.append(("others", found["moved_why"]))
     text = described(rows)
     if found["steps"]:
         begin, end = extent(found["steps"])
@@ -66,9 +98,16 @@ def one_reservation(found: Document) -> str:
             )
             for step in found["steps"]
         ]
-        text += f"\n{chart(found['steps'], begin, end)}\n\n"
+        text += f"\n{chart(found['steps'], begin, end, min(COLUMNS, width()))}\n\n"
         text += listed(("from", "to", "atom", "units"), leases, kinds="kkkl")
-    return text
+    return text + ("\ndry run: nothing has been changed\n" if dry_run else "")
+
+
+def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, str]:
+    """The answer. A reservation that is accepted was told no only where it was to get other terms."""
+    if found["state"] == "accepted" and not answer["accepted"] and not dry_run:
+        return "update", f"{answer_text(answer)}; the old terms stay in force"
+    return "answer", answer_text(answer)
 
 
 def answer_text(answer: Document) -> str:
@@ -102,12 +141,16 @@ def chart(steps: Sequence[Document], begin: int, end: int, columns: int = COLUMN
     heights = [0] * columns
     for column in range(columns):
         first, last = begin + (end - begin) * column // columns, begin + (end - begin) * (column + 1) // columns
-        meeting = [step for step in steps if step["from_ms"] < last and step["to_ms"] > first]
-        moments = {max(first, step["from_ms"]) for step in meeting}
-        held = (sum(s["units"] for s in meeting if s["from_ms"] <= at < s["to_ms"]) for at in sorted(moments))
-        heights[column] = max(held, default=0)
+        heights[column] = _most(steps, first, last)
     most = max(heights, default=0)
     return "".join(_BARS[-(-height * (len(_BARS) - 1) // most)] if most else " " for height in heights)
+
+
+def _most(steps: Sequence[Document], begin: int, end: int) -> int:
+    """The most units that are promised at any moment from `begin` to `end`."""
+    meeting = [step for step in steps if step["from_ms"] < end and step["to_ms"] > begin]
+    moments = {max(begin, step["from_ms"]) for step in meeting}
+    return max((sum(s["units"] for s in meeting if s["from_ms"] <= at < s["to_ms"]) for at in moments), default=0)
 
 
 def _amounts(unit: dict[str, str]) -> str:

@@ -65,7 +65,7 @@ def submit(
     gateway = Gateway(url)
     document = _request(gateway, name, file, queue, zone, every)
     params = {"dry_run": "true"} if dry_run else {}
-    _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json)
+    _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json, dry_run)
 
 
 @reserve_app.command(short_help="Ask for other terms.")
@@ -84,7 +84,7 @@ def update(
     document = _request(gateway, name, file, queue, zone, every)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"
-    _answered(gateway.document("PUT", path, "state", json=document, params=params), json)
+    _answered(gateway.document("PUT", path, "state", json=document, params=params), json, dry_run)
 
 
 @reserve_app.command(short_help="Give a reservation back.")
@@ -116,14 +116,14 @@ def why(name: Name, url: Url = None, json: Json = False) -> None:
         out(one_reservation(found))
 
 
-def _answered(found: Document, json: bool) -> None:
+def _answered(found: Document, json: bool, dry_run: bool) -> None:
     if json:
         out_json(found)
         _exit(found)
         return
     if found["unanswered"]:
         note(f"{found['reservation']}: asked for; the planner has not answered yet: largesse reserve why tells more")
-    out(one_reservation(found))
+    out(one_reservation(found, dry_run=dry_run))
     _exit(found)
 
 
@@ -136,14 +136,17 @@ def _exit(found: Document) -> None:
 def _request(
     gateway: Gateway, name: str, file: str, queue: str | None, zone: str, every: str | None
 ) -> dict[str, object]:
-    """A request as the gateway takes it. Raises Wrong, which names file, line and column."""
+    """A request as the gateway takes it. Raises Wrong, which names the argument, or file, line and column."""
     document: dict[str, object] = {"reservation": name, "user": user(), "rdl": _rdl(gateway, file, zone, every)}
     if queue is not None:
         document["queue"] = queue
     try:
         read_input("reservations", {"request": document}, "")
     except Malformed as fault:
-        raise Wrong(f"{_shown(file)}: {str(fault).removeprefix('request.')}") from None
+        field = fault.field.removeprefix("request.")
+        argument = {"reservation": "NAME", "queue": "--queue"}.get(field)
+        place = argument or (f"{_shown(file)}: {field}" if field else _shown(file))
+        raise Wrong(f"{place}: {fault.reason}") from None
     return document
 
 

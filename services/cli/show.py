@@ -93,19 +93,22 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = 
     A name which leaves the rest no room has a line of its own, above its row; where what is kept whole, or the head
     of the names, has no room beside the other columns either, every row is a block.
     """
-    widths = [max([_cells(heads[i]), *(_cells(row[i]) for row in rows)]) for i in range(len(heads))]
+    widths = [max([cells(heads[i]), *(cells(row[i]) for row in rows)]) for i in range(len(heads))]
 
     def left(for_text: int) -> int:
         others = enumerate(widths[1:], 1)
-        return width() - sum(2 + (min(w, for_text) if kinds[i : i + 1] in ("", FOLDED) else w) for i, w in others)
+        # A head is never folded: a foldable column is at least as wide.
+        return width() - sum(
+            2 + (min(w, max(for_text, cells(heads[i]))) if kinds[i : i + 1] in ("", FOLDED) else w) for i, w in others
+        )
 
-    if left(TEXT_COLUMNS_LEAST) < max(1, _cells(heads[0])):
+    if left(TEXT_COLUMNS_LEAST) < max(1, cells(heads[0])):
         return "".join(_block(heads, row, kinds) for row in rows)
     rest = max(left(TEXT_COLUMNS), 1)
     long: list[str] = []
     drawn: list[Sequence[object]] = []
     for row in rows:
-        if _cells(row[0]) > rest:
+        if cells(row[0]) > rest:
             long.append(row[0])
             drawn += [(WHOLE,), ("", *row[1:])]
         else:
@@ -127,7 +130,7 @@ def _folded(text: str, indent: str) -> Iterator[str]:
     """A text in lines that fit, broken between words; a word that does not fit stands on a line of its own."""
     room, line = width(), ""
     for word in re.split(r"(?<=\S) ", text):
-        if line and _cells(f"{line} {word}") > room:
+        if line and cells(f"{line} {word}") > room:
             yield line
             line = indent + word
         else:
@@ -175,7 +178,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, kinds: str 
         kind = kinds[i : i + 1] or FOLDED
         aligned: JustifyMethod = "right" if kind == NUMBER else "left"
         kept = kind != FOLDED
-        least = max([len(head), *(_cells(row[i]) for row in rows if kept and i < len(row) and row[i] is not WHOLE)])
+        least = max([len(head), *(cells(row[i]) for row in rows if kept and i < len(row) and row[i] is not WHOLE)])
         drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=kept, min_width=least)
     for row in rows:
         drawn.add_row(*(_cell(value) for value in row))
@@ -190,7 +193,7 @@ def _cell(value: object) -> "Text":
     return Text(plain(value), style=_COLOURS.get(str(value), ""))
 
 
-def _cells(value: object) -> int:
+def cells(value: object) -> int:
     """Columns of the terminal that a value takes."""
     from rich.cells import cell_len
 

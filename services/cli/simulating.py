@@ -55,9 +55,9 @@ def inputs_of(asked: Asked) -> tuple[Jobs, Cluster]:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
 
 
-def values_of(asked: Asked, preset: str | None) -> dict[str, KnobValue]:
+def values_of(asked: Asked, preset: str | None, option_of_preset: str = "--preset") -> dict[str, KnobValue]:
     """Knobs that override the cluster file's. Raises Wrong that names the option."""
-    told = [("--preset", f"preset={preset}")] if preset is not None else []
+    told = [(option_of_preset, f"preset={preset}")] if preset is not None else []
     if asked.seed is not None:
         told.append(("--seed", f"seed={asked.seed}"))
     told += [("--set", setting) for setting in asked.settings]
@@ -66,7 +66,8 @@ def values_of(asked: Asked, preset: str | None) -> dict[str, KnobValue]:
         try:
             name, value = knob_of_text(setting)
         except Malformed as fault:
-            raise Wrong(f"{option}: {fault}") from None
+            place = f'{option}: "{preset}"' if option == "--presets" else f"{option}: {fault.field}"
+            raise Wrong(f"{place}: {fault.reason}" if fault.field else f"{option}: {fault}") from None
         if name in values:
             raise Wrong(f"{option}: {name} is given twice: remove one of them")
         values[name] = value
@@ -174,7 +175,7 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
 
 def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, object]]:
     """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
-    values = {name: values_of(asked, name) for name in presets}
+    values = {name: values_of(asked, name, "--presets") for name in presets}
     jobs, cluster = inputs_of(asked)
     if report is None:
         return {name: run_one(jobs, cluster, values[name]) for name in presets}

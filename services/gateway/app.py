@@ -38,6 +38,7 @@ from services.gateway.problems import Problem, as_json, dumped, install, malform
 from services.gateway.reading import message_of, read_document, read_request
 from services.gateway.reservation_routes import add_reservations
 from services.gateway.streams import EventStream, StreamLimit
+from services.gateway.view_classes import known_classes
 from services.gateway.view_state import ENDED_JOBS_MAX, State
 from services.gateway.watching import WATCHERS_MAX, Watching, is_told
 
@@ -264,6 +265,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below."""
         view = api.follower.state
+        if job_class is not None and job_class not in (known := known_classes(view)):
+            raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
         each = documents.each_job_document(view, wanted=state, queue=queue, user=user, job_class=job_class, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 

@@ -25,6 +25,12 @@ def fold_forecast(state: State, record: Record) -> None:
     state.forecast = record.body
 
 
+def known_classes(state: State) -> list[str]:
+    """The names of the classes, and of those that the policy had when jobs ended that are still listed."""
+    ended = {job.job_class: True for job in state.ended.values() if job.job_class is not None}
+    return list(dict.fromkeys([*class_names(state.policy), *sorted(ended)]))
+
+
 def classes_document(state: State) -> dict[str, Any]:
     """Classes with their pools, what they hold, what waits and what is to come; the pools over time; the scores."""
     pools, forecast = state.pools[-1].pools_ppm if state.pools else [], state.forecast

@@ -426,3 +426,15 @@ def test_a_round_that_a_service_cannot_answer_is_given_up_and_the_next_takes_wha
         assert answer.json()["field"] == "abandon_round"
         assert answer.json()["detail"] == f"round {wanted} is not open; round {there} is"
     assert odd.status_code == 422
+
+
+def test_a_class_that_there_is_not_is_no_filter():
+    async def story(cell):
+        await cell.post(JOB)
+        return [await cell.get("/v1/jobs", **{"class": name}) for name in ("large", "small", "tiny")]
+
+    large, small, tiny = told(story)
+    assert large.status_code == small.status_code == 200
+    assert len(large.json()["jobs"] + small.json()["jobs"]) == 1
+    assert (tiny.status_code, tiny.json()["field"]) == (422, "class")
+    assert tiny.json()["reason"] == "has to be one of small, large"

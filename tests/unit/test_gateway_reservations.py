@@ -149,4 +149,7 @@ def test_a_job_runs_only_under_a_reservation_of_its_own_user():
     good, foreign, unknown = told(story)
     assert good.status_code == 201
     assert foreign.json()["reason"] == "not_allowed"
+    assert foreign.json()["detail"] == (
+        'reservation: "r" belongs to another user than "bob": only jobs with `user: ann` may use it'
+    )
     assert unknown.json()["reason"] == "unknown_reservation"

@@ -95,10 +95,11 @@ def reservation_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, st
         return None
     known = state.reservations.get(name)
     if known is None or known.deleting:
-        told = f'reservation "{name}" is not known here: it was not asked for, was rejected, or has ended'
+        told = f'"{name}" is not known here: it was not asked for, was rejected, or has ended'
         return "unknown_reservation", "reservation", told
     if known.user != spec.user:
-        return "not_allowed", "reservation", f'reservation "{name}" belongs to another user than "{spec.user}"'
+        told = f'"{name}" belongs to another user than "{spec.user}": only jobs with `user: {known.user}` may use it'
+        return "not_allowed", "reservation", told
     if state.leaves and known.queue != spec.queue:
         told = f'reservation "{name}" serves queue "{known.queue}", the job is for queue "{spec.queue}"'
         return "wrong_queue", "queue", told

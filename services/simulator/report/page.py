@@ -8,6 +8,7 @@ from typing import Any
 import plotly.io
 from plotly.offline import get_plotlyjs
 
+from schemas.wording import plural
 from services.simulator.class_history import ClassHistory
 from services.simulator.report import charts
 from services.simulator.report.classes import (
@@ -85,8 +86,8 @@ def _inputs(results: dict[str, Result], inputs: Inputs) -> str:
     first = next(iter(results.values()))
     capacity = ", ".join(f"{amount} {kind}" for kind, amount in inputs.capacity.items())
     rows = [
-        ("workload", f"{inputs.workload}: {first['jobs']:,} jobs, {first['tasks']:,} tasks"),
-        ("cluster", f"{inputs.cluster}: {inputs.nodes:,} nodes with {capacity}"),
+        ("workload", f"{inputs.workload}: {plural(first['jobs'], 'job')}, {plural(first['tasks'], 'task')}"),
+        ("cluster", f"{inputs.cluster}: {plural(inputs.nodes, 'node')} with {capacity}"),
         ("seed", str(first["seed"])),
         ("settings", ", ".join(inputs.settings) or "none beside those of the cluster file"),
         ("version", f"Largesse {inputs.version}"),

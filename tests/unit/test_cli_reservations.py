@@ -1,0 +1,135 @@
+"""Reservations for people and for programs: charts fit the terminal, texts say what an answer is about."""
+
+import json
+
+import pytest
+
+from services.cli import plan_chart
+from services.cli.documents import read_job
+from services.cli.ending import Wrong
+from services.cli.getting import _resource_time
+from services.cli.plan_chart import charts, list_reservations, one_reservation
+from services.cli.reserving import _request
+from tests.unit.cli_here import largesse
+
+ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
+YES = {"accepted": True, "form": "", "reason": "", "detail": "", "offer_from_ms": None, "offer_to_ms": None}
+YES |= {"size_permille": None}
+NO = YES | {"accepted": False, "reason": "no_room", "detail": "too much is promised in this time already"}
+
+
+def step(begin_s, end_s, units):
+    return {"from_ms": begin_s * 1_000, "to_ms": end_s * 1_000, "units": units, "unit": {"cpu": "1"}, "atom": "0"}
+
+
+def reservation(name="r", state="accepted", answer=YES, **more):
+    document = {"reservation": name, "user": "ann@example.com", "queue": "advertising/production", "state": state}
+    document |= {"answer": answer, "requested_ms": 0, "unanswered": 0, "moved": 0, "moved_why": ""}
+    steps = [step(0, 3_600, 2), step(1_800, 7_200, 3)] if state == "accepted" else []
+    return document | {"steps": steps} | more
+
+
+@pytest.mark.parametrize("columns", range(40, 201, 4))
+@pytest.mark.parametrize("no", [False, True])
+def test_no_chart_is_torn_and_no_line_is_wider_than_the_terminal(monkeypatch, columns, no):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = charts([reservation("nightly"), *([reservation("b", "rejected", NO)] if no else [])]).splitlines()
+
+    assert max(map(len, lines)) <= columns
+    bars = [line for line in lines if "█" in line]
+    assert len(bars) == 1
+    assert bars[0].count("▄") + bars[0].count("█") + bars[0].count("▃") + bars[0].count("▅") >= plan_chart.COLUMNS_LEAST
+    assert any(line.strip().startswith("to: ") for line in lines)
+
+
+class Listing:
+    """A gateway that shows these reservations."""
+
+    def __init__(self, *found):
+        self.found = found
+
+    def get(self, *_):
+        return {"reservations": list(self.found)}
+
+
+def test_in_a_pipe_a_promise_is_its_begin_its_end_and_the_most_units(capsys):
+    list_reservations(Listing(reservation("a"), reservation("b", "rejected", NO)), json=False)
+
+    heads, a, b = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert heads == ["reservation", "user", "queue", "state", "from", "to", "units", "answer"]
+    assert (a[0], a[6], a[7]) == ("a", "5", "")
+    assert (len(a[4]), len(a[5])) == (len("1970-01-01 00:00:00"),) * 2
+    assert (b[4:7], b[7].startswith("no (no_room)")) == (["", "", ""], True)
+
+
+def test_a_dry_run_says_that_nothing_was_changed_and_which_promises_would_move():
+    told = one_reservation(reservation(moved_why="would move other"), dry_run=True)
+
+    assert "would be accepted" in told
+    assert "would move other" in told
+    assert told.endswith("dry run: nothing has been changed\n")
+    assert "dry run" not in one_reservation(reservation())
+
+
+def test_moves_are_counted():
+    assert "1 time, last broken rack" in one_reservation(reservation(moved=1, moved_why="broken rack"))
+    assert "2 times, last" in one_reservation(reservation(moved=2, moved_why="broken rack"))
+
+
+def test_a_no_to_an_accepted_reservation_is_about_its_update():
+    told = " ".join(one_reservation(reservation(answer=NO)).split())
+
+    assert "update no (no_room)" in told
+    assert "the old terms stay in force" in told
+    assert "answer no (no_room)" in " ".join(one_reservation(reservation(state="rejected", answer=NO)).split())
+
+
+@pytest.mark.parametrize(("name", "queue", "place"), [("x/y", None, "NAME: "), ("x", "a//b", "--queue: ")])
+def test_a_wrong_name_or_queue_is_not_a_fault_of_the_file(tmp_path, name, queue, place):
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps({"op": "window", "s": 0, "e": 7_200, "of": ATOM}))
+
+    with pytest.raises(Wrong) as fault:
+        _request(None, name, str(file), queue, "UTC", None)
+    assert str(fault.value).startswith(place)
+
+
+def test_a_preset_of_a_comparison_is_named_with_its_option():
+    said = largesse("compare", "--presets", "fifo,,drf", "--workload", "w", "--cluster", "c")
+
+    assert said.code != 0
+    assert '--presets: "": has to be one of' in said.err
+
+
+@pytest.mark.parametrize(
+    ("amounts", "told"),
+    [
+        ({"cpu": "5037m"}, "5.03 core-s"),
+        ({"cpu": "100"}, "100 core-s"),
+        ({"cpu": "3m"}, "0 core-s"),
+        ({"cpu": "1500m", "memory": "7680Mi"}, "1.5 core-s, memory 7.5Gi-s"),
+    ],
+)
+def test_resource_time_is_written_in_core_seconds(amounts, told):
+    assert _resource_time(amounts) == told
+
+
+@pytest.mark.parametrize(
+    ("terms", "user"),
+    [
+        ({"reservation": "r"}, "ann"),
+        ({"reservation": "r", "user": "bob"}, "bob"),
+        ({}, None),
+        ({"user": "bob"}, "bob"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["json", "yaml"])
+def test_a_job_of_a_reservation_is_its_submitters_unless_it_names_a_user(tmp_path, capsys, terms, user, kind):
+    stage = {"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": "0.25"}}
+    file = tmp_path / f"job.{kind}"  # JSON is YAML, too.
+    file.write_text(json.dumps({"job": "j", "stages": [stage], **terms}))
+
+    written = read_job(str(file), lambda: "ann")
+    assert written.document.get("user") == user
+    assert json.loads(written.data).get("user") == user
+    assert capsys.readouterr().err == ""
