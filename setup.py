@@ -45,7 +45,7 @@ COMPILED = {
         "state",
         "task_reports",
     ),
-    "services/altruism/core": ("decide", "fold", "giving", "ledger", "state", "waits"),
+    "services/altruism/core": ("decide", "fold", "giving", "ledger", "reserving", "state", "waits"),
     "services/altruism/planning": ("backward", "dagps", "forward", "orders", "plan", "work"),
     "services/estimator": ("forecast_by_durations", "phases", "ramp", "scores"),
     "services/estimator/core": ("decide", "fold", "forecasts", "state"),

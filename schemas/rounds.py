@@ -303,7 +303,8 @@ class JobAsk:
 class LedgerEntry:
     """What a job has given away and received since it was first planned, up to the opening, or up to its end where it
     is `over`: by kind, in base units x seconds. `lost_ms`: how much later it ends than by its own plan alone; of a live
-    job what is expected. Figures begin anew where the number of shards changes.
+    job what is expected. Figures begin anew where the number of shards changes. Once its reservation is accepted, a job
+    has no account: the one that it had is over.
     """
 
     job: str

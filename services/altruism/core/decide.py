@@ -53,7 +53,8 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> li
         if name not in state.jobs or (state.full and not does_wait(state.jobs[name])):
             continue
         job = state.jobs[name]
-        said_plan = plan_of(state, job, name, entitled, opened) if name in planning or job.plan is None else None
+        due = (name in planning or job.plan is None) and name not in state.outside
+        said_plan = plan_of(state, job, name, entitled, opened) if due else None
         planned = planned_of(state, job, said_plan) if said_plan is not None else job.plan
         asks.append(JobAsk(name, asks_of(state, job, planned, opened.time), said_plan))
     return asks

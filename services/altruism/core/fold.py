@@ -44,6 +44,7 @@ from services.altruism.core.giving import (
     stop_tasks,
 )
 from services.altruism.core.ledger import entry_of, renew
+from services.altruism.core.reserving import admit_reserved, changed_sides, close_account
 from services.altruism.core.state import NOTHING_STARTED, BackingOff, Gang, Job, State
 from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits
 
@@ -61,10 +62,12 @@ def fold(state: State, record: Record[RoundOpened]) -> None:
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
-        switch(state.promises, body.policy)
+        moved = switch(state.promises, body.policy)
         before, state.policy = state.policy.preset in GIVING, body.policy
         if before != (state.policy.preset in GIVING):
             _switch(state, record.time, on=not before)
+        if moved:
+            _change_sides(state, record.time)
     if body.queues is not None:
         state.queues_permille = {
             path: queue.altruism_permille for path, queue in walk(body.queues) if queue.altruism_permille is not None
@@ -86,6 +89,18 @@ def _switch(state: State, time: int, *, on: bool) -> None:
             _change(state, name)
 
 
+def _change_sides(state: State, time: int) -> None:
+    """Other reservations are accepted than before: their jobs are planned no longer, or from now on."""
+    for name in changed_sides(state):
+        if state.policy.preset in GIVING:
+            job = state.jobs[name]
+            if name in state.outside:
+                close_account(state, name, job, time)
+            else:
+                _derail(state, name, job)
+            _change(state, name)
+
+
 def _derail(state: State, name: str, job: Job) -> None:
     """A job is to be planned anew, whatever comes of that."""
     if state.policy.preset in GIVING and _is_ours(state, name):
@@ -100,6 +115,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     if from_history:
         job.from_history = from_history
     job.altruism_permille = spec.altruism_permille
+    admit_reserved(state, spec)
     if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
@@ -157,6 +173,8 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         state.backing_off,
         state.stale,
         state.planning,
+        state.reserving,
+        state.outside,
     ):
         kept.pop(name, None)
 
@@ -414,8 +432,8 @@ def _asks(state: State, record: Record[Asks]) -> None:
     body = record.body
     for ask in body.jobs:
         job = state.jobs.get(ask.job)
-        if job is None or ask.plan is None or job.admitted > state.opened:
-            continue  # Another job had the name when it was planned.
+        if job is None or ask.plan is None or job.admitted > state.opened or ask.job in state.outside:
+            continue  # Another job had the name when it was planned; or its reservation has been accepted since.
         planned = planned_of(state, job, ask.plan)
         renew(job, planned, record.time)
         job.plan, job.derailed = planned, ask.job in state.stale
@@ -432,7 +450,8 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
 
 
 def _plans(state: State, record: Record[Plans]) -> None:
-    fold_plans(state.promises, record.body)
+    if fold_plans(state.promises, record.body):
+        _change_sides(state, record.time)
 
 
 FOLDS: Folds[State] = {

@@ -140,7 +140,10 @@ class State:
     Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
     `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
     `queues_permille`: by path of a queue that says so, in how many of a thousand plans its jobs give. `settled`:
-    accounts of jobs that are over and of which that has not been said, `settling`: those of the open round.
+    accounts that are closed and of which that has not been said, `settling`: those of the open round.
+
+    `reserving`: by live job, the reservation that it names; `outside`: those of them whose reservation is accepted.
+    These are not planned and have no account: reserving.py.
     """
 
     shard: int = 0
@@ -159,6 +162,8 @@ class State:
     whole: Vector = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     promises: Promises = field(default_factory=Promises)
+    reserving: dict[str, str] = field(default_factory=dict)
+    outside: dict[str, bool] = field(default_factory=dict)
     entitled: dict[str, int] = field(default_factory=dict)
     stale: dict[str, bool] = field(default_factory=dict)
     planning: dict[str, bool] = field(default_factory=dict)

@@ -22,14 +22,28 @@ def keeps(state: State) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Span:
-    """Tasks that a reserved job asks for and that have not been placed in this round."""
+    """Tasks of a stage that a reserved job asks for and that have not been placed in this round. `parts`: the same as
+    (first, count, attempt), in the order in which they were asked for. Gangs of a promise are counted over all of them:
+    retries, and asks of other kinds, must not take tasks of one gang apart.
+    """
 
     job: str
     stage: Stage
     task: TaskClass
-    first: int
-    count: int
-    attempt: int
+    count: int = 0
+    parts: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def take(self, count: int) -> list[tuple[int, int, int]]:
+        """Takes off the first tasks, as (first, count, attempt)."""
+        taken: list[tuple[int, int, int]] = []
+        self.count -= count
+        while count:
+            first, have, attempt = self.parts[0]
+            some = min(count, have)
+            taken.append((first, some, attempt))
+            self.parts[:1] = [(first + some, have - some, attempt)] if some < have else []
+            count -= some
+        return taken
 
 
 @dataclass(slots=True, eq=False)
@@ -94,13 +108,19 @@ class Reserved:
 
     def _spans_of(self, name: str) -> list[Span]:
         job, asked = self._state.jobs[name], self._asked.get(name)
-        return [self._span(name, job, ask) for ask in (asks_of(job) if asked is None else asked)]
+        found: dict[str, Span] = {}
+        for ask in asks_of(job) if asked is None else asked:
+            if ask.stage not in found:
+                found[ask.stage] = self._span(name, job, ask.stage)
+            span = found[ask.stage]
+            span.count += ask.count
+            span.parts.append((ask.first, ask.count, ask.attempt))
+        return list(found.values())
 
-    def _span(self, name: str, job: Job, ask: StageAsk) -> Span:
-        stage = job.graph.stages[job.graph.position[ask.stage]]
+    def _span(self, name: str, job: Job, of: str) -> Span:
+        stage = stage_of(job, of)
         gang = stage.tasks if stage.gang else 0
-        task = self._board.class_for(stage.demand, stage.labels, stage.prefer, gang)
-        return Span(name, stage, task, ask.first, ask.count, ask.attempt)
+        return Span(name, stage, self._board.class_for(stage.demand, stage.labels, stage.prefer, gang))
 
     # ------------------------------------------------------------ what is promised
     def purse(self, profile: PlanProfile, at_ms: int) -> Purse:
@@ -207,15 +227,17 @@ class Reserved:
         return done
 
     def _note(self, span: Span, number: int, devices: list[list[tuple[int, int]]], *, reserved: bool) -> None:
-        queue, task, count = self._state.jobs[span.job].queue, span.task, len(devices)
-        shares = devices if task.gpu else []
-        placement = Placement(
-            span.job, span.stage.stage, span.first, count, span.attempt, number, not reserved, task, shares, queue
-        )
-        placement.reserved = reserved
-        span.first, span.count = span.first + count, span.count - count
-        self._board.hold(span.job, task.pairs, count, queue)
-        self.placed.append(placement)
+        queue, task = self._state.jobs[span.job].queue, span.task
+        begin = 0
+        for first, count, attempt in span.take(len(devices)):
+            shares = devices[begin : begin + count] if task.gpu else []
+            begin += count
+            placement = Placement(
+                span.job, span.stage.stage, first, count, attempt, number, not reserved, task, shares, queue
+            )
+            placement.reserved = reserved
+            self.placed.append(placement)
+        self._board.hold(span.job, task.pairs, len(devices), queue)
 
     def claims(self, until_ms: int) -> list[Claim]:
         """What is inside the promises of now, or of the moments up to a time, and has found no room yet."""

@@ -1,0 +1,138 @@
+"""Reserved jobs under the preset that gives, and gangs of a promise whose tasks are asked for in several parts."""
+
+import pytest
+
+from schemas import ReservationRequested
+from tests.cells import config, job, stage
+from tests.unit.test_altruism_plans import asked, bodies, forked, plans
+from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, why
+
+
+def granted_at(story, time):
+    return [
+        grant
+        for grant in story.granted
+        if grant.job == "mine" and grant.why == "reserved" and grant_ms(story, grant) == time
+    ]
+
+
+def grant_ms(story, grant):
+    """When a closing granted this."""
+    return next(r.time for r in story.records if r.type == "RoundClosed" and grant in r.body.grants)
+
+
+def given(story):
+    """What is asked for, planned and told of in accounts, of the reserved job in the round that is open."""
+    accounts = [entry.job for entry in bodies(story, "asks").ledger]
+    return asked(story).get("mine"), "mine" in plans(story), "mine" in accounts
+
+
+def requested(story):
+    """Nobody has answered the request yet."""
+    story.put(ReservationRequested("r", "", "{}", "tester", "a"))
+    return story
+
+
+def named_forked():
+    spec = forked("mine", queue="a")
+    spec.reservation = "r"
+    return spec
+
+
+@pytest.mark.parametrize("preset", ["hdrf", "fifo", "carbyne", "largesse"])
+def test_units_of_a_promise_start_whole_where_some_tasks_are_asked_for_again(preset):
+    """Task 0 has failed, so it is asked for apart from the three that never ran."""
+    story = promise(cell(preset=preset, retry_backoff_ms=10_000), step(0, 1_000, 1), step(30_000, 60_000, 4, gang=2))
+    story.take(job("other", stage(tasks=9, duration_ms=500_000), queue="b"))
+    story.take(reserved("mine", stage(tasks=4, duration_ms=2_000, retries=1)))
+    first = [grant for grant in story.settle() if grant.job == "mine"]
+    assert [grant.count for grant in first] == [1]
+    story.at(1_000).fail(*first)
+    advance(story, 30_000 - GRACE)
+    give_back(story)
+
+    advance(story, 30_000)
+
+    assert sum(grant.count for grant in granted_at(story, 30_000)) == 4
+    assert {(grant.first, grant.attempt) for grant in granted_at(story, 30_000)} >= {(0, 2), (1, 1)}
+
+
+def test_a_reserved_job_gives_nothing_away():
+    """All that could start is required; it is not planned and keeps no account."""
+    story = promise(cell(preset="carbyne"), step(0, 60_000, 2))
+    story.take(named_forked(), forked("other", queue="b"))
+    story.open()
+
+    assert given(story) == ([("short", 1, "required"), ("long", 1, "required")], False, False)
+    assert "other" in plans(story)
+    story.close()
+    assert ("mine", 1, "reserved", False) in why(story.granted)
+    assert not [grant for grant in story.granted if grant.job == "mine" and grant.why == "optional"]
+
+    story.at(1_000).finish(*[grant for grant in story.granted if grant.job == "mine" and grant.stage == "short"])
+    story.at(2_000).cancel("mine")
+    story.open()
+    assert "mine" not in [entry.job for body in story.bodies_of("Asks") for entry in body.ledger]
+
+
+@pytest.mark.parametrize("how", ["gone", "off"])
+@pytest.mark.parametrize("restore", [False, True])
+def test_a_job_is_planned_exactly_while_its_reservation_is_not_accepted(how, restore):
+    story = cell(preset="carbyne")
+    story.take(config(share_tolerance_permille=0))
+    story.take(job("other", stage(tasks=9, duration_ms=500_000), queue="b"))
+    story.settle()
+    requested(story)
+    story.take(named_forked())
+    story.open()
+    assert given(story)[1]
+    story.close()
+    story.settle()
+
+    story.at(1_000)
+    promise(story, step(30_000, 60_000, 2))
+    if restore:
+        story.restore()
+    story.open()
+    asks, planned, told = given(story)
+    assert not planned
+    assert told
+    assert all(kind == "required" for _, _, kind in asks or [])
+    assert [entry.over for entry in bodies(story, "asks").ledger if entry.job == "mine"] == [True]
+    story.close()
+    story.settle()
+
+    story.at(2_000)
+    if how == "gone":
+        promise(story, gone=["r"])
+    else:
+        story.take(config(reservations="off"))
+    if restore:
+        story.restore()
+    story.open()
+    assert given(story)[1]
+
+
+def test_a_plan_that_was_made_before_a_reservation_was_accepted_does_not_come_into_force():
+    story = requested(cell(preset="carbyne"))
+    story.take(named_forked())
+    story.open()
+    assert given(story)[1]
+    promise(story, step(0, 60_000, 2))
+    story.close()
+
+    kept = story.states["altruism/0"].jobs["mine"]
+    assert (kept.plan, kept.account) == (None, None)
+    story.open()
+    assert not given(story)[1]
+
+
+def test_of_a_job_that_ends_nothing_is_kept_of_its_reservation():
+    story = promise(cell(preset="carbyne"), step(0, 60_000, 2))
+    story.take(reserved("mine", stage()))
+    story.settle()
+    state = story.states["altruism/0"]
+    assert (state.reserving, state.outside) == ({"mine": "r"}, {"mine": True})
+
+    story.cancel("mine")
+    assert (state.reserving, state.outside) == ({}, {})
