@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from schemas.edge.base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map, validated
-from schemas.edge.config import Knobs, config_warnings, knobs_of
+from schemas.edge.config import Knobs, config_warnings, knobs_of, policy_of
 from schemas.edge.jobs import amount_warnings
 from schemas.edge.nodes import DevicesInput, offered
 from schemas.edge.queues import QueueInput, tree_of
@@ -69,7 +69,9 @@ def read_cluster(document: object) -> Cluster:
                 )
             nodes.append(node)
     queues = tree_of(file.queues, "queues") if file.queues else None
-    return Cluster(nodes, queues, knobs_of(file.policy, "policy"))
+    values = knobs_of(file.policy, "policy")
+    policy_of(values, "policy")
+    return Cluster(nodes, queues, values)
 
 
 def cluster_warnings(document: dict[str, Any]) -> list[str]:

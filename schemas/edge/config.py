@@ -12,7 +12,7 @@ from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of,
 from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import KnobValue, Policy, Queue
+from schemas.queues import KnobValue, Policy, Queue, knob_conflict, with_knobs
 from schemas.topics import INPUTS
 from schemas.wording import nearest
 
@@ -164,7 +164,7 @@ def knobs_of(values: dict[str, Any], parent: str) -> dict[str, KnobValue]:
             raise Malformed(joined(parent, at_key(name)), f"unknown knob; {told}")
     for name, value in values.items():
         if fault := _knob_fault(name, hints[name], value):
-            raise Malformed(joined(parent, name), f"{fault}; is {shown(value)}")
+            raise Malformed(joined(parent, name), f"{fault}; is {_knob_shown(value)}")
     return {knob.name: values[knob.name] for knob in fields(Policy) if knob.name in values}
 
 
@@ -183,6 +183,21 @@ def knob_of_text(setting: str) -> tuple[str, KnobValue]:
     elif get_type_hints(Policy).get(name) is bool:
         value = {"true": True, "false": False}.get(text, text)
     return name, knobs_of({name: value}, "")[name]
+
+
+def policy_of(values: Mapping[str, KnobValue], parent: str) -> Policy:
+    """The policy of a cell in which only these knobs have been set. Raises Malformed where they contradict."""
+    policy = with_knobs(Policy(), values)
+    if conflict := knob_conflict(policy, values):
+        raise Malformed(joined(parent, conflict[0]), conflict[1])
+    return policy
+
+
+def _knob_shown(value: object) -> str:
+    """A knob's value for an error message: of a list that is no longer than it may be, each item."""
+    if type(value) is list and len(value) <= KNOB_ITEMS_MAX:
+        return f"[{', '.join(map(shown, value))}]"
+    return shown(value)
 
 
 def _knob_fault(name: str, hint: object, value: object) -> str | None:

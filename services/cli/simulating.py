@@ -84,7 +84,8 @@ def run_one(
     classes: ClassHistory | None = None,
 ) -> dict[str, object]:
     """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
-    that were, `classes` what happened to the classes of jobs. Raises Wrong where a file cannot be written.
+    that were, `classes` what happened to the classes of jobs. Raises Wrong where a file cannot be written, or knobs
+    contradict each other.
     """
 
     def refuse(body: JobRejected) -> None:
@@ -101,7 +102,10 @@ def run_one(
         if log is not None:
             with _writing("--log"):
                 options.listener = files.enter_context(ExportWriter(log))
-        return simulate(jobs, cluster, options)
+        try:
+            return simulate(jobs, cluster, options)
+        except Malformed as fault:
+            raise Wrong(f"--set, with the cluster's policy: {fault}") from None
 
 
 def check_new(log: str) -> None:

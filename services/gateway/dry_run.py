@@ -19,7 +19,7 @@ from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, upwards, walk, with_default
-from schemas.queues import with_knobs
+from schemas.queues import knob_conflict, with_knobs
 from schemas.wording import plural
 from services.gateway.counting import PLACES, added, capacity_of, counted_demand
 from services.gateway.problems import Problem
@@ -61,6 +61,8 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     if patch.initial and state.configured:
         return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
     policy = with_knobs(state.policy, patch.values)
+    if conflict := knob_conflict(policy, patch.values):
+        raise Problem(409, "refused:input", conflict[1], f"set.{conflict[0]}", reason=conflict[1])
     tree = state.queues if patch.queues is None else with_default(patch.queues)
     if tree is not None and (
         why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()), state.queues)

@@ -10,6 +10,7 @@ from typing import Any
 from largesse.lifecycle.dag import graph_of, lean
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Record, Vector
+from schemas.edge.config import policy_of
 from schemas.edge.read import Cluster, ConfigPatch
 from schemas.queues import KnobValue
 from schemas.wording import plural
@@ -46,10 +47,11 @@ class Options:
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
     """simulate's JSON result (docs/simulation.md). `jobs` as (submit_ms, spec or request of a reservation), in any
-    order. Raises Stuck."""
+    order. Raises Stuck, and Malformed where knobs contradict each other."""
     waiting = [(submit_ms, _lean(body)) for submit_ms, body in jobs]
     waiting.sort(key=lambda job: job[0])  # Stable: jobs of one instant stay in the file's order.
     values = {"name_kept_ms": 0, **cluster.values, **options.values}
+    policy_of(values, "")
     shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)

@@ -28,6 +28,7 @@ from tests.cells import (
     stage,
     tree,
 )
+from tests.config_messages import CONTRADICTIONS
 
 DAY_MS = 24 * 3_600_000
 
@@ -191,6 +192,26 @@ def test_an_initial_config_counts_only_where_nothing_was_set_before(before, poli
     changed = cell(*before).take(ConfigPatch({"seed": 7}, None, initial=True))
 
     assert changed == (None if policy is None else ConfigChanged(Policy(**policy), None, AUTHOR))
+
+
+@pytest.mark.parametrize(("knobs", "field", "told"), CONTRADICTIONS)
+def test_knobs_that_would_contradict_each_other_are_refused(knobs, field, told):
+    refused = cell().take(ConfigPatch(knobs, None))
+
+    assert isinstance(refused, InputRefused)
+    assert (refused.field, refused.reason) == (f"set.{field}", told)
+
+
+def test_knobs_are_judged_by_what_they_come_to_and_only_when_they_change():
+    story = cell(config(theta_permille=300, class_thresholds_permille=[400]))
+
+    assert isinstance(story.take(config(theta_permille=400)), InputRefused)
+    assert isinstance(story.take(config(theta_permille=399)), ConfigChanged)
+    assert isinstance(story.take(config(theta_permille=400, class_thresholds_permille=[401])), ConfigChanged)
+    assert isinstance(story.take(config(reserve_ratio_permille_min=500)), ConfigChanged)
+    assert isinstance(story.take(config(reserve_ratio_permille_min=501)), InputRefused)
+    story.admission.policy.reserve_ratio_permille_min = 700  # As a log of an earlier version may have it.
+    assert isinstance(story.take(config(seed=7)), ConfigChanged)
 
 
 TOO_LARGE = [

@@ -14,7 +14,7 @@ from schemas.edge.strict_json import loads
 from schemas.nodes import Device
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import Policy, Preset, Queue
-from tests.config_messages import patch, refusal
+from tests.config_messages import CONTRADICTIONS, patch, refusal
 
 THRESHOLDS = "class_thresholds_permille"
 
@@ -96,6 +96,19 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
 )
 def test_what_is_refused_of_a_knob(knob, value, told):
     assert str(refusal({"set": {knob: value}})).startswith(told)
+
+
+def test_a_list_that_is_refused_is_shown():
+    assert str(refusal({"set": {THRESHOLDS: [50, 30]}})) == f"set.{THRESHOLDS}: has to be ascending; is [50, 30]"
+    assert str(refusal({"set": {THRESHOLDS: [1, "2"]}})).endswith('; is [1, "2"]')
+
+
+@pytest.mark.parametrize(("knobs", "field", "told"), CONTRADICTIONS)
+def test_knobs_of_a_cluster_file_do_not_contradict_each_other(knobs, field, told):
+    with pytest.raises(Malformed) as refused:
+        read_cluster({"nodes": [{"name": "n", "capacity": {"cpu": 1}}], "policy": knobs})
+
+    assert str(refused.value) == f"policy.{field}: {told}"
 
 
 @pytest.mark.parametrize("value", [[], [0, 1000], [*range(KNOB_ITEMS_MAX)]])

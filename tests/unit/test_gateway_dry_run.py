@@ -366,6 +366,7 @@ def test_what_is_put_in_force_is_noted_as_it_was_foretold():
         pytest.param({"queues": {"name": "root"}}, 409, id="and no less where only the root is left"),
         pytest.param({"queues": {"name": "root", "children": [{"name": "a", "wieght": 1}]}}, 422, id="a slip"),
         pytest.param({"set": {"preset": "best"}}, 422, id="no preset"),
+        pytest.param({"set": {"reserve_ratio_permille_min": 600}}, 409, id="knobs that contradict each other"),
         pytest.param({}, 422, id="nothing"),
         pytest.param([], 422, id="no object"),
     ],

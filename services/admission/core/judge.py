@@ -38,7 +38,7 @@ from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, upwards, with_default
-from schemas.queues import with_knobs
+from schemas.queues import knob_conflict, with_knobs
 from services.admission.core.classes import judged_class
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core.queue_rules import named, queue_problem
@@ -342,6 +342,8 @@ def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | Ro
     if patch.initial and state.configured:
         return None
     policy: Policy | None = with_knobs(state.policy, patch.values) if patch.values else None
+    if policy is not None and (conflict := knob_conflict(policy, patch.values)):
+        return _refused("config", conflict[1], f"set.{conflict[0]}", author)
     if policy == state.policy:
         policy = None
     queues = with_default(patch.queues) if patch.queues is not None else None
