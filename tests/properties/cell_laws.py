@@ -1,5 +1,6 @@
 """What has to hold in a cell at any time, worked out plainly from what its cores keep, never with their own code."""
 
+from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
 from schemas.nodes import devices_of
 from schemas.quantities import on_devices
@@ -261,6 +262,11 @@ def check_conserved(cell):
         (str(sorted(w.demand.items())), str(sorted(w.labels.items())), str(sorted(w.prefer.items())), w.gang): w.reason
         for w in cell.leftover.reasons.values()
     }
+    for key, reason in said.items():
+        if reason == "pool":  # No room inside the pool of its class; and as conserving, none beyond it.
+            assert has_pools(cell.admission.policy)
+            assert reasons[key] in {"no_room", "gang_no_room"}
+            reasons[key] = "pool"
     assert said == reasons
 
 

@@ -143,6 +143,8 @@ def test_a_class_that_gets_more_lacks_it_and_one_that_gives_can_spare_it(cell):
 
     for old, new, demand in list(zip(before, after, demands, strict=True))[:-1]:
         assert new <= old + max(0, -demand.gap)
+        if after[-1] == 0:
+            continue  # All there is is given away: who asks for little goes first, and others may be cut.
         assert new >= old - max(0, demand.gap) or demand.gap <= 0
         assert new == old or demand.gap != 0
 
