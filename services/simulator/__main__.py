@@ -9,6 +9,7 @@ import os
 import secrets
 import subprocess
 import sys
+from typing import get_args
 
 from schemas.queues import Preset
 from schemas.wording import plural
@@ -18,24 +19,7 @@ from services.simulator.run import Options, simulate
 
 HASH_SEEDS = ("1", "2")
 SEED_MAX = 2**32 - 1
-PRESETS: tuple[Preset, ...] = (
-    "fifo",
-    "sjf",
-    "srtf",
-    "tetris",
-    "tetris-fair",
-    "drf",
-    "hdrf",
-    "naive-hdrf",
-    "collapsed",
-    "capacity",
-    "dress",
-    "rayon",
-    "slots",
-    "carbyne",
-    "carbyne-dag",
-    "largesse",
-)
+PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 
 def main() -> int:
