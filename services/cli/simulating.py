@@ -21,6 +21,7 @@ from services.cli.shipping import commit_text
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
+from services.simulator.reservations import outcome_of, outcomes_text
 from services.simulator.run import Options, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.workloads.files import Damaged
@@ -153,9 +154,25 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
     ]
+    reservations = result.get("reservations", [])
+    if reservations:
+        rows.insert(len(rows) - 1, ("reservations", outcomes_text(reservations)))
     work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
-    return head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused)
+    return (
+        head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused) + _unkept(reservations)
+    )
+
+
+def _unkept(reservations: list[dict[str, Any]]) -> str:
+    """Reservations that were refused, broken or late, each with its reason."""
+    found = [(each["reservation"], outcome_of(each), each["detail"]) for each in reservations]
+    rows = [row for row in found if row[1] not in ("in time", "accepted")]
+    if not rows:
+        return ""
+    more = len(rows) - REJECTED_SHOWN_MAX
+    text = "\nreservations not kept:\n" + listed(("", "", ""), rows[:REJECTED_SHOWN_MAX], kinds="kkl")
+    return text + (f"and {more:,} more, all in --json\n" if more > 0 else "")
 
 
 def _rejections(count: int, refused: list[JobRejected]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from schemas import JobSpec, ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas import InputRefused, JobSpec, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.engine import Cell
 
@@ -22,8 +22,9 @@ class Drive:
         agents: SimCluster,
         waiting: list[tuple[int, Arrival]],
         progress: Callable[[int, int], None] | None,
+        refused: Callable[[Arrival, Record], None] | None = None,
     ) -> None:
-        self.cell, self.agents, self.progress = cell, agents, progress
+        self.cell, self.agents, self.progress, self.refused = cell, agents, progress, refused
         self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
         self.arrivals = groupby(_used_up(waiting), key=lambda job: job[0])
         self.arrival = next(self.arrivals, None)
@@ -40,7 +41,9 @@ class Drive:
                 self._report()
             while self.arrival is not None and self.arrival[0] <= cell.time:
                 for _, body in self.arrival[1]:
-                    cell.take(body, AUTHOR)
+                    record = cell.take(body, AUTHOR)
+                    if self.refused is not None and record is not None and isinstance(record.body, InputRefused):
+                        self.refused(body, record)
                     submitted += isinstance(body, JobSpec)
                 self.arrival = next(self.arrivals, None)
             while cell.settle() is not None or agents.reports:

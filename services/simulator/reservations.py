@@ -1,15 +1,32 @@
 """What became of the reservations of a simulated run: answers, moves, and whether deadlines were met."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from schemas import InputRefused, JobAdmitted, JobEnded, Plans, Record, ReservationRequested, ReservationUpdated
+from schemas import (
+    InputRefused,
+    JobAdmitted,
+    JobEnded,
+    JobSpec,
+    Plans,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+)
 from schemas.edge.strict_json import loads
+
+OUTCOMES = ("in time", "accepted", "late", "broken", "refused", "not answered")
+"""What `outcome_of` says, the best first."""
 
 
 @dataclass(slots=True)
 class _Row:
     """`deadline_ms`: the end of the outermost window, if there is one. `open`: jobs of it that have not ended."""
 
+    reservation: str
     queue: str
     submit_ms: int
     deadline_ms: int | None
@@ -37,7 +54,7 @@ class Reservations:
         """One record of the log."""
         body = record.body
         if isinstance(body, ReservationRequested):
-            self.rows[body.reservation] = _Row(body.queue, record.time, _deadline_ms(body.rdl))
+            self.rows[body.reservation] = _Row(body.reservation, body.queue, record.time, _deadline_ms(body.rdl))
         elif isinstance(body, ReservationUpdated):
             self.rows[body.reservation].deadline_ms = _deadline_ms(body.rdl)
         elif isinstance(body, Plans):
@@ -55,8 +72,18 @@ class Reservations:
                     del row.open[end.job]
                     row.succeeded += end.outcome == "succeeded"
                     row.end_ms = record.time
-        elif isinstance(body, InputRefused) and body.topic == "reservations":
-            self.rows[f"({len(self.rows)})"] = _Row("", record.time, None, record.time, False, "refused", body.reason)
+
+    def refused(
+        self, body: JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted, to: Record
+    ) -> None:
+        """Admission refused a request, an update or a deletion: it has a row of its own beside one of that name."""
+        if not isinstance(body, ReservationRequested | ReservationUpdated | ReservationDeleted):
+            return
+        reason = to.body.reason if isinstance(to.body, InputRefused) else ""
+        queue = "" if isinstance(body, ReservationDeleted) else body.queue
+        # No name of a reservation has parentheses.
+        row = _Row(body.reservation, queue, to.time, None, to.time, False, "refused", reason)
+        self.rows[f"({len(self.rows)})"] = row
 
     def _answers(self, body: Plans, time: int) -> None:
         for answer in body.answers:
@@ -74,7 +101,7 @@ class Reservations:
         where it has none, or no job ran under it."""
         return [
             {
-                "reservation": name,
+                "reservation": row.reservation,
                 "queue": row.queue,
                 "submit_ms": row.submit_ms,
                 "answered_ms": row.answered_ms,
@@ -88,8 +115,25 @@ class Reservations:
                 "end_ms": row.end_ms,
                 "met": _met(row),
             }
-            for name, row in self.rows.items()
+            for row in self.rows.values()
         ]
+
+
+def outcome_of(reservation: dict[str, Any]) -> str:
+    """What became of an entry of `result`, in a word or two: `refused`, `not answered`, `broken`, `late` (its jobs did
+    not all succeed by its deadline), `in time`, or only `accepted` where no job ran under it or it has no deadline."""
+    if not reservation["accepted"]:
+        return "refused" if reservation["reason"] else "not answered"
+    if reservation["broken"]:
+        return "broken"
+    return {True: "in time", False: "late", None: "accepted"}[reservation["met"]]
+
+
+def outcomes_text(reservations: Iterable[dict[str, Any]]) -> str:
+    """`3: 1 in time, 2 refused`."""
+    counts = Counter(map(outcome_of, reservations))
+    told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    return f"{counts.total():,}: {told}" if told else "0"
 
 
 def _met(row: _Row) -> bool | None:

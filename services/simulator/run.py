@@ -65,7 +65,8 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
     with uncollected():
-        Drive(cell, agents, waiting, options.progress).run()
+        refused = reservations.refused if reservations is not None else None
+        Drive(cell, agents, waiting, options.progress, refused).run()
     wall_s = time.perf_counter() - started
     agents.close_held(cell.time)
     if agents.jobs:

@@ -21,11 +21,13 @@ from services.simulator.report.classes import (
 from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
 from services.simulator.report.table import (
     NOTICED_PERCENT,
+    RESERVATIONS_MAX,
     Result,
     Table,
     comparison_table,
     equal_presets,
     groups_table,
+    reservations_table,
 )
 from services.simulator.schedule import ShortSchedule
 
@@ -73,6 +75,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
             *_groups(results),
             *_charts(results, groups),
+            *_reservations(results),
             *_losers(results),
             *_one_job(results, groups, inputs),
             *_classes(results, inputs),
@@ -150,6 +153,18 @@ def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str
         return
     yield _figure("differences", f"Differences from {baseline}", charts.differences(results, groups))
     yield _figure("ratios", f"Each job's completion time relative to {baseline}", charts.ratios(results, groups))
+
+
+def _reservations(results: dict[str, Result]) -> Iterator[str]:
+    table = reservations_table(results)
+    if table.rows:
+        yield f"<h2>Reservations</h2>\n<p class=note>{escape(_ABOUT_RESERVATIONS)}</p>\n" + _table(table)
+
+
+_ABOUT_RESERVATIONS = (
+    "In time: all jobs that ran under it succeeded by the end of its outermost window; late: not all of them did."
+    f" Accepted: no job ran under it, or it has no window. At most {RESERVATIONS_MAX}, those that were not kept first."
+)
 
 
 def _losers(results: dict[str, Result]) -> Iterator[str]:

@@ -3,15 +3,20 @@
 Takes results as `largesse simulate` prints them. The first preset is the baseline.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from services.simulator.reservations import OUTCOMES, outcome_of
 
 Result = dict[str, Any]
 
 NOTICED_PERCENT = 1  # A completion time that changed by less is neither faster nor slower.
 GROUPS_MAX = 40
 """So many queues are listed one by one, those with the most jobs; the others are one row."""
+RESERVATIONS_MAX = 100
+"""So many reservations are listed one by one."""
 MS_A_SECOND = 1_000
 
 
@@ -69,7 +74,30 @@ def comparison_table(results: dict[str, Result]) -> Table:
     against = [_against(base, result) for result in results.values()]
     for title, texts in zip(("median speed-up", "jobs faster", "jobs slower"), zip(*against, strict=True), strict=True):
         rows.append([f"{title} against {name}", *texts])
+    if any("reservations" in result for result in results.values()):
+        rows += _reservation_rows(results)
     return Table(["metric", *results], rows)
+
+
+def _reservation_rows(results: dict[str, Result]) -> list[list[str]]:
+    counts = [Counter(map(outcome_of, result.get("reservations", []))) for result in results.values()]
+    each = [[f"reservations {outcome}", *(f"{count[outcome]:,}" for count in counts)] for outcome in OUTCOMES]
+    return [["reservations", *(f"{count.total():,}" for count in counts)], *each]
+
+
+def reservations_table(results: dict[str, Result]) -> Table:
+    """What became of each reservation, by preset: of those that are not alike everywhere and in time first, at most
+    RESERVATIONS_MAX."""
+    # The same requests come in the same order under every preset; which are refused at once may differ.
+    told: dict[str, dict[str, list[str]]] = {}
+    for preset, result in results.items():
+        for entry in result.get("reservations", []):
+            outcome, reason = outcome_of(entry), entry["reason"]
+            text = f"{outcome} ({reason})" if outcome == "refused" and reason != "refused" else outcome
+            told.setdefault(entry["reservation"], {}).setdefault(preset, []).append(text)
+    rows = [[name, *("; ".join(of.get(preset, ["-"])) for preset in results)] for name, of in told.items()]
+    rows.sort(key=lambda row: set(row[1:]) == {"in time"})
+    return Table(["reservation", *results], rows[:RESERVATIONS_MAX])
 
 
 def _against(base: Result, result: Result) -> tuple[str, str, str]:

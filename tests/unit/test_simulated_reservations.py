@@ -1,0 +1,69 @@
+"""What a simulation tells people of its reservations: how many were kept, and which were not, by their names."""
+
+import pytest
+
+from schemas.edge.read import read_cluster, read_workload_line
+from services.cli.simulating import comparison, summary
+from services.simulator.report import Inputs, comparison_page
+from services.simulator.report.table import reservations_table
+from services.simulator.reservations import outcome_of
+from services.simulator.run import Options, simulate
+from services.simulator.workloads.workload_file import read_reservation_line
+
+
+def asked(name, units, *, queue="default"):
+    atom = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": units, "l": 60, "w": 60 * units}
+    rdl = {"op": "window", "s": 0, "e": 600, "of": atom}
+    request = {"reservation": name, "user": "ann", "queue": queue, "rdl": rdl}
+    return read_reservation_line({"submit_ms": 0, "request": request})
+
+
+@pytest.fixture(scope="module")
+def result():
+    stage = {"stage": "s", "tasks": 1, "demand": {"cpu": "1"}, "duration_ms": 10_000}
+    job = {"job": "j", "user": "ann", "submit_ms": 1_000, "reservation": "kept", "stages": [stage]}
+    arrivals = [asked("kept", 2), asked("too-wide", 99), asked("astray", 1, queue="nowhere"), read_workload_line(job)]
+    queues = {"name": "root", "children": [{"name": "default"}]}
+    nodes = [{"name": "n", "count": 1, "capacity": {"cpu": 4}}]
+    return simulate(
+        arrivals, read_cluster({"nodes": nodes, "queues": queues, "policy": {"preset": "rayon"}}), Options({})
+    )
+
+
+def test_each_reservation_has_its_name_also_where_admission_refused_it(result):
+    told = [(each["reservation"], outcome_of(each)) for each in result["reservations"]]
+
+    assert sorted(told) == [("astray", "refused"), ("kept", "in time"), ("too-wide", "refused")]
+
+
+def test_a_run_says_how_many_were_kept_and_which_were_not(result, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    text = summary(result, [])
+
+    assert "3: 1 in time, 2 refused" in text
+    head, _, unkept = text.partition("reservations not kept:\n")
+    assert "kept" not in head
+    assert {line.split()[0] for line in unkept.splitlines() if line[0] != " "} == {"astray", "too-wide"}
+    assert "reservation" not in summary({key: of for key, of in result.items() if key != "reservations"}, [])
+
+
+def test_a_comparison_counts_them_by_preset(result):
+    without = {key: of for key, of in result.items() if key != "reservations"}
+    lines = [line.split() for line in comparison({"rayon": result, "fifo": without}).splitlines()]
+
+    assert ["reservations", "3", "0"] in lines
+    assert ["reservations", "in", "time", "1", "0"] in lines
+    assert ["reservations", "refused", "2", "0"] in lines
+    assert not any("reservations" in line for line in comparison({"fifo": without}).splitlines())
+
+
+def test_the_page_lists_them_those_that_were_not_kept_first(result):
+    table = reservations_table({"rayon": result})
+    page = comparison_page({"rayon": result}, Inputs("0", "w", "c", 1, {"cpu": "4"}))
+
+    assert table.columns == ["reservation", "rayon"]
+    assert table.rows[-1] == ["kept", "in time"]
+    assert table.rows[0][1].startswith("refused")
+    assert "<h2>Reservations</h2>" in page
+    assert "1 node with" in page
+    assert "1 job, 1 task" in page
