@@ -113,7 +113,7 @@ ROOMS = (
         ("services/simulator/report/*",),
         ours=(
             *("schemas", "largesse", "services.simulator.report"),
-            *("services.simulator.class_history", "services.simulator.schedule"),
+            *("services.simulator.class_history", "services.simulator.reservations", "services.simulator.schedule"),
         ),
         others=STDLIB | {"plotly"},
     ),
