@@ -166,6 +166,8 @@ class Gateway:
                 if not response.is_success or not response.headers.get("Content-Type", "").startswith(EVENTS):
                     raise stranger(response)
                 for event in EventSource(response).iter_sse():
+                    if not event.data:  # What httpx-sse makes of a comment, which keeps a quiet stream open.
+                        continue
                     document = _event(event.data, response)
                     yield document
                     if document["ended_ms"] is not None:

@@ -100,6 +100,11 @@ def test_a_job_that_is_not_there_after_the_restart_is_not_waited_for(clock):
             True,
             id="in lines as an event stream may have them",
         ),
+        pytest.param(
+            ['id: 7-ab\ndata: {"ended_ms": null}', ": still here", 'data: {"ended_ms": 5}'],
+            True,
+            id="with a comment after an event that has an id",
+        ),
         pytest.param([], False, id="nothing at all"),
     ],
 )
