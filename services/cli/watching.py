@@ -111,7 +111,9 @@ def _clock() -> str:
 
 def job_text(document: Document, draw: Draw = listed) -> str:
     """One job: what it is, its stages, where it runs, the attempts that failed. `draw`: for whom, as `drawing` says."""
-    rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority", "user", "author")]
+    rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority")]
+    rows += [("reservation", _reservation(document))]
+    rows += [(name, document[name]) for name in ("user", "author")]
     rows += [(name, _moment(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
     rows += [("detail", document["detail"])]
     said = [row for row in rows if row[1] not in ("", None)]
@@ -124,6 +126,12 @@ def job_text(document: Document, draw: Draw = listed) -> str:
         more = f"and on {plural(left, 'more node')}\n" if left > 0 else ""
         text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
     return text + _usage_text(document, draw) + _failures_text(document, draw) + _results_text(document, draw)
+
+
+def _reservation(document: Document) -> str:
+    """Which a job names, and which part of it; an older gateway does not tell."""
+    name, part = document.get("reservation") or "", document.get("reservation_atom") or ""
+    return f"{name}, part {part}" if part else name
 
 
 def _usage_text(document: Document, draw: Draw) -> str:

@@ -133,6 +133,8 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
         "queue": spec.queue,
         "class": class_name(state.policy, job.job_class),
         "priority": spec.priority,
+        "reservation": spec.reservation,
+        "reservation_atom": spec.reservation_atom,
         "user": spec.user,
         "author": job.author,
         "submitted_ms": job.submitted_ms,
@@ -192,7 +194,9 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         return [{"reason": "gate", "tasks": waiting, "text": queueing.before_gate(job)}]
     asked = min(waiting, job.asked[at])
     reasons = []
-    if asked and (told := queueing.at_max(job.spec.queue, stage)):
+    if asked and (reserved := queueing.reserved.why(job, at)):
+        reasons.append({"reason": reserved[0], "tasks": asked, "text": reserved[1]})
+    elif asked and (told := queueing.at_max(job.spec.queue, stage)):
         reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
         found = _reason(state.waits.get(stage_class_key(stage), "next_round"), asked)
@@ -221,6 +225,8 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
         "queue": job.queue,
         "class": job.job_class,
         "priority": job.priority,
+        "reservation": job.reservation,
+        "reservation_atom": job.reservation_atom,
         "user": job.user,
         "author": job.author,
         "submitted_ms": job.submitted_ms,

@@ -105,6 +105,8 @@ class Waiting(BaseModel):
         "gang_no_room",
         "pool",
         "behind_head",
+        "lease",
+        "promise_used",
         "next_round",
     ]
     tasks: Count
@@ -177,6 +179,8 @@ class JobSummary(BaseModel):
     queue: str
     class_: Annotated[str | None, Field(alias="class", description="null: refused, or not judged yet")]
     priority: int
+    reservation: Annotated[str | None, Field(description="the reservation that it names")]
+    reservation_atom: Annotated[str, Field(description="the part of the reservation that it is bound to; empty: any")]
     user: str
     author: Annotated[str, Field(description="who submitted it, as the request said")]
     submitted_ms: Ms

@@ -12,6 +12,7 @@ from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.counting import added, counted_demand, used_by
+from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_state import LiveJob, NodeRow, State, stage_class_key
 
 NODES_TOLD_MAX = 3
@@ -23,6 +24,7 @@ class Queueing:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.reserved = ReservedWaits(state)
         self._lines: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
         self._draining: dict[str, NodeRow] | None = None

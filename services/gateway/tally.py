@@ -13,6 +13,7 @@ from schemas import Stage, Vector
 from services.gateway.counting import added
 from services.gateway.documents import state_of, state_of_node
 from services.gateway.queueing import Queueing
+from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_state import LiveJob, State, Touched, stage_class_key
 
 LOOKED_AT_ONCE = 200
@@ -125,13 +126,14 @@ class Tally:
         for number, name in enumerate(nodes):
             self._count_node(state, name)
             await _turn(number)
+        reserved = ReservedWaits(state)
         for number, name in enumerate(jobs):
-            if self._count_job(state, name):
+            if self._count_job(state, reserved, name):
                 self._again[name] = True
             await _turn(number)
 
     # ---------------------------------------------------------------- one job, one node
-    def _count_job(self, state: State, name: str) -> bool:
+    def _count_job(self, state: State, reserved: ReservedWaits, name: str) -> bool:
         """Counts a job as it is now. True if its counts change with time alone."""
         self.looked_at += 1
         before, keys = self._jobs.pop(name, ("", {}))
@@ -149,9 +151,11 @@ class Tally:
         self._jobs[name] = now, {}
         if job is None:
             return False
-        self._jobs[name] = now, (keys := _keys_of(state, job))
+        self._jobs[name] = now, (keys := _keys_of(state, reserved, job))
         for key, (tasks, stage) in keys.items():
             self._sums.setdefault(key, _Sum(stage)).put(name, job, tasks)
+        if job.spec.reservation is not None and any(job.asked):
+            return True  # It may begin its lease, or another job of its reservation may start.
         return any(reason == "back_off" for _, reason, _ in keys)
 
     def _count_node(self, state: State, name: str) -> None:
@@ -193,7 +197,7 @@ class Tally:
         return told
 
 
-def _keys_of(state: State, job: LiveJob) -> Keys:
+def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
     """What the tasks of a job count as. Follows `documents`, which says in words why tasks wait."""
     keys: Keys = {}
     for at, stage in enumerate(job.spec.stages):
@@ -207,7 +211,10 @@ def _keys_of(state: State, job: LiveJob) -> Keys:
         else:
             asked = min(waiting, job.asked[at])
             reason = "back_off" if job.retry_ms[at] > state.time else "next_round"
-        if asked:
+        told = reserved.why(job, at) if asked else None
+        if told is not None:
+            _put(keys, (job.spec.queue, told[0], ""), asked)
+        elif asked:
             _put(keys, (job.spec.queue, "asked", stage_class_key(stage)), asked, stage)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked)
         _put(keys, (job.spec.queue, "running", ""), working)

@@ -49,7 +49,7 @@ from services.gateway.ledger import fold_ledger
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_classes import fold_forecast, fold_pools
-from services.gateway.view_reservations import RESERVATION_FOLDS
+from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
@@ -70,7 +70,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 13
+LAYOUT = 14
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -112,6 +112,7 @@ def _admitted(state: State, record: Record) -> None:
     )
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
+    note_job(state, body.spec)
     touch(state, body.spec.job)
     if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
@@ -146,7 +147,7 @@ def _rejected(state: State, record: Record) -> None:
         stages,
     )
     job.reason = body.reason
-    _keep(state, job)
+    _keep(state, name_reservation(job, spec))
 
 
 def _job_ended(state: State, record: Record) -> None:
@@ -174,7 +175,8 @@ def _job_ended(state: State, record: Record) -> None:
             failures=job.failures,
             admitted=job.admitted,
         )
-        _keep(state, over)
+        forget_job(state, spec)
+        _keep(state, name_reservation(over, spec))
         keep_places(state, end.job, job.places, job.used)
         _let_run(state, leave(state.running_limits, end.job), record)
 

@@ -1,8 +1,8 @@
 """Reservations in the gateway's view: what was asked for, what the planner answered, and what it has promised."""
 
 from largesse.core import Folds
-from schemas import PlanAnswer, Plans, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
-from services.gateway.view_state import RESERVATIONS_KEPT_MAX, ReservationRow, ReservationState, State
+from schemas import JobSpec, PlanAnswer, Plans, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
+from services.gateway.view_state import RESERVATIONS_KEPT_MAX, EndedJob, ReservationRow, ReservationState, State
 
 
 def fold_requested(state: State, record: Record) -> None:
@@ -28,6 +28,26 @@ def fold_given_back(state: State, record: Record) -> None:
     state.reservations[body.reservation].unanswered += 1
 
 
+def note_job(state: State, spec: JobSpec) -> None:
+    """A job comes, perhaps of a reservation."""
+    if spec.reservation is not None:
+        state.reserving.setdefault(spec.reservation, {})[spec.job] = True
+
+
+def name_reservation(job: EndedJob, spec: JobSpec) -> EndedJob:
+    """The same job that is over, with the reservation that it named."""
+    job.reservation, job.reservation_atom = spec.reservation, spec.reservation_atom
+    return job
+
+
+def forget_job(state: State, spec: JobSpec) -> None:
+    """A job has ended."""
+    jobs = state.reserving.get(spec.reservation or "", {})
+    jobs.pop(spec.job, None)
+    if not jobs:
+        state.reserving.pop(spec.reservation or "", None)
+
+
 def fold_planned(state: State, record: Record) -> None:
     """The planner answered, promised something, or something else."""
     body: Plans = record.body
@@ -38,7 +58,7 @@ def fold_planned(state: State, record: Record) -> None:
     for profile in body.profiles:
         row = state.reservations.get(profile.reservation)
         if row is not None:
-            row.steps = profile.steps
+            row.steps, row.order = profile.steps, profile.order
     for name in body.gone:
         row = state.reservations.get(name)
         if row is not None and row.state == "accepted":

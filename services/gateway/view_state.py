@@ -19,6 +19,7 @@ from schemas import (
     Vector,
 )
 from schemas.nodes import ResultsKept
+from schemas.plans import AtomOrder
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
 
@@ -127,6 +128,8 @@ class EndedJob:
     reason: str | None = None
     failures: list[FailedAttempt] = field(default_factory=list)
     admitted: int = 0
+    reservation: str | None = None
+    reservation_atom: str = ""
 
 
 @dataclass(slots=True)
@@ -182,8 +185,9 @@ RESERVATIONS_KEPT_MAX = 1_000
 @dataclass(slots=True)
 class ReservationRow:
     """A reservation. `rdl`: the terms that were accepted last, or are asked for; `asked_rdl`, `asked_queue`: those of
-    an update that is not answered, else empty. `steps`: what the planner promised, also where that is over. `answer`:
-    the last one; `unanswered`: requests that wait for theirs. `moved`: how often the promise was moved, and why last.
+    an update that is not answered, else empty. `steps`, `order`: what the planner promised, also where that is over,
+    and which part comes after which. `answer`: the last one; `unanswered`: requests that wait for theirs. `moved`: how
+    often the promise was moved, and why last.
     """
 
     reservation: str
@@ -193,6 +197,7 @@ class ReservationRow:
     at_ms: int
     state: ReservationState = "requested"
     steps: list[PlanStep] = field(default_factory=list)
+    order: list[AtomOrder] = field(default_factory=list)
     answer: PlanAnswer | None = None
     answered_ms: int | None = None
     unanswered: int = 1
@@ -236,7 +241,7 @@ class State:
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
-    `reservations_over`: those that are over, the oldest first.
+    `reservations_over`: those that are over, the oldest first. `reserving`: by reservation, the live jobs that name it.
     `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`: by queue, of its jobs that are over.
     `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest.
     `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
@@ -269,6 +274,7 @@ class State:
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
+    reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
     ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)
     pools: list[PoolsRow] = field(default_factory=list)
