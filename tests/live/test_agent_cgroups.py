@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from schemas import TaskFinished
+from services.agent import cgroups
 from services.agent.cgroups import Groups, Limits, open_groups
 from services.agent.processes import attempt_key, node_key
 from tests.live.agent_cell import eventually, outcome_of
@@ -158,7 +159,8 @@ def sleeper(groups: Groups, key: str) -> "subprocess.Popen[bytes]":
 
 
 @needs("pids")
-def test_what_a_killed_agent_left_is_ended_and_what_runs_on_is_not(groups, tmp_path):
+def test_what_a_killed_agent_left_is_ended_and_what_runs_on_is_not(groups, tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroups, "REMOVE_WAIT_S", 60)
     key = node_key(tmp_path)
     lives, stray = (attempt_key(key, tmp_path, tmp_path / name) for name in ("lives", "stray"))
     running, left = sleeper(groups, lives), sleeper(groups, stray)

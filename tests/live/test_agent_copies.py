@@ -3,15 +3,15 @@
 import os
 import shutil
 import signal
-from functools import partial
 
 import pytest
 
 from schemas import NodeRegistered, TaskFinished
 from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
+from services.agent.shim import stat_of
 from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, outcome_of, settings
-from tests.live.test_agent_restarts import go, once, pid_in, ran, started
+from tests.live.test_agent_restarts import go, once, ran, running, started
 
 JOBS = 10
 
@@ -57,7 +57,7 @@ def test_of_two_agents_on_copies_the_one_that_came_first_ends_with_its_tasks(tel
         await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "one")) as one:
             await started(cell, 1)
-            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns("lock"))
             async with agent_on(cell, settings(tmp_path / "two")):
                 with pytest.raises(TakenOver):
@@ -77,9 +77,10 @@ def test_an_agent_that_was_lost_meanwhile_does_not_take_the_node_back(tell, tmp_
         async with of(cell, tmp_path / "one") as one:
             await one.start()
             await started(cell, 1)
-            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             process = one._process
             process.send_signal(signal.SIGSTOP)
+            await eventually(lambda: stat_of(process.pid)[0] == b"T")
             await cell.lose("n")
             shutil.copytree(one.data, tmp_path / "two")
             async with agent_on(cell, settings(tmp_path / "two")):
@@ -100,7 +101,7 @@ def test_an_agent_on_a_copy_neither_takes_over_nor_ends_what_runs_for_the_other(
         async with of(cell, tmp_path / "one") as one:
             await one.start()
             await started(cell, 1)
-            pid = await eventually(partial(pid_in, tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             await one.kill()
             shutil.copytree(one.data, tmp_path / "two")
             async with agent_on(cell, settings(tmp_path / "two")):

@@ -29,16 +29,24 @@ def test_more_memory_than_was_asked_for_ends_a_task(tell):
 
 
 THREE = """
-import os, time
+import os, signal, time
+ready, holds = os.pipe()
 for _ in range(3):
     if os.fork() == 0:
         hoard = bytearray(60 << 20)
-        time.sleep(2.5)
-        os._exit(0)
-for _ in range(3):
-    os.wait()
+        os.write(holds, b".")
+        time.sleep(1_000)
+held = b""
+while len(held) < 3:
+    held += os.read(ready, 3)
+def slept():
+    with open(f"/proc/{os.getppid()}/status") as file:
+        return int(file.read().rpartition("\\nvoluntary_ctxt_switches:")[2].split()[0])
+seen = slept()
+while slept() < seen + 3:
+    time.sleep(0.05)
 """
-"""Each of three processes holds 60 MiB."""
+"""Each of three processes holds 60 MiB until the shim, which sleeps from look to look, has looked."""
 
 
 @pytest.mark.parametrize("limit", ["resident", "none"])

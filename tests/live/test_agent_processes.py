@@ -13,7 +13,7 @@ import pytest
 from schemas import RoundClosed, TaskFailed, TaskFinished, TaskStarted
 from services.agent.documents import read_json
 from services.agent.found import attempt_folders
-from services.agent.processes import attempt_key, node_key
+from services.agent.processes import attempt_key, carriers, node_key, seen
 from tests.cells import holds_of
 from tests.live.agent_cell import (
     ScriptedCell,
@@ -63,7 +63,11 @@ async def failures_of(cell: ScriptedCell, count: int = 1) -> list[Any]:
 # ---------------------------------------------------------------- running
 def test_tasks_run_and_their_output_is_kept(tell):
     async def story(cell, data):
-        await cell.submit("j", shell("echo out $LARGESSE_TASK_INDEX; echo err >&2; sleep 0.3", tasks=3))
+        script = f"echo out $LARGESSE_TASK_INDEX; echo err >&2; until test -e {data}/go; do sleep 0.02; done"
+        await cell.submit("j", shell(script, tasks=3))
+        # Of a task that is over before its start was reported, only the end is.
+        await cell.until(lambda: len(cell.items(TaskStarted)) == 3)
+        (data / "go").touch()
 
         assert await outcome_of(cell) == "succeeded"
         assert [read_output(data, "j", "s", index) for index in range(3)] == [b"out 0\n", b"out 1\n", b"out 2\n"]
@@ -257,15 +261,17 @@ async def family_of(data: Path, job: str) -> list[int]:
 
 
 def test_a_time_out_ends_the_whole_family(tell):
+    """However much of it there is by then: a machine that has little to give may not have started all."""
+
     async def story(cell, data):
         await cell.submit("j", python(FAMILY, timeout_ms=1_500))
-        family = await family_of(data, "j")
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
-        assert (failed.reason, failed.exit_code, failed.detail) == ("timeout", 137, "ran longer than 1500 ms")
+        assert (failed.reason, failed.detail) == ("timeout", "ran longer than 1500 ms")
         assert failed.run_ms[0] >= 1_500
-        assert not any(is_alive(pid) for pid in family)
+        assert not any(is_alive(int(pid)) for pid in (read_output(data, "j", "s", 0) or b"").split())
+        assert carriers(seen(), node_key(data)) == {}
 
     tell(story, stop_grace_ms=100)
 

@@ -1,6 +1,7 @@
 """Agents that die, come back, are replaced, or cannot be heard: nothing starts twice, nothing is lost or left."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ from schemas import (
     TaskStarted,
 )
 from services.agent import checkpoint, shell
-from services.agent.documents import RESULT, read_json
+from services.agent.documents import CLAIM, RESULT, read_json
 from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
 from tests.live.agent_cell import (
@@ -35,6 +36,8 @@ from tests.live.agent_cell import (
     settings,
 )
 from tests.printed import read_output
+
+HOUR_MS = 3_600_000
 
 ONCE = """
 set -C
@@ -67,7 +70,13 @@ def pid_in(path: Path) -> int:
 
 
 async def started(cell: ScriptedCell, count: int) -> None:
+    """Until the log has so many starts. A task's command has been executed then; it need not have done anything yet."""
     await cell.until(lambda: len(cell.items(TaskStarted)) >= count)
+
+
+async def running(folder: Path, *names: str) -> list[int]:
+    """The pids of tasks of the kind ONCE, by index and attempt, when each has left its mark."""
+    return [await eventually(partial(pid_in, folder / f"ran-{name}")) for name in names]
 
 
 # ---------------------------------------------------------------- death and return
@@ -79,7 +88,9 @@ def test_tasks_outlive_a_killed_agent_and_are_reported_once(tell, tmp_path):
             await started(cell, 4)
             await agent.kill()
             go(tmp_path, 0)
-            await eventually(lambda: [f for f in attempt_folders(agent.data) if (f / RESULT).exists()])
+            # The simulated task may have ended long before.
+            (first,) = [f for f in attempt_folders(agent.data) if (f.parent.name, f.name) == ("s", "0.1")]
+            await eventually((first / RESULT).exists)
             await agent.start()
             await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
             go(tmp_path, 1, 2)
@@ -175,7 +186,7 @@ async def end_with_tasks(cell, tmp_path, **given):
     await cell.submit("j", once(tmp_path, 2))
     async with agent_on(cell, settings(tmp_path / "data", keep_running=False, **given)):
         await started(cell, 2)
-        pids = [await eventually(partial(pid_in, tmp_path / name)) for name in ("ran-0-1", "ran-1-1")]
+        pids = await running(tmp_path, "0-1", "1-1")
     assert not any(is_alive(pid) for pid in pids)
 
 
@@ -209,6 +220,7 @@ def test_an_agent_that_left_comes_back_as_one_that_knows_nothing(tell, tmp_path)
         await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "data", keep_running=False, leaves=True)):
             await started(cell, 1)
+            await running(tmp_path, "0-1")
         go(tmp_path, 0)
         async with agent_on(cell, settings(tmp_path / "data")):
             assert await outcome_of(cell) == "succeeded"
@@ -220,16 +232,19 @@ def test_an_agent_that_left_comes_back_as_one_that_knows_nothing(tell, tmp_path)
 
 def test_a_simulated_task_goes_on_while_no_agent_looks(tell, tmp_path):
     async def story(cell):
-        await cell.submit("j", {"duration_ms": 400, "tasks": 1})
+        await cell.submit("j", {"duration_ms": HOUR_MS, "tasks": 1})
         async with agent_on(cell, settings(tmp_path / "data")):
             await started(cell, 1)
         (folder,) = attempt_folders(tmp_path / "data")
         assert not (folder / RESULT).exists()
+        # An hour passes: its claim says when it began, on a boot of which only the wall clock tells the time.
+        begun = read_json(folder / CLAIM) or {}
+        (folder / CLAIM).write_text(json.dumps({**begun, "boot": "another", "wall_ms": begun["wall_ms"] - HOUR_MS}))
         async with agent_on(cell, settings(tmp_path / "data")):
             assert await outcome_of(cell) == "succeeded"
         (known,) = cell.bodies(NodeRegistered)[1].attempts
         (item,) = cell.items(TaskFinished) or [known]
-        assert (item.attempt, item.run_ms) == (1, [400])
+        assert (item.attempt, item.run_ms) == (1, [HOUR_MS])
 
     tell(story)
 
@@ -239,7 +254,7 @@ def test_an_attempt_whose_guardian_was_killed_is_lost_and_run_again(tell, tmp_pa
         await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "data")):
             await started(cell, 1)
-            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             (folder,) = attempt_folders(tmp_path / "data")
             os.kill((read_json(folder / "claim.json") or {})["pid"], signal.SIGKILL)
             go(tmp_path, 0)
@@ -287,7 +302,7 @@ def test_a_lost_node_stops_its_tasks_and_comes_back(tell, tmp_path):
         await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "data")):
             await started(cell, 1)
-            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             await cell.lose("n")
             go(tmp_path, 0)
 
@@ -307,7 +322,7 @@ def test_an_agent_whose_node_was_taken_stops_everything_and_says_so(tell, tmp_pa
         await cell.submit("j", once(tmp_path, 1))
         async with agent_on(cell, settings(tmp_path / "one")) as one:
             await started(cell, 1)
-            pid = await eventually(lambda: pid_in(tmp_path / "ran-0-1"))
+            (pid,) = await running(tmp_path, "0-1")
             async with agent_on(cell, settings(tmp_path / "two")):
                 with pytest.raises(TakenOver, match="node n was registered by another agent"):
                     await one

@@ -69,7 +69,7 @@ def test_a_report_that_the_log_does_not_show_is_repeated(tell, tmp_path, monkeyp
 def test_a_heartbeat_comes_three_times_a_lease_at_least(tell, tmp_path):
     async def story(cell):
         await cell.tell("config", {"set": {"node_lease_ms": 1_000}})
-        async with agent_on(cell, settings(tmp_path / "data", heartbeat_ms=60_000)):
+        async with agent_on(cell, settings(tmp_path / "data", heartbeat_ms=3_600_000)):
             await cell.until(lambda: cell.bodies(NodeRegistered))
             await eventually(lambda: sum("report" in document for document in cell.inputs["nodes"]) >= 3)
 

@@ -25,7 +25,7 @@ def test_an_agent_catches_up_and_runs_tasks_whatever_the_log_ends_with(tmp_path,
             await cell.bus.writer().send([Outgoing(LOG, 0, value) for value in garbage])
             if hole:
                 cell.bus.skip(LOG, 0, hole)
-            async with asyncio.timeout(60), agent_on(cell, settings(tmp_path / "n")):
+            async with agent_on(cell, settings(tmp_path / "n")):
                 (ended,) = await cell.until(lambda: cell.bodies(JobEnded))
 
         assert [end.outcome for end in ended.jobs] == ["succeeded"]

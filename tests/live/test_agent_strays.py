@@ -156,20 +156,23 @@ def test_a_result_that_a_task_forged_counts_only_when_nothing_of_it_is_left(tell
 
 
 def test_attempts_whose_guardians_are_killed_together_are_looked_for_together(tell, tmp_path, monkeypatch):
-    looks = []
-    seen = attempts.processes.seen
-    monkeypatch.setattr(attempts.processes, "seen", lambda: looks.append(1) or seen())
+    walks, looks = [], []
+    seen, look = attempts.processes.seen, attempts.Attempts.look
+    monkeypatch.setattr(attempts.processes, "seen", lambda: walks.append(1) or seen())
+    monkeypatch.setattr(attempts.Attempts, "look", lambda self, now_ms: looks.append(1) or look(self, now_ms))
 
     async def story(cell):
         await cell.submit("j", {"command": ["sleep", "1000"], "tasks": 20})
         async with agent_on(cell, settings(tmp_path / "data")):
             await cell.until(lambda: len(cell.items(TaskStarted)) == 20)
+            walks.clear()
             looks.clear()
             for folder in attempt_folders(tmp_path / "data"):
                 os.kill((read_json(folder / CLAIM) or {})["pid"], signal.SIGKILL)
 
             await cell.until(lambda: len(cell.items(TaskFailed)) >= 20)
-            assert len(looks) < 10
+            # One walk over all processes a look, however many attempts it is for; a slow machine takes more looks.
+            assert 0 < len(walks) <= len(looks)
             await cell.tell("jobs", {"cancel": "j"})
             await cell.until(lambda: cell.bodies(JobEnded))
 

@@ -223,11 +223,17 @@ def children(data):
     return [child["pid"] for child in found if child]
 
 
-@pytest.mark.parametrize(("cut_off_ms", "ends"), [(500, True), (0, False), (3_600_000, False)])
-def test_an_agent_that_is_cut_off_for_too_long_ends_what_runs(tell, tmp_path, cut_off_ms, ends):
+@pytest.fixture
+def spares_pauses(monkeypatch):
+    """An agent that has not run for a moment knows that, as it does after longer pauses: this machine may stall."""
+    monkeypatch.setattr(shell, "PAUSE_MS", 500)
+
+
+@pytest.mark.parametrize(("cut_off_ms", "ends"), [(1_500, True), (0, False), (3_600_000, False)])
+def test_an_agent_that_is_cut_off_for_too_long_ends_what_runs(tell, tmp_path, spares_pauses, cut_off_ms, ends):
     async def story(cell):
         bus, stop = CuttableBus(cell.bus), asyncio.Event()
-        node = settings(tmp_path / "n", room=ANY_ROOM, cut_off_ms=cut_off_ms, stop_grace_ms=100)
+        node = settings(tmp_path / "n", room=ANY_ROOM, cut_off_ms=cut_off_ms, stop_grace_ms=100, heartbeat_ms=50)
         agent = asyncio.ensure_future(run(bus, node, stop))
         await cell.submit("j", SLEEP)
         await cell.until(lambda: cell.items(TaskStarted))
@@ -250,7 +256,7 @@ def test_an_agent_that_is_cut_off_for_too_long_ends_what_runs(tell, tmp_path, cu
     tell(story)
 
 
-def test_while_the_bus_takes_its_heartbeats_an_agent_keeps_what_runs(tell, tmp_path):
+def test_while_the_bus_takes_its_heartbeats_an_agent_keeps_what_runs(tell, tmp_path, spares_pauses):
     async def story(cell):
         node = settings(tmp_path / "n", room=ANY_ROOM, cut_off_ms=1_500, heartbeat_ms=100)
         async with agent_on(cell, node):

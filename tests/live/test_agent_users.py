@@ -107,16 +107,17 @@ def test_a_task_of_another_user_is_stopped_with_all_that_it_started(tmp_path):
     for above in (tmp_path, *tmp_path.parents[:2]):
         above.chmod(0o755)
     with up(tmp_path / "data", LARGESSE_TASK_USER="nobody") as cell:
-        cell.ask("submit", "-", stdin=job("j", *shell("trap '' TERM; setsid sleep 1234 & echo $!; sleep 1234")))
+        sleep = f"sleep 1234.{os.getpid()}"  # No other run of this test has it.
+        cell.ask("submit", "-", stdin=job("j", *shell(f"trap '' TERM; setsid {sleep} & echo $!; {sleep}")))
         cell.until("j", lambda said: said["state"] == "running" and cell.ask("logs", "j/run/0").out)
-        assert b"1234" in subprocess.run(["pgrep", "-afu", "nobody", "sleep"], capture_output=True, check=False).stdout
+        assert b"1234" in subprocess.run(["pgrep", "-afu", "nobody", sleep], capture_output=True, check=False).stdout
 
         cell.ask("cancel", "j")
 
         cell.until("j", lambda said: said["state"] == "cancelled" and not said.get("running"))
         cell.ask("watch", "j")
         for _ in range(600):
-            found = subprocess.run(["pgrep", "-fu", "nobody", "sleep 1234"], capture_output=True, check=False).stdout
+            found = subprocess.run(["pgrep", "-fu", "nobody", sleep], capture_output=True, check=False).stdout
             if not found:
                 break
             subprocess.run(["sleep", "0.1"], check=True)

@@ -19,7 +19,7 @@ from typing import Any
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import COMMAND, ROOT, Said
 
-GUARD_S = 90
+GUARD_S = 240
 
 
 class Up:
