@@ -38,6 +38,7 @@ COMPILED = {
         "granted",
         "judge",
         "keys",
+        "parked",
         "queue_rules",
         "reservations",
         "rounds",

@@ -1,12 +1,18 @@
 """Admission in stories: classes that are judged late, pools that an opening says, what classes hold and wait for."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import strategies as st
 
-from schemas import JobAdmitted, ReleaseCurve, RoundOpened
+from largesse.lifecycle.running_limit import is_parked
+from largesse.lifecycle.state import RunningLimits
+from schemas import JobAdmitted, PlanAnswer, Plans, Queue, ReleaseCurve, RoundOpened
 from schemas.jobs import UNJUDGED
 from services.admission.core.demand import amount_at, forecast_of, pools_of
-from tests.cells import SlowCell, config, drop_caches, job, node, stage
+from services.admission.core.reservations import fold_answers
+from services.admission.core.state import Reserved
+from tests.cells import SlowCell, config, drop_caches, job, node, queue, single, stage, tree
 from tests.properties.histories import Play, drawn
 from tests.strategies import for_all
 
@@ -80,6 +86,87 @@ def test_the_pools_stay_in_their_bounds():
     story.settle()
 
     assert opened(story).pools_ppm == [70_000, 930_000]
+
+
+# ---------------------------------------------------------------- who does not wait for a pool
+GATED = tree(Queue("q", running_jobs_max=1), queue("free"))
+
+
+def small_in(name, where, tasks=1):
+    return job(name, stage(tasks=tasks, cpu=1_000, memory=0), queue=where)
+
+
+def test_jobs_that_a_queue_holds_back_wait_for_no_pool():
+    """Of ten small jobs one may run: the pool is as large as that one needs."""
+    story = SlowCell(1)
+    story.take(config(GATED, **ON), node("n1", cpu=8_000, memory=16_000))
+    story.take(*[small_in(f"s{i}", "q") for i in range(10)])
+    story.settle()
+    assert opened(story).pools_ppm == [125_000, 875_000]
+
+    story.take(small_in("t", "free", tasks=2))
+    story.settle()
+    assert opened(story).pools_ppm == [375_000, 625_000]
+
+
+def test_a_job_that_may_run_from_now_on_waits_for_its_pool():
+    story = SlowCell(1)
+    story.take(config(GATED, **ON), node("n1", cpu=8_000, memory=16_000))
+    story.take(small_in("s", "q"), small_in("t", "q", tasks=2))
+    story.settle()
+    assert story.admission.jobs["t"].parked
+    story.finish(*[single(grant, 0) for grant in story.granted])
+    story.settle()
+
+    assert not story.admission.jobs["t"].parked
+    assert opened(story).pools_ppm == [250_000, 750_000]
+
+
+def test_a_tree_without_limits_lets_all_jobs_wait_and_costs_nothing():
+    story = SlowCell(1)
+    story.take(config(GATED, **ON), node("n1", cpu=8_000, memory=16_000))
+    story.take(*[small_in(f"s{i}", "q") for i in range(4)])
+    story.settle()
+    story.take(config(tree(queue("q"), queue("free"))))
+    story.settle()
+
+    assert opened(story).pools_ppm == [500_000, 500_000]
+    assert story.admission.running_limits == RunningLimits()
+
+
+@for_all(st.integers(0, 2**32))
+def test_admission_holds_the_same_jobs_back_as_the_cores_that_place_tasks(seed):
+    play = Play(SlowCell(4), "limited", **ON)
+    for step in drawn(seed, 60):
+        play.step(*step)
+        limits = play.cell.fairness.running_limits
+        live = {name: job for name, job in play.cell.admission.jobs.items() if not job.over}
+        assert [name for name in live if live[name].parked] == [name for name in live if is_parked(limits, name)]
+
+
+def test_a_job_with_an_accepted_reservation_has_its_promise_and_waits_for_no_pool():
+    story = cell()
+    state = story.admission
+    story.take(small("plain"), small("s"))
+    state.jobs["s"].spec = replace(state.jobs["s"].spec, reservation="r")
+    state.reservations["r"] = Reserved("ann", "default", "", 0, accepted=True)
+    assert pools_of(state, 0) == [125_000, 875_000]
+
+    state.policy = replace(state.policy, reservations="off")
+    state.demand = None
+    assert pools_of(state, 0) == [250_000, 750_000]
+
+
+def test_the_pools_follow_when_a_reservation_is_accepted_and_when_it_is_over():
+    state = cell(small("plain"), small("s")).admission
+    state.jobs["s"].spec = replace(state.jobs["s"].spec, reservation="r")
+    state.reservations["r"] = Reserved("ann", "default", "", 1)
+    assert pools_of(state, 0) == [250_000, 750_000]
+
+    fold_answers(state, Plans(0, [PlanAnswer("r", accepted=True)]))
+    assert pools_of(state, 0) == [125_000, 875_000]
+    fold_answers(state, Plans(0, gone=["r"]))
+    assert pools_of(state, 0) == [250_000, 750_000]
 
 
 def test_a_class_is_compared_with_what_no_task_holds_where_the_policy_says_so():

@@ -108,6 +108,35 @@ def test_a_class_has_a_curve_of_its_own_and_another_one_once_it_is_judged_again(
     assert refresh(story.state, 1_000, phases=True).seconds[1] == [{}, {"cpu": {10: 2_000}}]
 
 
+def test_without_pools_no_task_is_followed_and_with_them_again_forecasts_are_of_tasks_that_start_from_then_on():
+    story = cell(four(), started("j/s", count=2, at=0))
+    (forecast,) = story.round(at=1_000)
+    story.then(Fact(forecast), configured(classes="off"), started("j/s", 2, 1, at=2_000))
+
+    assert story.state.jobs["j"].active is None
+    assert (story.state.sums, story.state.samples) == (None, [])
+    assert story.round(at=3_000) == []
+
+    story.then(finished("j/s", at=3_500), POOLS, started("j/s", 3, 1, at=4_000))
+
+    assert curves(story, 5_000) == {"cpu": [[9_000, 1_000]]}
+
+
+def test_without_pools_what_happens_to_tasks_costs_the_estimator_no_state():
+    off = configured(classes="off")
+    facts = (registered("n2", cpu=100_000), four(), started("j/s", count=3, at=0), finished("j/s", at=3_000))
+    busy = given(estimator, off, registered("n1", cpu=100_000), *facts, node_lost("n1", tasks("j/s", 1, 1), at=5_000))
+    idle = given(estimator, off, registered("n2", cpu=100_000), four())
+
+    busy.round(at=6_000)
+    assert busy.state.jobs == idle.state.jobs
+    assert (busy.state.history, busy.state.scores, busy.state.sampled_ms) == (
+        idle.state.history,
+        idle.state.scores,
+        idle.state.sampled_ms,
+    )
+
+
 def test_a_forecast_that_has_not_moved_is_not_said_again():
     story = cell(four(), started("j/s", count=2, at=0))
     (forecast,) = story.round(at=1_000)
@@ -131,7 +160,7 @@ def test_without_pools_nothing_is_said():
     story = given(estimator, configured(classes="off"), registered("n1"), four(), started("j/s", count=2, at=0))
 
     assert story.round(at=1_000) == []
-    assert curves(story.then(POOLS), 2_000) == {"cpu": [[8_000, 2_000]]}
+    assert curves(story.then(POOLS, started("j/s", 2, 1, at=2_000)), 3_000) == {"cpu": [[9_000, 1_000]]}
 
 
 def test_forecasts_are_compared_with_what_came():

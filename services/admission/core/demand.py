@@ -84,6 +84,17 @@ def forget_job(state: State, name: str) -> None:
     if state.demand is not None:
         state.demand.dirty.pop(name, None)
         _look(state, state.demand, name)
+        reservation = state.jobs[name].spec.reservation
+        naming = state.demand.reserving.get(reservation, {}) if reservation is not None else {}
+        naming.pop(name, None)
+        if reservation is not None and not naming:
+            state.demand.reserving.pop(reservation, None)
+
+
+def note_reservation(state: State, reservation: str) -> None:
+    """A reservation is accepted from now on, or no longer: its jobs stand outside the pools, or inside again."""
+    if state.demand is not None:
+        state.demand.dirty.update(state.demand.reserving.get(reservation, {}))
 
 
 def note_held(state: State, job_class: int, demand: Vector, tasks: int) -> None:
@@ -150,7 +161,7 @@ def _look(state: State, demand: Demand, name: str) -> None:
     """Counts what a job waits for now in place of what it waited for before."""
     job = state.jobs.get(name)
     before = demand.shapes.get(name)
-    after = _shape(demand, job) if job is not None and not job.over else None
+    after = _shape(demand, job) if job is not None and _waits_for_pool(state, demand, name, job) else None
     if before == after:
         return
     if before is not None:
@@ -163,6 +174,18 @@ def _look(state: State, demand: Demand, name: str) -> None:
             demand.known = {}
         demand.shapes[name] = after
         _count(demand, job, after, 1)
+
+
+def _waits_for_pool(state: State, demand: Demand, name: str, job: JobState) -> bool:
+    """Not a job that a queue's limit holds back, nor one whose reservation is accepted: that has its promise."""
+    if job.over or job.parked:
+        return False
+    reservation = job.spec.reservation
+    if reservation is None:
+        return True
+    demand.reserving.setdefault(reservation, {})[name] = True
+    known = state.reservations.get(reservation)
+    return known is None or not known.accepted or state.policy.reservations == "off"
 
 
 def _shape(demand: Demand, job: JobState) -> Shape | None:

@@ -43,6 +43,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
+from services.admission.core.parked import admit_job, leave_queue, limit_queues
 from services.admission.core.reservations import fold_answers, fold_deleted, fold_requested, fold_updated
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
@@ -64,9 +65,12 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     if body.policy is not None:
         if thresholds_of(body.policy) != thresholds_of(state.policy):
             state.unjudged = dict.fromkeys(state.jobs, True)
+        if body.policy.reservations != state.policy.reservations:
+            state.demand = None
         state.policy = body.policy
     if body.queues is not None:
         state.queues = body.queues
+        limit_queues(state, body.queues)
         state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
         state.submitters = {path: queue.submitters for path, queue in walk(state.queues) if queue.submitters}
         state.ceilings = {path: queue.max for path, queue in walk(state.queues) if queue.max}
@@ -188,6 +192,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     state.jobs[body.spec.job] = job
     if body.job_class == UNJUDGED:
         state.unjudged[body.spec.job] = True
+    admit_job(state, body.spec.job, job)
     note_job(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
     _count_tasks(state, body.spec.user, _tasks_of(graph))
@@ -211,6 +216,7 @@ def _count_tasks(state: State, user: str, tasks: int) -> None:
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     body = record.body
     _over(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
+    leave_queue(state, body.job)
 
 
 def _over(state: State, record: Record, end: JobEnd) -> None:
@@ -230,6 +236,8 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
         job = state.jobs.pop(end.job)
         if job.held or state.policy.name_kept_ms:
             state.ended[end.job] = Ended(digest_of(job.spec), record.time, job if job.held else None)
+    for end in body.jobs:
+        leave_queue(state, end.job)
     state.over = []
     _forget_names(state, record.time)
 

@@ -16,6 +16,7 @@ from schemas import (
 )
 from schemas.jobs import Rejection
 from schemas.queue_tree import leaf_paths
+from services.admission.core.demand import note_reservation
 from services.admission.core.queue_rules import queue_problem
 from services.admission.core.state import Reserved, State
 
@@ -147,6 +148,7 @@ def fold_answers(state: State, body: Plans) -> None:
         if known is None or answer.reason in UNASKED:
             continue
         known.unanswered -= 1
+        note_reservation(state, answer.reservation)
         if answer.reason == "deleted":
             del state.reservations[answer.reservation]
         elif answer.accepted:
@@ -160,5 +162,6 @@ def fold_answers(state: State, body: Plans) -> None:
         known = state.reservations.get(name)
         if known is not None:
             known.accepted = False
+            note_reservation(state, name)
             if not known.unanswered:
                 del state.reservations[name]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
-from largesse.lifecycle.state import Graph, Progress, Tries
+from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
 from schemas import Cache, Device, JobEnd, JobSpec, Policy, Queue, ReleaseCurve, RoundOpened, Vector
 from schemas.nodes import KnownAttempt
 
@@ -61,7 +61,8 @@ class NodeState:
 @dataclass(slots=True)
 class JobState:
     """A job that has not ended. `seq`: of its admission, which tells it from an earlier job of its name. `granted`: by
-    stage position, which attempts were granted (granted.py). `held`: how many of them hold room.
+    stage position, which attempts were granted (granted.py). `held`: how many of them hold room. `parked`: a queue's
+    `running_jobs_max` holds it back (parked.py).
     """
 
     spec: JobSpec
@@ -73,6 +74,7 @@ class JobState:
     held: int = 0
     tries: Tries | None = None
     over: bool = False
+    parked: bool = False
 
     def __init__(
         self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]], job_class: int
@@ -86,6 +88,7 @@ class JobState:
         self.held = 0
         self.tries = None
         self.over = False
+        self.parked = False
 
 
 @dataclass(slots=True)
@@ -147,13 +150,16 @@ class ClassTally:
 
 @dataclass(slots=True)
 class Demand:
-    """By class; `shapes` by job that waits for something; `known`: shapes, each once; `dirty`: jobs to look at."""
+    """By class; `shapes` by job that waits for something; `known`: shapes, each once; `dirty`: jobs to look at;
+    `reserving`: by reservation, the live jobs that name it.
+    """
 
     classes: list[ClassTally]
     measure: Vector
     shapes: dict[str, Shape] = field(default_factory=dict)
     known: dict[Shape, Shape] = field(default_factory=dict)
     dirty: dict[str, bool] = field(default_factory=dict)
+    reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -176,11 +182,13 @@ class State:
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
     "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name.
-    `wake_ms`: least wake-up of the last
-    closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is
-    to be judged at the next opening that has capacity. `used`: what attempts hold in all. `pools_ppm`: of the last
-    opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests are
-    compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools."""
+    `running_limits`: which jobs may run, kept where a queue has such a limit (parked.py). `wake_ms`: least wake-up
+    of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
+    whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all.
+    `pools_ppm`: of the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity
+    by which requests are compared with each other (demand.py); `demand`: what classes hold and wait for, while they
+    have pools.
+    """
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -201,6 +209,7 @@ class State:
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
     reservations: dict[str, Reserved] = field(default_factory=dict)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None

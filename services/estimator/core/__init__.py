@@ -2,7 +2,8 @@
 
 Folds   starts and ends of tasks, admissions and ends of jobs, capacity of nodes, ConfigChanged; openings; Releases
 (what the log says it said).
-Decides Releases, when a forecast has moved or another forecaster is better; nothing while there are no class pools.
+Decides Releases, when a forecast has moved or another forecaster is better; nothing while there are no class pools:
+then it follows no task either.
 """
 
 from services.estimator.core.decide import decide
@@ -15,4 +16,4 @@ NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 2
+LAYOUT = 3

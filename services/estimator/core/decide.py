@@ -1,7 +1,6 @@
 """Which forecast is in force from now on, if it is another one."""
 
 from largesse.core import OpenRound
-from largesse.lifecycle.job_classes import has_pools
 from schemas import ForecastScore, ReleaseCurve, Releases
 from services.estimator.core.forecasts import SECOND_MS, refresh, to_come
 from services.estimator.core.state import FORECASTERS, State
@@ -17,7 +16,7 @@ MOVED_PERMILLE = 10
 def decide(state: State, opened: OpenRound) -> list[Releases]:
     """The forecast, if another forecaster is better now, or it has moved by MOVED_PERMILLE since the one in force."""
     now_ms = opened.time
-    if not has_pools(state.policy) or (state.told_seq and now_ms - state.told_ms < FORECAST_GAP_MS):
+    if not state.on or (state.told_seq and now_ms - state.told_ms < FORECAST_GAP_MS):
         return []
     chosen = best(state.scores, FORECASTERS.index(state.told_by))
     curves = _curves(state, chosen, now_ms)

@@ -42,15 +42,21 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is None:
         return
-    if not has_pools(body.policy) or thresholds_of(body.policy) != thresholds_of(state.policy):
+    on = has_pools(body.policy)
+    if not on or thresholds_of(body.policy) != thresholds_of(state.policy):
         state.samples = []  # Made for other classes, or not to be followed any more.
-    state.policy = body.policy
+    if state.on and not on:
+        for job in state.jobs.values():
+            job.active = None
+    state.policy, state.on = body.policy, on
     state.sums = None
 
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
     _set_capacity(state, body.node, body.capacity)
+    if not state.on:
+        return
     _end_ranges(state, record, body.lost)
     for known in body.attempts:
         for index in range(known.first, known.first + known.count):
@@ -68,7 +74,8 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     _set_capacity(state, record.body.node, None)
-    _end_ranges(state, record, record.body.lost)
+    if state.on:
+        _end_ranges(state, record, record.body.lost)
 
 
 def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
@@ -98,6 +105,8 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 
 # ---------------------------------------------------------------- tasks
 def _started(state: State, record: Record[TaskStarted]) -> None:
+    if not state.on:
+        return
     item: TaskRange
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
@@ -127,6 +136,8 @@ def _begin(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
 
 
 def _finished(state: State, record: Record[TaskFinished]) -> None:
+    if not state.on:
+        return
     for item in record.body.items:
         job = state.jobs.get(item.job)
         if job is None:
@@ -159,6 +170,8 @@ def _succeed(state: State, name: str, stage: str, index: int, at_ms: int) -> Non
 
 
 def _failed(state: State, record: Record[TaskFailed]) -> None:
+    if not state.on:
+        return
     for item in record.body.items:
         for index in range(item.first, item.first + item.count):
             _leave(state, item.job, item.stage, index, record.time)
@@ -195,8 +208,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     for judged in record.body.judged:
         state.jobs[judged.job].job_class = judged.job_class
         state.sums = None
-    if not has_pools(state.policy):
-        state.sums = None
+    if not state.on:
         return
     state.samples = settle(state.samples, state.scores, state.capacity, record.time)
     take_sample(state, record.time)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.run_times import History, Seen
 from largesse.lifecycle.state import Graph
 from schemas import Cache, Policy, ReleaseCurve, Vector
@@ -93,12 +94,15 @@ class Sums:
 
 @dataclass(slots=True)
 class State:
-    """`nodes`: capacity of those that are up, `capacity` together. `told`: the forecast in force, made at `told_ms`,
+    """`on`: whether classes have pools. While they have none, no task is followed, so that the estimator costs
+    nothing but the list of jobs: once they have, what is forecast are the tasks that start from then on.
+    `nodes`: capacity of those that are up, `capacity` together. `told`: the forecast in force, made at `told_ms`,
     whose seq is `told_seq` (0: none); `told_by`: its forecaster. `samples`, `scores` (by forecaster): scores.py.
     `sums`: what is to come, while there are pools.
     """
 
     policy: Policy = field(default_factory=Policy)
+    on: bool = field(default_factory=lambda: has_pools(Policy()))
     nodes: dict[str, Vector] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)

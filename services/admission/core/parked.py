@@ -1,0 +1,40 @@
+"""Jobs that `running_jobs_max` of a queue holds back. They cannot use a pool, so no class waits for what they ask.
+
+The rule is the one of the cores that place tasks (largesse/lifecycle/running_limit.py), folded from the same records.
+Where no queue has a limit nothing is kept, so that a million pending jobs cost nothing here.
+"""
+
+from largesse.lifecycle.running_limit import admit, leave, limit
+from schemas import Queue
+from services.admission.core.demand import note_job
+from services.admission.core.state import JobState, State
+
+
+def admit_job(state: State, name: str, job: JobState) -> None:
+    """A job was admitted: it may run, or is parked."""
+    running = state.running_limits
+    if running.limits and not admit(running, name, job.spec.queue, job.spec.priority, job.seq):
+        job.parked = True
+
+
+def leave_queue(state: State, name: str) -> None:
+    """A job was cancelled, or has ended: others may run."""
+    if state.running_limits.limits:
+        _let_run(state, leave(state.running_limits, name))
+
+
+def limit_queues(state: State, tree: Queue) -> None:
+    """Another tree is in force."""
+    running = state.running_limits
+    if not running.limits:  # Nobody was held back so far.
+        cancelled = {end.job: True for end in state.over if end.outcome == "cancelled"}  # Those have left.
+        running.leaf = {name: job.spec.queue for name, job in state.jobs.items() if name not in cancelled}
+    _let_run(state, limit(running, tree))
+    if not running.limits:
+        running.leaf = {}
+
+
+def _let_run(state: State, names: list[str]) -> None:
+    for name in names:
+        state.jobs[name].parked = False
+        note_job(state, name)
