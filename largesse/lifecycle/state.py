@@ -1,5 +1,5 @@
 """What the cores keep of the jobs that they follow: plain data, which snapshots hold. dag.py, running_limit.py,
-retries.py and promises.py work on it. Why some have an `__init__` written out, and what mypyc is told:
+job_life.py and promises.py work on it. Why some have an `__init__` written out, and what mypyc is told:
 infra/DECISIONS.md, 18.
 """
 
@@ -11,6 +11,7 @@ from schemas.cache import Cache
 from schemas.jobs import Stage
 from schemas.plans import PlanProfile
 from schemas.quantities import Vector
+from schemas.tasks import Failure
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -102,12 +103,30 @@ class Span:
 class Tries:
     """Failures so far, by "stage position/index"; a gang counts as its index 0. Only tasks that failed are here.
 
-    `broken`: by stage position, the last attempt of a gang that ended without success.
+    `broken`: by stage position, the last attempt of a gang that ended without success; `broken_by`: what ended it.
     """
 
     failed: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
+    broken_by: dict[str, Failure] = field(default_factory=dict)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class JobLife:
+    """How far a live job has come: what every core keeps of it, and job_life.py works on. The cores' own classes of
+    jobs extend it. `tries`: None until a task of it has failed.
+    """
+
+    graph: Graph
+    progress: Progress
+    tries: Tries | None
+
+    def __init__(self, graph: Graph, progress: Progress) -> None:
+        self.graph = graph
+        self.progress = progress
+        self.tries = None
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ def _annotations(module: ModuleType) -> dict[str, dict[str, str]]:
 
 def _annotate(kind: type, annotations: dict[str, str]) -> None:
     for field in fields(kind):
-        field.type = annotations[field.name]
+        if field.name in annotations:  # Else it is inherited: the field is the base's, and gets its type there.
+            field.type = annotations[field.name]
     kind.__annotations__ = annotations
     kind.__slots__ = tuple(annotations)  # type: ignore[attr-defined]

@@ -2,15 +2,14 @@
 
 from typing import Any
 
-from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
-from schemas.tasks import Failure, TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure
 from services.gateway.view_state import FailedAttempt, StageUse, State
 
 UNKNOWN = -1
 
 
-def note_used(state: State, item: TaskEnd | KnownAttempt, index: int) -> None:
+def note_used(state: State, item: TaskEnd, index: int) -> None:
     """Task `index` of an item has succeeded."""
     job = state.jobs.get(item.job)
     if job is None:
@@ -23,15 +22,15 @@ def note_used(state: State, item: TaskEnd | KnownAttempt, index: int) -> None:
         column[index] = UNKNOWN if number is None else number
 
 
-def failed_attempt(
-    item: TaskFailure | KnownAttempt, index: int, node: str, reason: Failure, at_ms: int
-) -> FailedAttempt:
+def failed_attempt(item: TaskFailure, index: int, at_ms: int) -> FailedAttempt:
     """Task `index` of an item that failed."""
     measured = (_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms"))
-    return FailedAttempt(item.stage, index, item.attempt, node, reason, item.exit_code, item.detail, at_ms, *measured)
+    return FailedAttempt(
+        item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail, at_ms, *measured
+    )
 
 
-def _of(item: TaskEnd | TaskFailure | KnownAttempt, field: str, index: int) -> int | None:
+def _of(item: TaskEnd | TaskFailure, field: str, index: int) -> int | None:
     """What an item says of one of its tasks: it has one number for all, one for each, or none."""
     said: list[int] = getattr(item, field)
     if len(said) == item.count:

@@ -8,10 +8,11 @@ from typing import Any
 
 from largesse.core import Folds, OpenRound
 from largesse.ids import shard_of
-from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
+from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure
+from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, succeed
 from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -38,13 +39,13 @@ from schemas import (
     Shares,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     TaskStarted,
     TimeReached,
     Vector,
 )
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
+from schemas.tasks import TaskEnd, TaskFailure
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import forget_places, keep_places, move, place
 from services.gateway.usage import failed_attempt, note_used
@@ -70,7 +71,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 14
+LAYOUT = 15
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -96,7 +97,8 @@ def _admitted(state: State, record: Record) -> None:
     state.jobs[body.spec.job] = LiveJob(
         spec=lean(body.spec, graph),
         graph=graph,
-        progress=own(graph, progress_of(graph)),
+        progress=progress_of(graph),
+        tries=None,
         job_class=body.job_class,
         author=body.author,
         admitted=record.seq,
@@ -202,17 +204,7 @@ def _keep(state: State, job: EndedJob) -> None:
 def _registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     _set_node(state, body)
-    _end_ranges(state, record, body.lost)
-    for known in body.attempts:
-        for index in range(known.first, known.first + known.count):
-            if known.state == "succeeded":
-                note_used(state, known, index)
-                _succeed(state, known.job, known.stage, index, 1, known.attempt)
-            elif known.state == "failed":
-                reason = known.reason or "exit_code"
-                _fail(state, known.job, failed_attempt(known, index, body.node, reason, record.time))
-            else:
-                _begin(state, record, known.job, known.stage, index)
+    _tasks(state, record)
 
 
 def _reported(state: State, record: Record) -> None:
@@ -244,7 +236,7 @@ def _lost(state: State, record: Record) -> None:
     node = state.nodes[body.node]
     node.lost, node.left = True, body.left
     touch(state, node=body.node)
-    _end_ranges(state, record, body.lost)
+    _tasks(state, record)
 
 
 def _forgotten(state: State, record: Record) -> None:
@@ -252,19 +244,23 @@ def _forgotten(state: State, record: Record) -> None:
     touch(state, node=record.body.node)
 
 
-def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
-    for item in ranges:
-        for index in range(item.first, item.first + item.count):
-            detail = f"node {item.node}"
-            attempt = FailedAttempt(item.stage, index, item.attempt, item.node, "lost", None, detail, record.time)
-            _fail(state, item.job, attempt)
-
-
 # ---------------------------------------------------------------- tasks
-def _started(state: State, record: Record) -> None:
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _begin(state, record, item.job, item.stage, index)
+def _tasks(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        indices = range(fact.first, fact.first + fact.count)
+        if isinstance(fact, TaskEnd):
+            for index in indices:
+                note_used(state, fact, index)
+                _release(state, fact.job, fact.stage, index)
+            job = state.jobs.get(fact.job)
+            if job is not None:
+                succeed(job, job.graph.position[fact.stage], fact.count, fact.attempt)
+        elif isinstance(fact, TaskFailure):
+            for index in indices:
+                _fail(state, fact.job, failed_attempt(fact, index, record.time))
+        else:
+            for index in indices:
+                _begin(state, record, fact.job, fact.stage, index)
 
 
 def _begin(state: State, record: Record, name: str, stage: str, index: int) -> None:
@@ -282,43 +278,21 @@ def _begin(state: State, record: Record, name: str, stage: str, index: int) -> N
             job.started_ms = record.time
 
 
-def _finished(state: State, record: Record) -> None:
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            note_used(state, item, index)
-        _succeed(state, item.job, item.stage, item.first, item.count, item.attempt)
-
-
-def _succeed(state: State, name: str, stage: str, first: int, count: int, attempt: int) -> None:
-    for index in range(first, first + count):
-        _release(state, name, stage, index)
-    job = state.jobs.get(name)
-    if job is None:
-        return
-    at = job.graph.position[stage]
-    if not (job.graph.stages[at].gang and is_broken(job.tries, at, attempt)):
-        end_tasks(job.graph, job.progress, at, count)
-
-
-def _failed(state: State, record: Record) -> None:
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, item.job, failed_attempt(item, index, item.node, item.reason, record.time))
-
-
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:
     _release(state, name, failed.stage, failed.index)
     job = state.jobs.get(name)
     if job is None:
         return
     at = job.graph.position[failed.stage]
-    judge_failure(job.tries, job.graph, job.progress, at, failed.index, failed.attempt, failed.reason)
+    fail(job, at, failed.index, failed.attempt, failed.reason)
     job.failures = [*job.failures, failed][-FAILURES_KEPT:]
     if failed.reason in COUNTED:
         job.failed[at] += 1
-        failures, policy = failures_of(job.tries, job.graph, at, failed.index), state.policy
-        backoff_ms = min(policy.retry_backoff_ms_max, policy.retry_backoff_ms << min(max(failures - 1, 0), 32))
-        job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + backoff_ms)
+        if job.graph.stages[at].gang:
+            wait_ms = gang_backoff_ms(state.policy, job, at)
+        else:
+            wait_ms = backoff_ms(state.policy, job, at, failed.index, failed.reason)
+        job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + wait_ms)
 
 
 def _release(state: State, name: str, stage: str, index: int) -> None:
@@ -466,9 +440,9 @@ _LOG: Folds[State] = {
     NodeDrained: _drained,
     NodeLost: _lost,
     NodeForgotten: _forgotten,
-    TaskStarted: _started,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskStarted: _tasks,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     ConfigChanged: _configured,
     **RESERVATION_FOLDS,
     Releases: fold_forecast,

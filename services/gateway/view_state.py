@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
+from largesse.lifecycle.state import JobLife, RunningLimits
 from schemas import (
     Cache,
     Device,
@@ -71,15 +71,13 @@ class StageUse:
 
 
 @dataclass(slots=True)
-class LiveJob:
+class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
     ("": none; as long as the highest index granted), and by node how many tasks are there now. `admitted`: seq of its
     admission. `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
 
     spec: JobSpec
-    graph: Graph
-    progress: Progress
     job_class: int
     author: str
     admitted: int
@@ -92,7 +90,6 @@ class LiveJob:
     places: list[list[str]]
     nodes: list[dict[str, int]]
     began: int = 0
-    tries: Tries = field(default_factory=Tries)
     started_ms: int | None = None
     failures: list[FailedAttempt] = field(default_factory=list)
     used: list[StageUse] = field(default_factory=list)

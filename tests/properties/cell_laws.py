@@ -93,8 +93,8 @@ def check_tasks(cell):
             assert not {*waits, *later} & {*held}
             done = of.tasks - job.progress.left[at]
             if of.gang:
-                gang = cell.altruism.gangs.get(name, {}).get(at)
-                assert (gang.running if gang else 0) == len(held)
+                running = cell.altruism.gangs.get(name, {}).get(at, 0)
+                assert running == len(held)
                 broken = held and last[held[0]] <= (known.tries.broken.get(str(at), 0) if known.tries else 0)
                 if broken:
                     assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"

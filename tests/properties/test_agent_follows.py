@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from largesse.lifecycle.retries import is_broken
+from largesse.lifecycle.job_life import is_broken
 from services.admission import core as admission
 from services.agent import core
 from services.agent.core import HeldAttempt, Over, Start, Stop, attempt_key

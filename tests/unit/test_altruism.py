@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from largesse.ids import shard_of
-from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX
+from largesse.lifecycle.job_life import LOST_ATTEMPTS_MAX
 from schemas import Queue, StageAsk
 from services.leftover.core.asks import asks_of
 from tests.cells import SlowCell, config, indexes, job, known, node, report, single, stage, tree

@@ -6,10 +6,22 @@ import pytest
 from hypothesis import strategies as st
 
 from largesse.lifecycle.dag import critical_path_ms, end_tasks, graph_of, lean, own, progress_of
-from largesse.lifecycle.retries import LOST_ATTEMPTS_MAX, failures_of, is_broken, judge_failure, take
-from largesse.lifecycle.state import Span, Tries
+from largesse.lifecycle.job_life import (
+    DOUBLINGS_MAX,
+    LOST_ATTEMPTS_MAX,
+    backoff_ms,
+    fail,
+    failures_of,
+    gang_backoff_ms,
+    is_broken,
+    next_gang_attempt,
+    succeed,
+)
+from largesse.lifecycle.state import JobLife, Span
+from schemas import Policy
 from schemas.edge.cycles import find_cycle
 from schemas.estimates import UNTOLD_MS
+from services.altruism.core.waits import take
 from tests.cells import job, stage
 from tests.strategies import for_all
 
@@ -105,25 +117,25 @@ class Fate:
     """Failures of one stage of 3 tasks, one by one."""
 
     def __init__(self, **given):
-        self.graph = graph_of(job("j", stage(tasks=3, **given)))
-        self.progress, self.tries = own(self.graph, progress_of(self.graph)), Tries()
+        graph = graph_of(job("j", stage(tasks=3, **given)))
+        self.job = JobLife(graph, progress_of(graph))
 
     def fails(self, reason, index=0, attempt=1):
-        return judge_failure(self.tries, self.graph, self.progress, 0, index, attempt, reason)
+        return fail(self.job, 0, index, attempt, reason)
 
 
 @pytest.mark.parametrize("reason", ["exit_code", "timeout", "cannot_start", "memory"])
 def test_so_many_retries_and_no_more(reason):
     fate = Fate(retries=2)
     assert [fate.fails(reason, attempt=n) for n in (1, 2, 3)] == ["again", "again", "over"]
-    assert failures_of(fate.tries, fate.graph, 0, 0) == 3
+    assert failures_of(fate.job, 0, 0) == 3
 
 
 @pytest.mark.parametrize("reason", ["killed", "revoked", "gang"])
 def test_what_others_did_to_a_task_counts_against_nothing(reason):
     fate = Fate()
     assert {fate.fails(reason, attempt=n) for n in range(1, 50)} == {"again"}
-    assert failures_of(fate.tries, fate.graph, 0, 0) == 0
+    assert failures_of(fate.job, 0, 0) == 0
 
 
 def test_each_task_has_its_own_tries():
@@ -149,15 +161,16 @@ def test_only_losses_in_a_row_add_up():
 
 def test_a_gangs_attempt_ends_once_for_all_of_it():
     fate = Fate(gang=True, retries=1)
-    end_tasks(fate.graph, fate.progress, 0, 2)
-    assert fate.progress.left == [1]
+    assert succeed(fate.job, 0, 2, 1) == []
+    assert fate.job.progress.left == [1]
 
     assert fate.fails("exit_code", 2) == "again"
-    assert fate.progress.left == [3]
+    assert fate.job.progress.left == [3]
     assert [fate.fails("exit_code", 0), fate.fails("gang", 1)] == ["again", "again"]
-    assert failures_of(fate.tries, fate.graph, 0, 1) == 1
-    assert is_broken(fate.tries, 0, 1)
-    assert not is_broken(fate.tries, 0, 2)
+    assert failures_of(fate.job, 0, 1) == 1
+    assert is_broken(fate.job.tries, 0, 1)
+    assert not is_broken(fate.job.tries, 0, 2)
+    assert next_gang_attempt(fate.job, 0) == 2
     assert fate.fails("timeout", 1, 2) == "over"
 
 
@@ -169,9 +182,67 @@ def test_a_node_that_takes_a_whole_gang_with_it_counts_once():
 
 
 def test_without_a_failure_nothing_is_kept():
-    graph = graph_of(job("j"))
-    assert not is_broken(None, 0, 1)
-    assert failures_of(None, graph, 0, 0) == 0
+    life = Fate().job
+    assert life.tries is None
+    assert not is_broken(life.tries, 0, 1)
+    assert failures_of(life, 0, 0) == 0
+
+
+def test_what_succeeds_in_a_broken_attempt_of_a_gang_counts_for_nothing():
+    fate = Fate(gang=True, retries=1)
+    fate.fails("exit_code", 2)
+    assert succeed(fate.job, 0, 2, attempt=1) is None
+    assert fate.job.progress.left == [3]
+    assert succeed(fate.job, 0, 3, attempt=2) == []
+    assert fate.job.progress.left == [0]
+
+
+def test_jobs_of_which_nothing_has_succeeded_share_their_progress():
+    one, other = Fate(retries=1).job, Fate(retries=1).job
+    fail(one, 0, 0, 1, "exit_code")
+    assert one.progress is other.progress
+    succeed(one, 0, 1, 1)
+    assert (one.progress.left, other.progress.left) == ([2], [3])
+
+
+# ---------------------------------------------------------------- back-off
+POLICY = Policy(retry_backoff_ms=100, retry_backoff_ms_max=1_000)
+
+
+def test_a_back_off_doubles_with_each_failure_of_the_task_up_to_its_limit():
+    fate, waits = Fate(retries=9), []
+    for attempt in range(1, 7):
+        fate.fails("exit_code", 1, attempt)
+        waits.append(backoff_ms(POLICY, fate.job, 0, 1, "exit_code"))
+    assert waits == [100, 200, 400, 800, 1_000, 1_000]
+    assert backoff_ms(POLICY, fate.job, 0, 0, "exit_code") == 0  # Another task, which has never failed.
+
+
+def test_a_back_off_without_a_limit_that_matters_is_doubled_so_often_and_no_more():
+    fate, policy = Fate(retries=100), Policy(retry_backoff_ms=1, retry_backoff_ms_max=2**62)
+    for attempt in range(1, DOUBLINGS_MAX + 3):
+        fate.fails("timeout", 0, attempt)
+    assert backoff_ms(policy, fate.job, 0, 0, "timeout") == 2**DOUBLINGS_MAX
+
+
+@pytest.mark.parametrize("reason", ["killed", "revoked", "lost"])
+def test_what_others_did_to_a_task_costs_it_no_wait(reason):
+    fate = Fate(retries=3)
+    fate.fails("exit_code")
+    fate.fails(reason, attempt=2)
+    assert backoff_ms(POLICY, fate.job, 0, 0, reason) == 0
+
+
+def test_a_gang_waits_by_what_broke_its_attempt_whatever_became_of_its_other_tasks():
+    lost, failed = Fate(gang=True, retries=3), Fate(gang=True, retries=3)
+    lost.fails("lost", 0)
+    lost.fails("exit_code", 1)
+    failed.fails("exit_code", 0)
+    failed.fails("lost", 1)
+    assert gang_backoff_ms(POLICY, lost.job, 0) == 0
+    assert gang_backoff_ms(POLICY, failed.job, 0) == 100
+    failed.fails("memory", 2, attempt=2)
+    assert gang_backoff_ms(POLICY, failed.job, 0) == 200
 
 
 # ---------------------------------------------------------------- spans that wait

@@ -1,10 +1,11 @@
 """What admission learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
+from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import thresholds_of
-from largesse.lifecycle.retries import COUNTED, is_broken, judge_failure
-from largesse.lifecycle.state import Graph, Tries
+from largesse.lifecycle.job_life import COUNTED, fail, succeed
+from largesse.lifecycle.state import Graph
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -37,9 +38,9 @@ from schemas import (
     Vector,
 )
 from schemas.jobs import UNJUDGED
-from schemas.nodes import KnownAttempt, devices_of
+from schemas.nodes import devices_of
 from schemas.queue_tree import leaf_paths, walk
-from schemas.tasks import Failure, TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
@@ -85,9 +86,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     state.known.pop(body.node, None)
     _set_capacity(state, body)
     if before is not None:
-        _end_ranges(state, record, body.lost, "lost")
-        for known in body.attempts:
-            _adopt(state, record, body, known)
+        _take_facts(state, record)
     state.needs_round = True
 
 
@@ -98,19 +97,6 @@ def _known(state: State, record: Record[AttemptsKnown]) -> None:
         before.parts, before.attempts = body.part + 1, before.attempts + body.attempts
     else:
         state.known[body.node] = PartialRegistration(body.epoch, 1, body.attempts)
-
-
-def _adopt(state: State, record: Record, body: NodeRegistered, known: KnownAttempt) -> None:
-    holds = state.nodes[body.node].holds
-    for index in range(known.first, known.first + known.count):
-        hold = holds[attempt_key(known.job, known.stage, index)]
-        hold.epoch, hold.started = body.epoch, True
-    if known.state == "succeeded":
-        _succeed(state, record, body.node, known.job, known.stage, known.first, known.count, known.attempt)
-    elif known.state == "failed":
-        reason = known.reason or "exit_code"
-        for index in range(known.first, known.first + known.count):
-            _fail(state, record, body.node, known.job, known.stage, index, known.attempt, reason, known.detail)
 
 
 def _reported(state: State, record: Record[NodeReported]) -> None:
@@ -162,7 +148,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
     remeasure(state)
-    _end_ranges(state, record, body.lost, "lost")
+    _take_facts(state, record)
     state.needs_round = True
 
 
@@ -175,13 +161,6 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 def _removed(state: State, record: Record[NodeRemoved]) -> None:
     body = record.body
     state.removed[body.node] = True
-
-
-def _end_ranges(state: State, record: Record, ranges: list[TaskRange], reason: Failure) -> None:
-    for ended in ranges:
-        for index in range(ended.first, ended.first + ended.count):
-            detail = f"node {ended.node}"
-            _fail(state, record, ended.node, ended.job, ended.stage, index, ended.attempt, reason, detail)
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
@@ -257,64 +236,48 @@ def _forget_names(state: State, time: int) -> None:
         del state.ended[job]
 
 
-def _started(state: State, record: Record[TaskStarted]) -> None:
-    item: TaskRange
-    for item in record.body.items:
-        holds = state.nodes[item.node].holds
-        for index in range(item.first, item.first + item.count):
-            holds[attempt_key(item.job, item.stage, index)].started = True
-
-
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    item: TaskEnd
-    for item in record.body.items:
-        _succeed(state, record, item.node, item.job, item.stage, item.first, item.count, item.attempt)
+def _tasks(state: State, record: Record[TaskFinished | TaskFailed]) -> None:
+    _take_facts(state, record)
     state.needs_round = True
 
 
-def _succeed(
-    state: State, record: Record, node: str, name: str, stage: str, first: int, count: int, attempt: int
-) -> None:
-    job = _release(state, node, name, stage, first, count, attempt)
+def _take_facts(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        if isinstance(fact, TaskEnd):
+            _succeed(state, record, fact)
+        elif isinstance(fact, TaskFailure):
+            for index in range(fact.first, fact.first + fact.count):
+                _fail(state, record, fact, index)
+        else:
+            _begin(state, fact)
+
+
+def _begin(state: State, tasks: TaskRange) -> None:
+    """Attempts run, under this epoch: one that goes on under a new agent is that agent's from now on."""
+    holds = state.nodes[tasks.node].holds
+    for index in range(tasks.first, tasks.first + tasks.count):
+        hold = holds[attempt_key(tasks.job, tasks.stage, index)]
+        hold.epoch, hold.started = tasks.epoch, True
+
+
+def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
+    job = _release(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
     if job is None or job.over:
         return
-    at = job.graph.position[stage]
-    if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+    at = job.graph.position[ended.stage]
+    if succeed(job, at, ended.count, ended.attempt) is None:
         return
-    job.progress = own(job.graph, job.progress)
-    end_tasks(job.graph, job.progress, at, count)
     if job.progress.left[at] == 0 and not any(job.progress.left):
-        _over(state, record, JobEnd(name, "succeeded"))
+        _over(state, record, JobEnd(ended.job, "succeeded"))
 
 
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    item: TaskFailure
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.node, item.job, item.stage, index, item.attempt, item.reason, item.detail)
-    state.needs_round = True
-
-
-def _fail(
-    state: State,
-    record: Record,
-    node: str,
-    name: str,
-    stage: str,
-    index: int,
-    attempt: int,
-    reason: Failure,
-    detail: str,
-) -> None:
-    job = _release(state, node, name, stage, index, 1, attempt)
+def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None:
+    name, stage, reason = failed.job, failed.stage, failed.reason
+    job = _release(state, failed.node, name, stage, index, 1, failed.attempt)
     if job is None or job.over:
         return
-    at = job.graph.position[stage]
-    if job.tries is None:
-        job.tries = Tries()
-    job.progress = own(job.graph, job.progress)
-    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
-        cause = f"{reason}: {detail}" if detail else reason
+    if fail(job, job.graph.position[stage], index, failed.attempt, reason) == "over":
+        cause = f"{reason}: {failed.detail}" if failed.detail else reason
         tried = "" if reason in COUNTED else " (too many lost attempts)"
         _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
 
@@ -438,9 +401,9 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
-    TaskStarted: _started,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskStarted: _take_facts,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     RoundOpened: _opened,
     RoundClosed: _closed,
     RoundAbandoned: _abandoned,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
-from largesse.lifecycle.state import Graph, Progress, RunningLimits, Tries
+from largesse.lifecycle.state import Graph, JobLife, Progress, RunningLimits
 from schemas import Cache, Device, JobEnd, JobSpec, Policy, Queue, ReleaseCurve, RoundOpened, Vector
 from schemas.nodes import KnownAttempt
 
@@ -59,34 +59,31 @@ class NodeState:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class JobState:
+class JobState(JobLife):
     """A job that has not ended. `seq`: of its admission, which tells it from an earlier job of its name. `granted`: by
     stage position, which attempts were granted (granted.py). `held`: how many of them hold room. `parked`: a queue's
     `running_jobs_max` holds it back (parked.py).
     """
 
     spec: JobSpec
-    graph: Graph
-    progress: Progress
     seq: int
     granted: list[list[int]]
     job_class: int
     held: int = 0
-    tries: Tries | None = None
     over: bool = False
     parked: bool = False
 
     def __init__(
         self, spec: JobSpec, graph: Graph, progress: Progress, seq: int, granted: list[list[int]], job_class: int
     ) -> None:
-        self.spec = spec
         self.graph = graph
         self.progress = progress
+        self.tries = None
+        self.spec = spec
         self.seq = seq
         self.granted = granted
         self.job_class = job_class
         self.held = 0
-        self.tries = None
         self.over = False
         self.parked = False
 

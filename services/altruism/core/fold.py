@@ -4,14 +4,15 @@ from heapq import heappop, heappush
 
 from largesse.core import Folds
 from largesse.ids import shard_of
-from largesse.lifecycle.dag import end_tasks, graph_of, own, progress_of
+from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
+from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
 from largesse.lifecycle.promises import divisible, fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import GIVING
-from largesse.lifecycle.retries import COUNTED, failures_of, is_broken, judge_failure, take
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
-from largesse.lifecycle.state import Span, Tries
+from largesse.lifecycle.state import Span
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -29,11 +30,10 @@ from schemas import (
     Shares,
     TaskFailed,
     TaskFinished,
-    TaskRange,
 )
 from schemas.jobs import Outcome
 from schemas.queue_tree import walk
-from schemas.tasks import Failure
+from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.altruism.core.giving import (
     count_capacity,
     is_late,
@@ -45,8 +45,8 @@ from services.altruism.core.giving import (
 )
 from services.altruism.core.ledger import entry_of, renew
 from services.altruism.core.reserving import admit_reserved, changed_sides, close_account
-from services.altruism.core.state import NOTHING_STARTED, BackingOff, Gang, Job, State
-from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits
+from services.altruism.core.state import NOTHING_STARTED, BackingOff, Job, State
+from services.altruism.core.waits import begin, does_wait, forget_empty, own_waits, take
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -179,91 +179,63 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         kept.pop(name, None)
 
 
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    for item in record.body.items:
-        job = state.jobs.get(item.job)
-        if job is not None:
-            at = job.graph.position[item.stage]
-            job.seen = observe(job.seen, job.graph.stages[at], item.count, item.run_ms, state.policy.estimates)
-            _succeed(state, record, job, item.job, at, item.count, item.attempt)
+def _tasks(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        job = state.jobs.get(fact.job)
+        if job is None:
+            continue
+        at = job.graph.position[fact.stage]
+        if isinstance(fact, TaskEnd):
+            job.seen = observe(job.seen, job.graph.stages[at], fact.count, fact.run_ms, state.policy.estimates)
+            _succeed(state, job, fact.job, at, fact.count, fact.attempt, record.time)
+        elif isinstance(fact, TaskFailure):
+            for index in range(fact.first, fact.first + fact.count):
+                _fail(state, job, fact.job, at, index, fact.attempt, fact.reason, record.time)
 
 
-def _succeed(state: State, record: Record, job: Job, name: str, at: int, count: int, attempt: int) -> None:
+def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: int, time: int) -> None:
     if state.policy.preset in GIVING:
-        stop_tasks(job, at, count, record.time)
+        stop_tasks(job, at, count, time)
         if job.plan is not None and not job.plan.gives:
             _change(state, name)  # What it asks for inside its share is more by now.
     if job.graph.stages[at].gang:
-        state.gangs[name][at].running -= count
-        if is_broken(job.tries, at, attempt):
-            _regang(state, record, job, name, at)
-            return
-    job.progress = own(job.graph, job.progress)
-    ready = end_tasks(job.graph, job.progress, at, count)
+        state.gangs[name][at] -= count
+    ready = succeed(job, at, count, attempt)
+    if ready is None:
+        _requeue_gang(state, job, name, at, time)
+        return
     if not job.progress.left[at] and state.policy.preset in GIVING and _is_ours(state, name):
         state.stale[name] = True
         _change(state, name)
     if ready:
-        _ready(job, ready, record.time)
+        _ready(job, ready, time)
         _change(state, name)
         if job.plan is not None:
-            _push_due(state, name, job, record.time)
+            _push_due(state, name, job, time)
 
 
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
-
-
-def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
-    job = state.jobs.get(name)
-    if job is None:
-        return
-    at = job.graph.position[stage]
+def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, reason: Failure, time: int) -> None:
     if state.policy.preset in GIVING:
-        stop_tasks(job, at, 1, record.time)
+        stop_tasks(job, at, 1, time)
         _derail(state, name, job)
         _change(state, name)
-    gang = state.gangs[name][at] if job.graph.stages[at].gang else None
-    if gang is not None:
-        gang.running -= 1
-        if not is_broken(job.tries, at, attempt):
-            gang.broken_by = reason
-    if job.tries is None:
-        job.tries = Tries()
-    job.progress = own(job.graph, job.progress)
-    if judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason) == "over":
+    is_gang = job.graph.stages[at].gang
+    if is_gang:
+        state.gangs[name][at] -= 1
+    if fail(job, at, index, attempt, reason) == "over":
         return  # The job is over; JobEnded follows.
-    if gang is not None:
-        _regang(state, record, job, name, at)
+    if is_gang:
+        _requeue_gang(state, job, name, at, time)
         return
-    _again(
-        state,
-        job,
-        name,
-        BackingOff(_retry_ms(state, record, job, at, index, reason), at, index, 1, attempt + 1),
-        record.time,
-    )
+    at_ms = time + backoff_ms(state.policy, job, at, index, reason)
+    _again(state, job, name, BackingOff(at_ms, at, index, 1, attempt + 1), time)
 
 
-def _regang(state: State, record: Record, job: Job, name: str, at: int) -> None:
+def _requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
     """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
-    gang = state.gangs[name][at]
-    if gang.running == 0:
-        assert job.tries is not None, "no attempt of it has failed"
-        assert gang.broken_by is not None, "no attempt of it has failed"
-        attempt = job.tries.broken[str(at)]
-        at_ms = _retry_ms(state, record, job, at, 0, gang.broken_by)
-        _again(state, job, name, BackingOff(at_ms, at, 0, job.graph.stages[at].tasks, attempt + 1), record.time)
-
-
-def _retry_ms(state: State, record: Record, job: Job, at: int, index: int, reason: Failure) -> int:
-    """When a task may be asked again: at once after a loss, after a back-off that doubles after a failure."""
-    failures = failures_of(job.tries, job.graph, at, index)
-    if reason not in COUNTED or failures == 0:
-        return record.time
-    return record.time + min(state.policy.retry_backoff_ms_max, state.policy.retry_backoff_ms << min(failures - 1, 32))
+    if state.gangs[name][at] == 0:
+        at_ms, tasks = time + gang_backoff_ms(state.policy, job, at), job.graph.stages[at].tasks
+        _again(state, job, name, BackingOff(at_ms, at, 0, tasks, next_gang_attempt(job, at)), time)
 
 
 def _again(state: State, job: Job, name: str, item: BackingOff, time: int) -> None:
@@ -300,30 +272,13 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     count_capacity(state, record.body.node, None)
-    _end_ranges(state, record, record.body.lost)
-
-
-def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
-    for item in ranges:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
+    _tasks(state, record)
 
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
     count_capacity(state, body.node, body.capacity)
-    _end_ranges(state, record, body.lost)
-    for known in body.attempts:
-        job = state.jobs.get(known.job)
-        if job is None or known.state == "running":
-            continue
-        if known.state == "succeeded":
-            stage = job.graph.stages[job.graph.position[known.stage]]
-            job.seen = observe(job.seen, stage, known.count, known.run_ms, state.policy.estimates)
-            _succeed(state, record, job, known.job, job.graph.position[known.stage], known.count, known.attempt)
-            continue
-        for index in range(known.first, known.first + known.count):
-            _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+    _tasks(state, record)
 
 
 def _opened(state: State, record: Record[RoundOpened]) -> None:
@@ -418,7 +373,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         if state.policy.preset in GIVING:
             start_tasks(job, at, grant.count, record.time)
         if job.graph.stages[at].gang:
-            state.gangs.setdefault(grant.job, {}).setdefault(at, Gang()).running += grant.count
+            gangs = state.gangs.setdefault(grant.job, {})
+            gangs[at] = gangs.get(at, 0) + grant.count
     state.answering, state.planning, state.full, state.settling = {}, {}, False, []
 
 
@@ -459,8 +415,8 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     NodeLost: _lost,
     NodeRegistered: _registered,
     NodeReported: _reported,

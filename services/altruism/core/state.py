@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, Progress, Promises, RunningLimits, Span, Tries
+from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits, Span
 from schemas import LedgerEntry, Policy, Vector
-from schemas.tasks import Failure
 
 
 @dataclass(slots=True)
@@ -19,15 +18,6 @@ class BackingOff:
     first: int
     count: int
     attempt: int
-
-
-@dataclass(slots=True)
-class Gang:
-    """A stage whose tasks share one attempt. `running`: attempts of it that have not ended; `broken_by`: what ended the
-    first of a broken one."""
-
-    running: int = 0
-    broken_by: Failure | None = None
 
 
 @dataclass(slots=True)
@@ -85,7 +75,7 @@ class Account:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Job:
+class Job(JobLife):
     """A live job. By stage position, `waits`: what could start now (waits.py reads and changes it); `started`: where
     jobs are planned, what runs, those that started first before the others. `fresh_ms`: since when all its stages
     without parents wait, where nothing of it has been granted yet: then that is what waits; -1: something has, or it
@@ -95,11 +85,8 @@ class Job:
     says. `account`: what it has given away and received, where it is planned by this shard.
     """
 
-    graph: Graph
-    progress: Progress
     queue: str = ""
     admitted: int = 0
-    tries: Tries | None = None
     waits: dict[int, list[Span]] = field(default_factory=dict)
     started: dict[int, list[Started]] = field(default_factory=dict)
     plan: Planned | None = None
@@ -130,10 +117,10 @@ class Job:
 @dataclass(slots=True)
 class State:
     """One shard of a cell. `running_limits`: which jobs may run; the others wait for nothing yet. `history`: earlier
-    runs. `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, those of its
-    stages that were started, by position; `backing_off`: by live job, what waits out a back-off. `of`: shards at the
-    last opening, and `opened` its seq; `full`: everything is to be written in the open round. `full_round`: the last
-    round that wrote everything; `written`: jobs written, or let run, since then.
+    runs. `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, how many
+    attempts run of each of its gangs that was started, by stage position; `backing_off`: by live job, what waits out a
+    back-off. `of`: shards at the last opening, and `opened` its seq; `full`: everything is to be written in the open
+    round. `full_round`: the last round that wrote everything; `written`: jobs written, or let run, since then.
 
     `whole`: what all nodes have; `capacity`: that without what was promised to reservations at the last opening.
 
@@ -155,7 +142,7 @@ class State:
     jobs: dict[str, Job] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     answering: dict[str, bool] = field(default_factory=dict)
-    gangs: dict[str, dict[int, Gang]] = field(default_factory=dict)
+    gangs: dict[str, dict[int, int]] = field(default_factory=dict)
     backing_off: dict[str, list[BackingOff]] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     nodes: dict[str, Vector] = field(default_factory=dict)

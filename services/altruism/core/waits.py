@@ -37,3 +37,21 @@ def forget_empty(job: Job, at: int) -> None:
     del job.waits[at]
     if not job.waits:
         job.waits = NO_WAITS
+
+
+def take(spans: list[Span], first: int, count: int) -> None:
+    """Removes tasks `first` .. `first + count - 1`, which lie inside one span, from those that wait."""
+    for i, span in enumerate(spans):
+        behind = first - span.first
+        if behind < 0 or behind >= span.count:
+            continue
+        ahead = span.count - behind - count
+        assert ahead >= 0, f"tasks {first} to {first + count - 1} are not one span that waits"
+        rest = [Span(first + count, ahead, span.attempt, span.since_ms)] if ahead else []
+        if behind:
+            span.count = behind
+            spans[i + 1 : i + 1] = rest
+        else:
+            spans[i : i + 1] = rest
+        return
+    raise AssertionError(f"tasks {first} to {first + count - 1} do not wait")

@@ -6,47 +6,39 @@ so that thousands of tasks that failed together cost nothing until something of 
 
 from heapq import heappop, heappush
 
-from largesse.lifecycle.retries import COUNTED, failures_of
+from largesse.lifecycle.job_life import backoff_ms, gang_backoff_ms
 from schemas import Vector
-from schemas.jobs import Stage
 from schemas.tasks import Failure
 from services.fairness.core.demand import add_rest
 from services.fairness.core.state import Backoff, Job, State
 
 
 def back_off(state: State, job: Job, name: str, at: int, index: int, reason: Failure, time: int) -> None:
-    """A task's attempt has failed, for a gang the first of an attempt."""
-    stage = job.graph.stages[at]
-    failures = failures_of(job.tries, job.graph, at, index) if reason in COUNTED else 0
-    if stage.gang:
-        state.backing_off.setdefault(name, {})[stage.stage] = Backoff(None, 0, stage.demand, failures)
-        requeue_gang(state, job, name, stage, time)
-    elif pause_ms := _pause_ms(state, failures):
+    """An attempt of a task, which is of no gang, has ended without success."""
+    if wait_ms := backoff_ms(state.policy, job, at, index, reason):
+        stage = job.graph.stages[at]
         key = f"{stage.stage}/{index}"
-        state.backing_off.setdefault(name, {})[key] = Backoff(time + pause_ms, 1, stage.demand, failures)
+        state.backing_off.setdefault(name, {})[key] = Backoff(time + wait_ms, 1, stage.demand)
         add_rest(state, job.queue, stage.demand, 1)
-        heappush(state.backoff_ends, (time + pause_ms, name, key))
+        heappush(state.backoff_ends, (time + wait_ms, name, key))
 
 
-def requeue_gang(state: State, job: Job, name: str, stage: Stage, time: int) -> None:
+def requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
     """One of a gang whose attempt is broken holds nothing any more."""
-    held = state.held.get(f"{name}/{stage.stage}")
-    waits = state.backing_off[name][stage.stage]
+    stage = job.graph.stages[at]
+    held, backing_off = state.held.get(f"{name}/{stage.stage}"), state.backing_off.setdefault(name, {})
+    waits = backing_off.get(stage.stage)
+    if waits is None:
+        waits = backing_off[stage.stage] = Backoff(None, 0, stage.demand)
     before, waits.tasks = waits.tasks, stage.tasks - (len(held.since) if held is not None else 0)
     add_rest(state, job.queue, stage.demand, waits.tasks - before)
     if held is not None:
         return
-    if pause_ms := _pause_ms(state, waits.failures):
-        waits.at_ms = time + pause_ms
+    if wait_ms := gang_backoff_ms(state.policy, job, at):
+        waits.at_ms = time + wait_ms
         heappush(state.backoff_ends, (waits.at_ms, name, stage.stage))
     else:
         _end(state, job, name, stage.stage)
-
-
-def _pause_ms(state: State, failures: int) -> int:
-    """As altruism has it."""
-    policy = state.policy
-    return min(policy.retry_backoff_ms_max, policy.retry_backoff_ms << min(failures - 1, 32)) if failures else 0
 
 
 def wake(state: State, time: int) -> None:

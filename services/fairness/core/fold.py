@@ -1,21 +1,20 @@
 """What fairness learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import end_tasks, graph_of, own, progress_of
+from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.job_classes import has_pools
+from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, open_promises
 from largesse.lifecycle.queue_policy import sharing_of
-from largesse.lifecycle.retries import is_broken, judge_failure
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
-from largesse.lifecycle.state import Tries
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
     JobEnded,
-    KnownAttempt,
     NodeDrained,
     NodeLost,
     NodeRegistered,
@@ -26,14 +25,12 @@ from schemas import (
     RoundClosed,
     RoundOpened,
     Shares,
-    TaskEnd,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     TimeReached,
     Vector,
 )
-from schemas.tasks import Failure
+from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang, wake
 from services.fairness.core.demand import (
     add_demand,
@@ -93,14 +90,7 @@ def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> No
     state.nodes[body.node] = body.capacity
     _count_capacity(state, body.capacity, 1)
     if isinstance(body, NodeRegistered):
-        _end_ranges(state, record, body.lost)
-        for known in body.attempts:
-            if known.state == "succeeded":
-                _observe(state, known)
-                _succeed(state, record, known.job, known.stage, known.first, known.count, known.attempt)
-            elif known.state == "failed":
-                for index in range(known.first, known.first + known.count):
-                    _fail(state, record, known.job, known.stage, index, known.attempt, known.reason or "exit_code")
+        _tasks(state, record)
     state.changed_seq = record.seq
 
 
@@ -113,7 +103,7 @@ def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
     _count_capacity(state, state.nodes.pop(body.node), -1)
-    _end_ranges(state, record, body.lost)
+    _tasks(state, record)
     state.changed_seq = record.seq
 
 
@@ -200,52 +190,37 @@ def _forget(state: State, name: str) -> None:
             _ask(state, job, at, -left)
 
 
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    for item in record.body.items:
-        _observe(state, item)
-        _succeed(state, record, item.job, item.stage, item.first, item.count, item.attempt)
+def _tasks(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        if isinstance(fact, TaskEnd):
+            _succeed(state, fact, record.time)
+        elif isinstance(fact, TaskFailure):
+            for index in range(fact.first, fact.first + fact.count):
+                _fail(state, fact.job, fact.stage, index, fact.attempt, fact.reason, record.time)
     state.changed_seq = record.seq
 
 
-def _observe(state: State, ended: TaskEnd | KnownAttempt) -> None:
-    job = state.jobs.get(ended.job)
-    if job is not None:
-        stage = job.graph.stages[job.graph.position[ended.stage]]
-        job.seen = observe(job.seen, stage, ended.count, ended.run_ms, state.policy.estimates)
-
-
-def _succeed(state: State, record: Record, name: str, stage: str, first: int, count: int, attempt: int) -> None:
-    held = _give_back(state, name, stage, first, count)
+def _succeed(state: State, ended: TaskEnd, time: int) -> None:
+    name, count = ended.job, ended.count
+    held = _give_back(state, name, ended.stage, ended.first, count)
     job = state.jobs.get(name)
     if job is None:
         _count(state, held.leaf, held.demand, 0, 0, -count)
         return
+    at = job.graph.position[ended.stage]
+    job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, state.policy.estimates)
     note_progress(state, name)
-    at = job.graph.position[stage]
-    if job.graph.stages[at].gang and is_broken(job.tries, at, attempt):
+    ready = succeed(job, at, count, ended.attempt)
+    if ready is None:
         _count(state, held.leaf, held.demand, 0, count, -count)
-        requeue_gang(state, job, name, job.graph.stages[at], record.time)
+        requeue_gang(state, job, name, at, time)
         return
     _count(state, held.leaf, held.demand, -count, 0, -count)
-    job.progress = own(job.graph, job.progress)
-    for child in end_tasks(job.graph, job.progress, at, count):
+    for child in ready:
         _ask(state, job, child, job.graph.stages[child].tasks)
 
 
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.job, item.stage, index, item.attempt, item.reason)
-    state.changed_seq = record.seq
-
-
-def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
-    for item in ranges:
-        for index in range(item.first, item.first + item.count):
-            _fail(state, record, item.job, item.stage, index, item.attempt, "lost")
-
-
-def _fail(state: State, record: Record, name: str, stage: str, index: int, attempt: int, reason: Failure) -> None:
+def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason: Failure, time: int) -> None:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
     held = _give_back(state, name, stage, index, 1)
     job = state.jobs.get(name)
@@ -255,17 +230,13 @@ def _fail(state: State, record: Record, name: str, stage: str, index: int, attem
     note_progress(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
-    if job.tries is None:
-        job.tries = Tries()
-    again = job.graph.stages[at].gang and is_broken(job.tries, at, attempt)
-    job.progress = own(job.graph, job.progress)
-    judge_failure(job.tries, job.graph, job.progress, at, index, attempt, reason)
+    fail(job, at, index, attempt, reason)  # Where the job is over JobEnded follows.
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)
-    if again:
-        requeue_gang(state, job, name, job.graph.stages[at], record.time)
+    if job.graph.stages[at].gang:
+        requeue_gang(state, job, name, at, time)
     else:
-        back_off(state, job, name, at, index, reason, record.time)
+        back_off(state, job, name, at, index, reason, time)
 
 
 # ---------------------------------------------------------------- what is held
@@ -356,8 +327,8 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     RoundOpened: _opened,
     RoundAbandoned: _abandoned,
     RoundClosed: _closed,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, Progress, Promises, RunningLimits, Tries
+from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
 
@@ -17,24 +17,21 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Job:
+class Job(JobLife):
     """A live job and how far it has come. `began`: it was let through the gates of its queues, and asks. `queue` is
     empty while its reservation is accepted: it stands outside the tree then. `seen`: by stage, how long its tasks ran,
     where it may be needed.
     """
 
     queue: str
-    graph: Graph
-    progress: Progress
-    tries: Tries | None = None
     began: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
 
     def __init__(self, queue: str, graph: Graph, progress: Progress) -> None:
-        self.queue = queue
         self.graph = graph
         self.progress = progress
         self.tries = None
+        self.queue = queue
         self.began = False
         self.seen = NOTHING_SEEN
 
@@ -58,12 +55,11 @@ class Allocation:
 @dataclass(slots=True)
 class Backoff:
     """Tasks that failed, each with this demand, and are asked for again at `at_ms` only; None: of a gang some still
-    run. `failures`: so many count for the back-off; 0: there is none."""
+    run."""
 
     at_ms: int | None
     tasks: int
     demand: Vector
-    failures: int
 
 
 @dataclass(slots=True)

@@ -1,0 +1,110 @@
+"""The life of a live job's tasks: what a success or a failure changes, what is retried when, when a gang starts over.
+
+The one state machine behind every core that follows jobs. Its state is `JobLife` (state.py), which the classes of jobs
+of the cores extend; `succeed` and `fail` are its transitions, and what they return tells a core what follows for what
+it keeps itself. Rules (docs/jobs.md; docs/lifecycle.md): a stage may run when its parents have ended; only `exit_code`,
+`timeout`, `cannot_start` and `memory` count against `retries` and are followed by a back-off; LOST_ATTEMPTS_MAX `lost`
+attempts in a row fail the task; a gang shares one attempt, which ends for all of it when it ends for one, and is
+retried as a whole once nothing of that attempt runs any more.
+"""
+
+from typing import Literal
+
+from largesse.lifecycle.dag import end_tasks, own
+from largesse.lifecycle.state import JobLife, Tries
+from schemas.queues import Policy
+from schemas.tasks import Failure
+
+LOST_ATTEMPTS_MAX = 10
+"""So many attempts of one task that end `lost` in a row fail it: something about it kills nodes."""
+
+COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start", "memory")
+"""Failures that count against a stage's retries."""
+
+DOUBLINGS_MAX = 32
+"""A back-off is doubled so often at most: `retry_backoff_ms_max` cuts it off long before."""
+
+Verdict = Literal["again", "over"]
+"""Of a failure: its task (its gang) is retried; the job has failed."""
+
+
+def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None:
+    """`count` tasks of stage `at` have succeeded in this attempt. Returns the positions of the stages that may run from
+    now on; None where it counts for nothing, since another task of the gang has ended that attempt.
+    """
+    graph = job.graph
+    if job.tries is not None and graph.stages[at].gang and is_broken(job.tries, at, attempt):
+        return None
+    progress = job.progress = own(graph, job.progress)
+    return end_tasks(graph, progress, at, count)
+
+
+def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> Verdict:
+    """One attempt of task `index` of stage `at` has ended without success: whether the task is retried.
+
+    The first failure in a gang's attempt ends it for all: what had succeeded in it counts no more. Later ones in the
+    same attempt count for nothing.
+    """
+    tries = job.tries
+    if tries is None:
+        tries = job.tries = Tries()
+    stage = job.graph.stages[at]
+    if stage.gang:
+        if not end_gang_attempt(tries.broken, str(at), attempt):
+            return "again"
+        tries.broken_by[str(at)] = reason
+        progress = job.progress = own(job.graph, job.progress)
+        progress.left[at] = stage.tasks
+    key = f"{at}/{0 if stage.gang else index}"
+    if reason in COUNTED:
+        tries.lost.pop(key, None)
+        failed = tries.failed[key] = tries.failed.get(key, 0) + 1
+        return "over" if failed > stage.retries else "again"
+    if reason == "lost":
+        lost = tries.lost[key] = tries.lost.get(key, 0) + 1
+        return "over" if lost >= LOST_ATTEMPTS_MAX else "again"
+    return "again"
+
+
+def end_gang_attempt(broken: dict[str, int], gang: str, attempt: int) -> bool:
+    """A task of a gang has ended without success in this attempt: whether it is the first to do so, which ends the
+    attempt for all. `broken`: by gang, the last attempt that ended so; it is brought up to date.
+    """
+    if attempt <= broken.get(gang, 0):
+        return False
+    broken[gang] = attempt
+    return True
+
+
+def is_broken(tries: Tries | None, at: int, attempt: int) -> bool:
+    """Whether a gang's attempt has ended already, so that what its other tasks report counts for nothing."""
+    return tries is not None and attempt <= tries.broken.get(str(at), 0)
+
+
+def failures_of(job: JobLife, at: int, index: int) -> int:
+    """How many counted failures the task (or its gang) has behind it."""
+    if job.tries is None:
+        return 0
+    return job.tries.failed.get(f"{at}/{0 if job.graph.stages[at].gang else index}", 0)
+
+
+def backoff_ms(policy: Policy, job: JobLife, at: int, index: int, reason: Failure) -> int:
+    """How long the task whose attempt has just ended for this reason waits before it is asked for again, in ms: after a
+    failure that counts `retry_backoff_ms`, doubled with each one up to `retry_backoff_ms_max`; else 0.
+    """
+    failures = failures_of(job, at, index) if reason in COUNTED else 0
+    if not failures:
+        return 0
+    return min(policy.retry_backoff_ms_max, policy.retry_backoff_ms << min(failures - 1, DOUBLINGS_MAX))
+
+
+def gang_backoff_ms(policy: Policy, job: JobLife, at: int) -> int:
+    """The same for a gang whose attempt is broken, by what broke it. Counts from the end of the attempt's last task."""
+    assert job.tries is not None, f"{job.graph.stages[at].stage}: no attempt of it has failed"
+    return backoff_ms(policy, job, at, 0, job.tries.broken_by[str(at)])
+
+
+def next_gang_attempt(job: JobLife, at: int) -> int:
+    """The number of the attempt that follows a gang's broken one."""
+    assert job.tries is not None, f"{job.graph.stages[at].stage}: no attempt of it has failed"
+    return job.tries.broken[str(at)] + 1
