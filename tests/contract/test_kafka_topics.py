@@ -162,7 +162,7 @@ def test_topics_are_made_mended_and_grown_only_when_told(address):
 def test_the_command_makes_every_topic_once_and_says_so(address):
     def run(*more: str) -> subprocess.CompletedProcess[str]:
         arguments = [sys.executable, "-m", "largesse.bus.kafka.topics_admin", *more]
-        return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
 
     patience = ("--wait", str(GUARD_SECONDS))
     assert run("--bootstrap", address, *patience).returncode == 0
@@ -177,7 +177,7 @@ def test_the_command_says_how_it_is_used_and_that_nobody_answers():
         arguments = [sys.executable, "-m", "largesse.bus.kafka.topics_admin", *more]
         environment = {name: value for name, value in os.environ.items() if name != "LARGESSE_BUS"}
         return subprocess.run(
-            arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+            arguments, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=GUARD_SECONDS, check=False
         )
 
     assert run().returncode == 2

@@ -41,7 +41,7 @@ from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
 from tests.ports import free_port
 from tests.unit.cli_process import COMMAND, largesse
 
-GUARD_S = 120
+GUARD_S = 240
 """What takes longer hangs."""
 REACH_S = 12
 """So long may a life take to come to its failpoint; then it is killed where it is, and has missed it."""

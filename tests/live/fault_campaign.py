@@ -35,8 +35,8 @@ JOBS, WRITERS = 8, 10
 NODES_MAX = 3
 LEASE_MS = 2_000
 PAUSE_S = LEASE_MS / 1_000 + 1
-REAP_S = 5
-"""How long guardians are waited for where some are to be killed: a loaded machine starts its first tasks late."""
+REAP_S = 20
+"""How long guardians are waited for, once a life serves: a loaded machine starts its first tasks late."""
 ENDS = ("kill", "kill", "kill", "gentle", "full", "power")
 FAULTS = ("pause", "reap", "fill", "copy", "nothing")
 ROOM_BYTES = 60_000
@@ -165,6 +165,8 @@ class FaultSeed(Seed):
         if end == "full":
             self.outcome.figures["full journals"] += cell.wait_full()
             return
+        cell.until("/readyz", bool)
+        self._guardians()  # A life in which nothing runs yet has nothing to lose.
         for fault in dice.sample(FAULTS, 2):
             sleep(dice.uniform(0.5, 2.5))
             self._suffer(fault)

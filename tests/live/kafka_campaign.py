@@ -82,7 +82,9 @@ HITS = {
 
 JOBS = 40
 JOB_GAP_SECONDS = 0.6
-END_SECONDS = 120
+END_SECONDS = 300
+FAULT_SECONDS = 240
+"""For what a fault brings about: a guard, a loaded machine takes its time."""
 BROKER_KILLED_EVERY = 10
 
 
@@ -126,7 +128,7 @@ class Seed:
                 knobs = {"sequencer_lease_ms": 1_000, "node_lease_ms": 60_000, "altruism_shards": 2}
                 await cell.tell("config", {"set": knobs})
                 await cell.until(
-                    lambda: any(type(a.record.body).__name__ == "NodeRegistered" for a in cell.records), 90
+                    lambda: any(type(a.record.body).__name__ == "NodeRegistered" for a in cell.records), FAULT_SECONDS
                 )
                 await asyncio.gather(self._submit(), self._strike())
                 await self._see_it_end()
@@ -136,7 +138,7 @@ class Seed:
             self._count_deaths()
             for name, code in drained.items():
                 if code != 0:
-                    outcome.wrong.append(f"{name} ended with {code} when asked to (None: not within a minute)")
+                    outcome.wrong.append(f"{name} ended with {code} when asked to (None: it did not end)")
             await self._judge()
         return outcome
 
@@ -219,7 +221,7 @@ class Seed:
         claims = len(self.cell.tokens)
         leader.send(signal.SIGSTOP)
         try:
-            await self.cell.until(lambda: len(self.cell.tokens) > claims, 60)
+            await self.cell.until(lambda: len(self.cell.tokens) > claims, FAULT_SECONDS)
             await asyncio.sleep(self.draws.uniform(0, 1))
         finally:
             leader.send(signal.SIGCONT)
@@ -243,7 +245,7 @@ class Seed:
         await asyncio.to_thread(self.broker.start)
 
     async def _found(self, look: Any) -> Member:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(FAULT_SECONDS):
             while (member := look()) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
         found: Member = member

@@ -32,8 +32,9 @@ AGENTS = 3
 COPIES = {"admission": 2, "fairness": 2, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1, "gateway": 1}
 SNAPSHOT_ROUNDS = 5
 RESTART_SECONDS = 0.2
-READY_SECONDS = 90
-DRAIN_SECONDS = 60
+READY_SECONDS = 300
+DRAIN_SECONDS = 240
+ANSWER_SECONDS = 60
 
 
 async def free_partition(address: str) -> int:
@@ -246,7 +247,7 @@ class KafkaCell:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
-            answer = await asyncio.wait_for(reader.read(), 5)
+            answer = await asyncio.wait_for(reader.read(), ANSWER_SECONDS)
             writer.close()
         except (OSError, TimeoutError) as error:
             return 0, str(error)

@@ -169,7 +169,7 @@ def test_what_a_killed_agent_left_is_ended_and_what_runs_on_is_not(groups, tmp_p
         found = again.sweep([lives])
 
         assert found == len(again.trees)
-        assert left.wait(60) == -signal.SIGKILL
+        assert left.wait(240) == -signal.SIGKILL
         assert running.poll() is None
         assert [len(list(group.glob("task-*"))) for group in groups_of(tmp_path)] == [1] * len(again.trees)
     finally:

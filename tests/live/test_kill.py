@@ -17,7 +17,7 @@ from services.replay.verify import verify
 from tests.unit.cli_process import ROOT
 
 JOBS = 8
-GUARD_S = 120
+GUARD_S = 300
 
 FAILPOINTS = [
     *(

@@ -101,14 +101,11 @@ def test_a_folder_without_its_head_is_refused_alike_by_all_who_read_it(tmp_path)
         assert "put it back from a copy of this folder" in said.err
 
 
-def broken(data: Path, rounds: int, *jobs: str) -> None:
-    """Starts a cell whose placement breaks at the so manieth round that it is asked for, and submits jobs to it."""
+def broken(data: Path, rounds: int) -> None:
+    """Starts a cell whose placement breaks at the nth round that it is asked for, and submits jobs until then."""
     try:
         with up(data, LARGESSE_FAILPOINT=f"leftover:before_decide:{rounds}:raise") as cell:
-            for name in jobs:
-                if cell.process.poll() is None:
-                    cell.ask("submit", "-", stdin=job(name, "true"))
-            _, err = cell.process.communicate(timeout=GUARD_S)
+            err = cell.submit_until_it_ends(lambda name: job(name, "true"))
     except AssertionError as early:
         err = str(early)  # It ended before it took requests.
     assert "leftover: Failpoint" in err
@@ -121,7 +118,7 @@ def records(data: Path, topic: str = "cluster.log") -> list[Record]:
 
 def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(tmp_path):
     data = tmp_path / "data"
-    broken(data, 4, *"abcdef")
+    broken(data, 4)
     number = largesse("replay", data, "--json").json["round"]
     broken(data, 1)
     assert records(data)[-1].round == number

@@ -4,7 +4,7 @@ and takeovers come within their times.
 
 import asyncio
 import json
-from time import monotonic, time
+from time import time
 
 import pytest
 
@@ -18,8 +18,12 @@ pytestmark = pytest.mark.slow
 
 HOUR, DAY, YEAR = 3_600, 86_400, 365 * 86_400
 AHEADS = [sign * span for span in (HOUR, DAY, YEAR) for sign in (1, -1)]
-SHORT_S = 30
-"""Far more than a job or a takeover takes on a machine that others use too, far less than any jump."""
+GUARD_S = 240
+"""Ends what hangs: far more than a job or a takeover takes on a busy machine, far less than any jump."""
+LOG_AHEAD_S = HOUR / 2
+"""Log time that went along with a jump would be further off than that."""
+NODE_LEASE_MS = 300_000
+"""A node that a busy machine keeps from speaking is not lost; one whose lease followed a jump of an hour would be."""
 TWICE = ["sh", "-c", "test $LARGESSE_ATTEMPT = 2"]
 """Fails at first, so that it takes a wake-up, for the second try, to end."""
 
@@ -39,12 +43,11 @@ def test_jobs_run_and_tries_come_again_in_an_embedded_cell_whatever_its_wall_clo
     with up(tmp_path / "cell", "--nodes", 1, **clock.environment) as cell:
         for number, ahead in enumerate([0, *(each for jump in AHEADS for each in (jump, 0))]):
             clock.is_ahead(ahead)
-            began, name = monotonic(), f"j{number}"
+            name = f"j{number}"
             assert cell.ask("submit", "-", stdin=json.dumps(spec(name))).code == 0
             document = cell.until(name, lambda job: job["ended_ms"] is not None)
             assert document["state"] == "succeeded", f"{ahead} s ahead"
-            assert monotonic() - began < SHORT_S, f"{ahead} s ahead"
-            assert abs(document["ended_ms"] / 1_000 - time()) < SHORT_S, "log time went along"
+            assert abs(document["ended_ms"] / 1_000 - time()) < LOG_AHEAD_S, "log time went along"
         nodes = cell.ask("get", "nodes", "--json").json
         assert [node["state"] for node in nodes] == ["ready"]
         assert cell.end()[0] == 0
@@ -56,11 +59,9 @@ def test_a_cell_started_with_a_clock_ahead_runs_on_when_it_is_started_with_the_r
     for number, ahead in enumerate((DAY, 0)):
         clock.is_ahead(ahead)
         with up(tmp_path / "cell", "--nodes", 1, **clock.environment) as cell:
-            began = monotonic()
             assert cell.ask("submit", "-", stdin=json.dumps(spec(f"j{number}"))).code == 0
             document = cell.until(f"j{number}", lambda job: job["ended_ms"] is not None)
             assert document["state"] == "succeeded"
-            assert monotonic() - began < SHORT_S
             assert cell.end()[0] == 0
 
 
@@ -77,6 +78,7 @@ def test_standbys_take_over_within_their_lease_and_no_node_is_lost_on_kafka(kafk
         async with cell:
             cell.start(*cell.members.values())
             await cell.ready()
+            await cell.tell("config", {"set": {"node_lease_ms": NODE_LEASE_MS}})
             await runs(cell, "before")  # Whoever leads a new cell first takes its own clock's word.
             for ahead in AHEADS:
                 await jumps_and_takes_over(cell, clocks, ahead)
@@ -84,7 +86,7 @@ def test_standbys_take_over_within_their_lease_and_no_node_is_lost_on_kafka(kafk
 
         times = [record.time for record in records if record.seq]
         assert times == sorted(times)
-        assert abs(times[-1] / 1_000 - time()) < 2 * SHORT_S, "log time went along"
+        assert abs(times[-1] / 1_000 - time()) < LOG_AHEAD_S, "log time went along"
         assert [record.body.node for record in records if isinstance(record.body, NodeLost)] == []
 
     asyncio.run(story())
@@ -100,9 +102,7 @@ async def jumps_and_takes_over(cell, clocks, ahead):
     cell.held.clear()
     leader = cell.leader()
     leader.kill()
-    began = monotonic()
-    await cell.until(lambda: len(cell.tokens) > tokens, SHORT_S)
-    print(f"{ahead} s ahead: took over after {monotonic() - began:.1f} s")
+    await cell.until(lambda: len(cell.tokens) > tokens, GUARD_S)
     await runs(cell, f"after-{ahead}")
     cell.held.set()
     await cell.ready(leader.name)
@@ -111,5 +111,5 @@ async def jumps_and_takes_over(cell, clocks, ahead):
 async def runs(cell, name):
     """A job, with its second try, from submission to end."""
     await cell.tell("jobs", spec(name))
-    await cell.until(lambda: name in cell.ended, SHORT_S)
+    await cell.until(lambda: name in cell.ended, GUARD_S)
     assert cell.ended[name] == "succeeded"

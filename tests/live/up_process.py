@@ -12,7 +12,9 @@ import subprocess
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
+from string import ascii_lowercase
 from time import monotonic, sleep
 from typing import Any
 
@@ -52,6 +54,16 @@ class Up:
             return said.json if holds(said.json) else None
 
         return eventually(document)
+
+    def submit_until_it_ends(self, job: Callable[[str], str]) -> str:
+        """Submits jobs `a`, `b` and so on, made by `job`, until the cell ends by itself; returns its stderr."""
+        deadline = monotonic() + GUARD_S
+        for number in count():
+            if self.process.poll() is not None:
+                break
+            assert monotonic() < deadline, "it went on"
+            self.ask("submit", "-", stdin=job(ascii_lowercase[number] if number < 26 else f"a{number}"))
+        return self.process.communicate(timeout=GUARD_S)[1]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str, str]:
         """Exit code, stdout and stderr after a signal."""
