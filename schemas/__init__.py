@@ -25,7 +25,17 @@ from schemas.nodes import (
     NodeRemoved,
     NodeReported,
 )
-from schemas.plans import AtomOrder, PlanAnswer, PlanProfile, PlanProposed, Plans, PlanStep
+from schemas.plans import (
+    AtomOrder,
+    PlanAnswer,
+    PlanProfile,
+    PlanProposed,
+    Plans,
+    PlanStep,
+    ProposalAnswer,
+    ProposedLease,
+    ProposedPlan,
+)
 from schemas.quantities import Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated

@@ -9,6 +9,7 @@ PlanReason = Literal[
     "", "no_room", "invalid", "horizon", "limit", "too_late", "off", "unknown", "broken", "moved", "deleted"
 ]
 PlanForm = Literal["", "early", "late", "flat", "milp"]
+ProposalReason = Literal["", "stale", "infeasible", "no_better"]
 
 
 @dataclass(slots=True)
@@ -68,9 +69,21 @@ class PlanAnswer:
 
 
 @dataclass(slots=True)
+class ProposalAnswer:
+    """Whether a proposal, `seq` of its record, is adopted, and if not, why: it does not fit what has begun or changed
+    since (`stale`), breaks a request or exceeds the capacity (`infeasible`), or gains too little (`no_better`).
+    """
+
+    seq: int
+    adopted: bool
+    reason: ProposalReason = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
 class Plans:
     """Answers, and the promises that changed. `after` as in Releases. `gone`: reservations that are promised nothing
-    any more. `wake_ms`: when the next lease begins or ends.
+    any more. `wake_ms`: when the next lease begins or ends. `proposals`: answers to what a solver proposed.
     """
 
     after: int
@@ -78,14 +91,33 @@ class Plans:
     profiles: list[PlanProfile] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     wake_ms: int | None = None
+    proposals: list[ProposalAnswer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ProposedLease:
+    """`units` units of the atom at a path, over `[from_ms, to_ms)`."""
+
+    atom: str
+    from_ms: int
+    to_ms: int
+    units: int
+
+
+@dataclass(slots=True)
+class ProposedPlan:
+    """All leases of a reservation, also those that have begun."""
+
+    reservation: str
+    leases: list[ProposedLease]
 
 
 @dataclass(slots=True)
 class PlanProposed:
-    """What a solver that is stopped by a clock has found; checked and adopted, or not, by the planner. `after`: seq of
-    the plan that it starts from.
+    """Other plans for promises, found by a solver that is stopped by a clock: the planner adopts all of them or none.
+    `after`: seq of the plan that they start from.
     """
 
     after: int
-    profiles: list[PlanProfile] = field(default_factory=list)
+    plans: list[ProposedPlan]
     author: str = "unknown"

@@ -106,7 +106,9 @@ class Policy:
     ahead; at most `reservations_per_round_max` are answered in a round. After a loss of capacity, promises are mended
     that lack room within `reservation_check_ms`: for others it may come back. `reservation_best_effort_permille` of the
     capacity is never promised; a queue is promised at most `reservation_instant_permille` of the rest at any moment,
-    and `reservation_average_permille` on average over every `reservation_average_ms`.
+    and `reservation_average_permille` on average over every `reservation_average_ms`. Every `reservation_solver_ms`,
+    where it is not 0, a solver beside the planner looks for a better plan of what is promised, for at most
+    `reservation_solver_limit_ms`.
     `classes`: whether jobs of
     different size have pools of their own (DRESS); `preset`: as the preset has it. `class_thresholds_permille`: further
     thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
@@ -158,6 +160,8 @@ class Policy:
     reservation_instant_permille: int = 1_000
     reservation_average_permille: int = 1_000
     reservation_average_ms: int = 24 * 3_600 * 1_000
+    reservation_solver_ms: int = 0
+    reservation_solver_limit_ms: int = 10_000
     classes: Literal["preset", "on", "off"] = "preset"
     class_thresholds_permille: list[int] = field(default_factory=list)
     class_reference: Literal["total", "available"] = "total"
@@ -230,6 +234,9 @@ KNOBS = {
     "reservation_instant_permille": "most that one queue may have promised at any moment, of what can be promised",
     "reservation_average_permille": "most that one queue may have promised on average, of what can be promised",
     "reservation_average_ms": "the time over which that average is taken, wherever it begins",
+    "reservation_solver_ms": "so often at most a solver beside the planner looks for a better plan of what is promised;"
+    " 0: never (needs the extra `planner`; simulations leave it out)",
+    "reservation_solver_limit_ms": "how long that solver may look for it",
     "classes": "whether classes of jobs have pools of capacity of their own: `on`, `off`, or as the preset has it"
     " (`preset`)",
     "class_thresholds_permille": "further thresholds above `theta_permille`, ascending, for more than two classes: a"

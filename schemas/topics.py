@@ -34,7 +34,7 @@ _LOG_BODIES = (
 
 TOPICS = (
     Topic("jobs", "input", ("JobSubmission", "JobCancellation"), ("clients", "gateway"), ("admission",)),
-    Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway"), ("admission",)),
+    Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway", "planner"), ("admission",)),
     Topic("nodes", "input", ("NodeInput",), ("agent", "gateway"), ("admission",)),
     Topic("tasks", "input", ("TaskInput",), ("agent",), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),

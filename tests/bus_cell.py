@@ -13,7 +13,7 @@ from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.leftover import core as leftover
-from services.planner import core as planner
+from services.planner import shell as planner
 
 GUARD_S = 60
 
@@ -35,8 +35,9 @@ class BusCell:
         if self._shards > 1:
             await publish_input(self._writer, "config", {"set": {"altruism_shards": self._shards}}, "operator")
         self.start(admission.run(self.bus, self.settings, stop=self.stop))
-        for core in (fairness, leftover, estimator, planner):
+        for core in (fairness, leftover, estimator):
             self.start(run(core, self.bus, self.settings, stop=self.stop))
+        self.start(planner.run(self.bus, self.settings, stop=self.stop))
         for shard in range(self._shards):
             self.start(run(altruism, self.bus, self.settings, shard=shard, stop=self.stop))
         for number in range(self._nodes):
@@ -69,9 +70,13 @@ class BusCell:
                 for accepted in await self.reader.read(100):
                     if isinstance(accepted.record.body, JobEnded):
                         self.ended |= {end.job: end.outcome for end in accepted.record.body.jobs}
-                for task in self._running:
-                    if task.done():
-                        task.result()
+                self.check()
+
+    def check(self) -> None:
+        """Raises what a service raised."""
+        for task in self._running:
+            if task.done():
+                task.result()
 
     async def _agent(self, node: str) -> None:
         """Starts and ends at once what its node is granted."""

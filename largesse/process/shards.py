@@ -8,7 +8,7 @@ it: the new owner may have the whole log to fold.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import Generic
 
@@ -23,8 +23,15 @@ LOOK_MS = 200
 """How often an instance that waits until it has caught up asks where the log ends."""
 
 
-async def run_assigned(core: Core[S], bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
-    """Runs a core as far as it is this instance's own, until `stop`. Raises as `shell.run` does."""
+Drive = Callable[[Shell[S], Bus, Settings, asyncio.Event], Coroutine[object, object, None]]
+"""What steps a shell until the end: `shell.drive`, or that and what a service does beside it."""
+
+
+async def run_assigned(
+    core: Core[S], bus: Bus, settings: Settings, *, stop: asyncio.Event, drive: Drive[S] = drive
+) -> None:
+    """Runs a core as far as it is this instance's own, until `stop`. `drive`: of a service without shards. Raises as
+    `shell.run` does."""
     if core.TOPIC in SHARDED:
         await _Shards(core, bus, settings).run(stop)
         return

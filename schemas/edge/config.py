@@ -26,6 +26,8 @@ PHASE_TASKS_MAX = 1_000
 HORIZON_MS_MIN = 1_000
 HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
 RESERVATION_STEP_MS_MIN = 1_000
+SOLVER_LIMIT_MS_MIN = 1_000
+SOLVER_LIMIT_MS_MAX = 3_600_000
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
 SHADOW_STEPS_MAX = 1_000_000  # A round that takes so many takes seconds.
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
@@ -50,6 +52,7 @@ _RANGES = {
     "reservation_horizon_ms": (1, KNOB_MS_MAX),
     "reservation_average_ms": (1, KNOB_MS_MAX),
     "reservations_per_round_max": (1, QUANTITY_MAX),
+    "reservation_solver_limit_ms": (SOLVER_LIMIT_MS_MIN, SOLVER_LIMIT_MS_MAX),
 }
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 

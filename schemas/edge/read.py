@@ -15,6 +15,7 @@ from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
+from schemas.plans import PlanProposed
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
 
@@ -48,6 +49,7 @@ InputBody = (
     | ReservationRequested
     | ReservationUpdated
     | ReservationDeleted
+    | PlanProposed
 )
 
 FORMS: dict[str, tuple[type[Input], int]] = {

@@ -20,6 +20,7 @@ from schemas.edge.base import (
     validated,
 )
 from schemas.edge.jobs import QueuePath, queue_path
+from schemas.plans import PlanProposed, ProposedLease, ProposedPlan
 from schemas.quantities import QUANTITY_MAX, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
@@ -29,6 +30,9 @@ RDL_DEPTH_MAX = 12
 RDL_BRANCHES_MAX = 1_000
 RDL_TEXT_MAX = 256 * 1024  # Characters of a request in canonical form.
 UNITS_MAX = 10_000_000
+RDL_PATH_MAX = 64  # Characters of an atom's path: twelve levels of up to four digits.
+PROPOSED_PLANS_MAX = 256
+PROPOSED_LEASES_MAX = 4_096  # Of all plans of a proposal together.
 
 Positive = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
 Units = Annotated[int, Field(ge=1, le=UNITS_MAX)]
@@ -92,18 +96,44 @@ class ReservationDeletion(Input):
     user: Name
 
 
+class LeaseProposal(Input):
+    """As `schemas.plans.ProposedLease`."""
+
+    atom: Annotated[str, Field(max_length=RDL_PATH_MAX)]
+    from_ms: Whole
+    to_ms: Whole
+    units: Units
+
+
+class PlanProposal(Input):
+    """Other leases for a reservation: all of them."""
+
+    reservation: Name
+    leases: Annotated[list[LeaseProposal], Field(min_length=1, max_length=PROPOSED_LEASES_MAX)]
+
+
+class Proposal(Input):
+    """Other plans for promises, from the planner's solver. `after`: seq of the plan that they start from."""
+
+    after: Whole
+    plans: Annotated[list[PlanProposal], Field(min_length=1, max_length=PROPOSED_PLANS_MAX)]
+
+
 class ReservationInput(Input):
     """A message of the reservations topic: exactly one of its fields."""
 
     request: ReservationRequest | None = None
     update: ReservationRequest | None = None
     delete: ReservationDeletion | None = None
+    propose: Proposal | None = None
 
 
 _CANONICAL: TypeAdapter[object] = TypeAdapter(object)
 
 
-def read_reservation(document: object, author: str) -> ReservationRequested | ReservationUpdated | ReservationDeleted:
+def read_reservation(
+    document: object, author: str
+) -> ReservationRequested | ReservationUpdated | ReservationDeleted | PlanProposed:
     """A message of the reservations topic. Raises Malformed."""
     message = validated(ReservationInput, document)
     check_one_form(message)
@@ -116,8 +146,30 @@ def read_reservation(document: object, author: str) -> ReservationRequested | Re
         asked = message.update
         queue = "" if asked.queue is None else queue_path(asked.queue, "update.queue")
         return ReservationUpdated(asked.reservation, asked.user, rdl_text(asked.rdl, "update.rdl"), author, queue)
+    if message.propose is not None:
+        return _proposal(message.propose, author)
     assert message.delete is not None
     return ReservationDeleted(message.delete.reservation, message.delete.user, author)
+
+
+def _proposal(asked: Proposal, author: str) -> PlanProposed:
+    plans: list[ProposedPlan] = []
+    names: dict[str, bool] = {}
+    for i, plan in enumerate(asked.plans):
+        path = f"propose.plans[{i}]"
+        if plan.reservation in names:
+            raise Malformed(f"{path}.reservation", f'"{plan.reservation}" stands there twice: one plan each')
+        names[plan.reservation] = True
+        for k, lease in enumerate(plan.leases):
+            if lease.from_ms >= lease.to_ms:
+                told = f"is {lease.to_ms}: a lease has to end after its start ({lease.from_ms})"
+                raise Malformed(f"{path}.leases[{k}].to_ms", told)
+        leases = [ProposedLease(each.atom, each.from_ms, each.to_ms, each.units) for each in plan.leases]
+        plans.append(ProposedPlan(plan.reservation, leases))
+    total = sum(len(plan.leases) for plan in plans)
+    if total > PROPOSED_LEASES_MAX:
+        raise Malformed("propose.plans", f"have {total} leases together: at most {PROPOSED_LEASES_MAX}")
+    return PlanProposed(asked.after, plans, author)
 
 
 def rdl_text(rdl: Atom | Window | Several, parent: str) -> str:

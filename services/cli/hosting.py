@@ -38,14 +38,14 @@ from services.gateway.follow import Follower
 from services.gateway.problems import Problem
 from services.gateway.serve import bound, serve
 from services.leftover import core as leftover
-from services.planner import core as planner
+from services.planner import shell as planner
 
 BUS, NODES = "bus", "nodes"
 """Folders of the data folder."""
 
 CELL = "default"
 
-CORES: tuple[Any, ...] = (fairness, leftover, estimator, planner)
+CORES: tuple[Any, ...] = (fairness, leftover, estimator)
 SHARDED: Any = altruism
 
 CONFIG_WAIT_S = 30.0
@@ -129,6 +129,7 @@ class Host:
         self._begin("admission", admission.run(self._bus, settings, stop=stop))
         for core in CORES:
             self._begin(core.NAME, shell.run(core, self._bus, settings, stop=stop))
+        self._begin("planner", planner.run(self._bus, settings, stop=stop))
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
             placed = replace(node, data=self._folder_of(node))

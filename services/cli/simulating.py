@@ -89,6 +89,9 @@ def run_one(
     contradict each other.
     """
 
+    if values.get("reservation_solver_ms", cluster.values.get("reservation_solver_ms")):
+        note("simulations run without the solver of reservation_solver_ms: plans stay as they were first made")
+
     def refuse(body: JobRejected) -> None:
         if refused is not None and len(refused) < REJECTED_SHOWN_MAX:
             refused.append(body)

@@ -72,7 +72,8 @@ class Model:
 
     def request(self, number: int, node: dict[str, Any], *, must: bool) -> None:
         """A request; one that `must` be accepted was promised already."""
-        served = self.program.column(1, -REJECTED_COST, lower=1.0 if must else 0.0)
+        # What must be accepted adds no constant to the objective: the solver's gap is relative to its value.
+        served = self.program.column(1, 0.0 if must else -REJECTED_COST, lower=1.0 if must else 0.0)
         self.served.append(served)
         self.node(number, node, served)
 

@@ -6,7 +6,15 @@ import pytest
 
 from schemas.edge.base import NAME_MAX
 from schemas.edge.read import Malformed, read_input
-from schemas.edge.reservations import RDL_ATOMS_MAX, RDL_BRANCHES_MAX, RDL_DEPTH_MAX, UNITS_MAX
+from schemas.edge.reservations import (
+    PROPOSED_LEASES_MAX,
+    PROPOSED_PLANS_MAX,
+    RDL_ATOMS_MAX,
+    RDL_BRANCHES_MAX,
+    RDL_DEPTH_MAX,
+    UNITS_MAX,
+)
+from schemas.plans import ProposedLease
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 4, "l": 60, "w": 600}
@@ -104,13 +112,47 @@ def test_what_is_refused_of_a_request(rdl, told):
     assert str(refusal(rdl)).startswith(told)
 
 
+def proposal(*plans, same=True):
+    """Each plan as (from_ms, to_ms) of its leases."""
+    return {
+        "propose": {
+            "after": 0,
+            "plans": [
+                {
+                    "reservation": "r" if same else f"r{i}",
+                    "leases": [{"atom": "0", "from_ms": begin, "to_ms": end, "units": 1} for begin, end in leases],
+                }
+                for i, leases in enumerate(plans)
+            ],
+        }
+    }
+
+
+def test_a_proposal_is_read_with_as_many_leases_as_it_may_have():
+    plans = [[(0, 1)] * (PROPOSED_LEASES_MAX // PROPOSED_PLANS_MAX)] * PROPOSED_PLANS_MAX
+    body = read_input("reservations", proposal(*plans, same=False), "planner")
+    assert (len(body.plans), body.author) == (PROPOSED_PLANS_MAX, "planner")
+    assert body.plans[0].leases[0] == ProposedLease("0", 0, 1, 1)
+
+
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        pytest.param({}, 'exactly one of "request", "update", "delete" is needed, not 0', id="no form"),
+        pytest.param({}, 'exactly one of "request", "update", "delete", "propose" is needed, not 0', id="no form"),
         pytest.param({"delete": {"reservation": "a"}}, "delete.user: is missing", id="no owner"),
         pytest.param(
             {"delete": {"reservation": "x" * (NAME_MAX + 1), "user": "b"}}, "delete.reservation: is too long", id="long"
+        ),
+        pytest.param(proposal(), "propose.plans: ", id="a proposal of nothing"),
+        pytest.param(proposal([]), "propose.plans[0].leases: ", id="a plan without leases"),
+        pytest.param(
+            proposal([(1, 1)]), "propose.plans[0].leases[0].to_ms: is 1: a lease has to end after", id="empty"
+        ),
+        pytest.param(proposal([(0, 1)], [(0, 1)]), 'propose.plans[1].reservation: "r" stands there twice', id="twice"),
+        pytest.param(
+            proposal(*([(0, 1)] * 17 for _ in range(PROPOSED_PLANS_MAX)), same=False),
+            f"propose.plans: have {17 * PROPOSED_PLANS_MAX} leases together: at most {PROPOSED_LEASES_MAX}",
+            id="too many leases",
         ),
         pytest.param({"requst": {}}, 'requst: unknown field; did you mean "request"?', id="a slip"),
     ],

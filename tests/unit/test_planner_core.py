@@ -52,6 +52,7 @@ class Cell:
             told.answers += body.answers
             told.profiles += body.profiles
             told.gone += body.gone
+            told.proposals += body.proposals
             if not self.story.state.waiting:
                 return told
         raise AssertionError("the planner does not come to an end")

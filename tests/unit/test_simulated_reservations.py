@@ -1,9 +1,11 @@
 """What a simulation tells people of its reservations: how many were kept, and which were not, by their names."""
 
+import json
+
 import pytest
 
 from schemas.edge.read import read_cluster, read_workload_line
-from services.cli.simulating import comparison, summary
+from services.cli.simulating import Asked, comparison, inputs_of, run_one, summary, values_of
 from services.simulator.report import Inputs, comparison_page
 from services.simulator.report.table import reservations_table
 from services.simulator.reservations import outcome_of
@@ -67,3 +69,20 @@ def test_the_page_lists_them_those_that_were_not_kept_first(result):
     assert "<h2>Reservations</h2>" in page
     assert "1 node with" in page
     assert "1 job, 1 task" in page
+
+
+def test_simulate_says_that_the_solver_takes_no_part(tmp_path, capsys):
+    workload, cluster = tmp_path / "w.jsonl", tmp_path / "c.json"
+    workload.write_text(json.dumps({"job": "j", "submit_ms": 0, "stages": [STAGE]}) + "\n")
+    cluster.write_text(json.dumps({"nodes": [{"name": "n", "capacity": {"cpu": 1}}]}))
+    given = Asked(str(workload), str(cluster), ["reservation_solver_ms=60000"])
+
+    run_one(*inputs_of(given), values_of(given, None))
+    assert "without the solver" in capsys.readouterr().err
+
+    given.settings.clear()
+    run_one(*inputs_of(given), values_of(given, None))
+    assert "solver" not in capsys.readouterr().err
+
+
+STAGE = {"stage": "s", "tasks": 1, "demand": {"cpu": 1}, "duration_ms": 1_000}

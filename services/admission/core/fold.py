@@ -21,6 +21,7 @@ from schemas import (
     NodeRegistered,
     NodeRemoved,
     NodeReported,
+    PlanProposed,
     Plans,
     Record,
     Releases,
@@ -45,7 +46,7 @@ from services.admission.core.demand import forget_job, note_held, note_job, pool
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.parked import admit_job, leave_queue, limit_queues
-from services.admission.core.reservations import fold_answers, fold_deleted, fold_requested, fold_updated
+from services.admission.core.reservations import fold_answers, fold_deleted, fold_proposed, fold_requested, fold_updated
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
 
@@ -388,6 +389,7 @@ FOLDS: Folds[State] = {
     ReservationRequested: fold_requested,
     ReservationUpdated: fold_updated,
     ReservationDeleted: fold_deleted,
+    PlanProposed: fold_proposed,
     InputSkipped: fold_skipped,
     InputRefused: fold_refused,
     ConfigChanged: _config,

@@ -21,6 +21,7 @@ from schemas import (
     NodeRegistered,
     NodeRemoved,
     NodeReported,
+    PlanProposed,
     Policy,
     ReservationDeleted,
     ReservationRequested,
@@ -44,6 +45,7 @@ from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_
 from services.admission.core.queue_rules import named, queue_problem
 from services.admission.core.reservations import (
     judge_deletion,
+    judge_proposal,
     judge_request,
     judge_update,
     reservation_problem,
@@ -72,6 +74,8 @@ def judge(state: State, body: object, author: str, time: int) -> object:
             return judge_update(state, body, author)
         case ReservationDeleted():
             return judge_deletion(state, body, author)
+        case PlanProposed():
+            return judge_proposal(state, body, author)
         case JobCancelled():
             return _cancel(state, body, author)
         case NodeDrained():

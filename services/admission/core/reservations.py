@@ -7,6 +7,7 @@ from schemas import (
     InputRefused,
     InputRepeated,
     JobSpec,
+    PlanProposed,
     Plans,
     Queue,
     Record,
@@ -70,6 +71,14 @@ def judge_deletion(state: State, body: ReservationDeleted, author: str) -> Reser
     if known is None or known.user != body.user:
         return _refused(_not_theirs(body.reservation, known), "delete.reservation", author)
     return None if known.deleting else body
+
+
+def judge_proposal(state: State, body: PlanProposed, author: str) -> PlanProposed | InputRefused | None:
+    """What a solver proposes is the planner's to judge: one proposal at a time."""
+    if body.after > state.forecast_seq.get("Plans", 0):
+        told = f"the log has no plan of seq {body.after}; name the plan that the proposal starts from"
+        return _refused(told, "propose.after", author)
+    return None if state.proposed else body
 
 
 def _not_theirs(name: str, known: Reserved | None) -> str:
@@ -141,8 +150,16 @@ def fold_deleted(state: State, record: Record[ReservationDeleted]) -> None:
     state.needs_round = True
 
 
+def fold_proposed(state: State, record: Record[PlanProposed]) -> None:
+    """A proposal waits for its answer."""
+    state.proposed = record.seq
+    state.needs_round = True
+
+
 def fold_answers(state: State, body: Plans) -> None:
     """Answers in the order of the requests."""
+    if body.proposals:
+        state.proposed = 0
     for answer in body.answers:
         known = state.reservations.get(answer.reservation)
         if known is None or answer.reason in UNASKED:

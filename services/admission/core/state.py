@@ -179,8 +179,9 @@ class State:
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
     "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name.
-    `running_limits`: which jobs may run, kept where a queue has such a limit (parked.py). `wake_ms`: least wake-up
-    of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
+    `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run, kept
+    where a queue has such a limit (parked.py). `wake_ms`: least wake-up of the last closing's winners;
+    `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
     whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all.
     `pools_ppm`: of the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity
     by which requests are compared with each other (demand.py); `demand`: what classes hold and wait for, while they
@@ -206,6 +207,7 @@ class State:
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
     reservations: dict[str, Reserved] = field(default_factory=dict)
+    proposed: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     open: Opening | None = None
     round: int = 0

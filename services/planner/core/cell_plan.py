@@ -11,6 +11,7 @@ from fractions import Fraction
 from schemas import Vector
 from schemas.edge.strict_json import loads
 from services.planner.core.state import Promise, State, Waiting, counted
+from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
 from services.planner.planning.limits import UserLimits
@@ -199,7 +200,8 @@ class CellPlan:
         if answered >= len(waiting) or len(self.found) >= most:
             return None
         asked = waiting[answered]
-        return _Running(asked, self._answering(asked), [])
+        search = self._weighing(asked) if asked.kind == "proposal" else self._answering(asked)
+        return _Running(asked, search, [])
 
     def is_over(self) -> bool:
         """Whether more is promised than there is, at a step that has to be looked at."""
@@ -289,6 +291,23 @@ class CellPlan:
         elif before is not None:
             self._put_back(name, before)
         return answer
+
+    def _weighing(self, asked: Waiting) -> Search[Answer]:
+        """Adopts what a solver proposed, or says why not."""
+        plans: dict[str, dict[str, list[Lease]]] = {}
+        for plan in asked.proposed:
+            known = self.known.get(plan.reservation)
+            gangs = {atom.path: atom.gang for atom in atoms(known.node)} if known is not None else {}
+            mine = plans[plan.reservation] = {}
+            for lease in plan.leases:
+                gang = gangs.get(lease.atom, 1)
+                if lease.from_ms % self.step_ms or lease.to_ms % self.step_ms or lease.units % gang:
+                    told = f"{plan.reservation}: a lease of atom {lease.atom} is off the grid of steps or gangs"
+                    return Answer("infeasible", told)
+                begin, end = lease.from_ms // self.step_ms, lease.to_ms // self.step_ms
+                mine.setdefault(lease.atom, []).append(Lease(begin, end, lease.units // gang))
+        code, reason = yield from adopting(self.agent, self.known, plans)
+        return Answer(code, reason)
 
     def _check_nodes(self, node: Node) -> None:
         """Raises BadRdl where the nodes together hold no gang of an atom, though their sum would."""

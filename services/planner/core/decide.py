@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, cast, get_args
 
 from largesse.core import OpenRound
-from schemas import AtomOrder, PlanAnswer, PlanProfile, Plans, PlanStep
-from schemas.plans import PlanForm, PlanReason
+from schemas import AtomOrder, PlanAnswer, PlanProfile, Plans, PlanStep, ProposalAnswer
+from schemas.plans import PlanForm, PlanReason, ProposalReason
 from services.planner.core.state import State
 from services.planner.planning.request import Atom, Node, Plan, atoms
 
@@ -16,6 +16,7 @@ WORK_MAX = 4_000
 """What is looked at in a round at most, as planning/book.py counts: on the machines we know about 5 ms."""
 
 _REASONS = get_args(PlanReason)
+_PROPOSAL_REASONS = get_args(ProposalReason)
 _FORMS: dict[str | None, PlanForm] = {None: "", "early": "early", "late": "late", "flat": "flat"}
 
 
@@ -50,10 +51,14 @@ def _waits(state: State, found: "list[Found]") -> bool:
 def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
     """Answers and changed promises."""
     answers: list[PlanAnswer] = []
+    proposals: list[ProposalAnswer] = []
     gone = dict.fromkeys(state.ended, True)
     before, changed = plan.promised, {}
     for each in found:
-        _answer(plan, each, answers)
+        if each.asked is not None and each.asked.kind == "proposal":
+            proposals.append(_weighed(each.asked.seq, each.answer))
+        else:
+            _answer(plan, each, answers)
         for name in _changed(before, each.after):
             changed[name] = True
             if each.asked is None or name != each.asked.reservation:
@@ -65,7 +70,7 @@ def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
             profiles.append(_profile(plan, name, before))
         elif name in plan.promised.known or name in state.promises:
             gone[name] = True
-    return Plans(state.told_seq, answers, profiles, list(gone))
+    return Plans(state.told_seq, answers, profiles, list(gone), proposals=proposals)
 
 
 def _changed(before: "Promises", after: "Promises") -> list[str]:
@@ -90,6 +95,11 @@ def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None
     answers.append(told)
 
 
+def _weighed(seq: int, answer: "Answer") -> ProposalAnswer:
+    assert answer.code in _PROPOSAL_REASONS, f"no answer to a proposal is {answer.code}"
+    return ProposalAnswer(seq, not answer.code, cast(ProposalReason, answer.code), answer.reason)
+
+
 def _reason(code: str) -> PlanReason:
     assert code in _REASONS, f"no reason is {code}"
     return cast(PlanReason, code)
@@ -110,7 +120,12 @@ def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:
         detail = "the cell has lost capacity, and no plan that was tried keeps all promises"
         answers.append(PlanAnswer(name, False, "broken", detail))
         return
-    why = f"to make room for {found.asked.reservation}" if found.asked is not None else "after a loss of capacity"
+    if found.asked is None:
+        why = "after a loss of capacity"
+    elif found.asked.kind == "proposal":
+        why = "the solver found a plan with fewer starts and ends"
+    else:
+        why = f"to make room for {found.asked.reservation}"
     answers.append(PlanAnswer(name, True, "moved", why))
 
 

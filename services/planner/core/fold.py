@@ -8,6 +8,7 @@ from schemas import (
     NodeLost,
     NodeRegistered,
     NodeReported,
+    PlanProposed,
     Plans,
     Record,
     ReservationDeleted,
@@ -47,6 +48,12 @@ def _updated(state: State, record: Record[ReservationUpdated]) -> None:
 def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
     body = record.body
     state.waiting.append(Waiting("delete", body.reservation, body.user, "", "", record.seq))
+
+
+def _proposed(state: State, record: Record[PlanProposed]) -> None:
+    if not state.waiting:
+        state.rounds = 0
+    state.waiting.append(Waiting("proposal", "", "", "", "", record.seq, record.body.plans))
 
 
 # ---------------------------------------------------------------- capacity
@@ -134,20 +141,10 @@ def _end_promises(state: State, now: int) -> None:
 def _planned(state: State, record: Record[Plans]) -> None:
     body = record.body
     state.told_seq, state.wake_ms = record.seq, body.wake_ms
-    if not body.answers and not body.profiles and not body.gone:
+    if not (body.answers or body.profiles or body.gone or body.proposals):
         return  # Planning goes on.
     state.rounds = 0
-    asked: dict[str, Waiting] = {}
-    answered = 0
-    for answer in body.answers:
-        if answer.reason not in UNASKED:
-            one = state.waiting[answered]
-            answered += 1
-            assert one.reservation == answer.reservation, f"{answer.reservation} was answered out of turn"
-            if answer.accepted and one.kind != "delete":
-                asked[answer.reservation] = one
-    if answered:
-        del state.waiting[:answered]
+    asked = _answered(state, body)
     for name in body.gone:
         state.promises.pop(name, None)
         state.ended.pop(name, None)
@@ -166,10 +163,34 @@ def _planned(state: State, record: Record[Plans]) -> None:
     _take_step(state)
 
 
+def _answered(state: State, body: Plans) -> dict[str, Waiting]:
+    """Takes what is answered out of what waits. Returns the requests that are accepted."""
+    accepted: dict[str, Waiting] = {}
+    weighed = {answer.seq: True for answer in body.proposals}
+    answers = iter([answer for answer in body.answers if answer.reason not in UNASKED])
+    total = 0
+    for one in state.waiting:
+        if one.kind == "proposal":
+            if one.seq not in weighed:
+                break
+        else:
+            answer = next(answers, None)
+            if answer is None:
+                break
+            assert one.reservation == answer.reservation, f"{answer.reservation} was answered out of turn"
+            if answer.accepted and one.kind != "delete":
+                accepted[answer.reservation] = one
+        total += 1
+    if total:
+        del state.waiting[:total]
+    return accepted
+
+
 FOLDS: Folds[State] = {
     ReservationRequested: _requested,
     ReservationUpdated: _updated,
     ReservationDeleted: _deleted,
+    PlanProposed: _proposed,
     ConfigChanged: _config,
     NodeRegistered: _registered,
     NodeReported: _registered,

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from schemas import Cache, Policy, Vector
+from schemas import Cache, Policy, ProposedPlan, Vector
 
 if TYPE_CHECKING:
     from services.planner.core.cell_plan import CellPlan
 
-AskKind = Literal["request", "update", "delete"]
+AskKind = Literal["request", "update", "delete", "proposal"]
 
 
 @dataclass(slots=True)
@@ -28,7 +28,9 @@ def counted(node: Node) -> Vector:
 
 @dataclass(slots=True)
 class Waiting:
-    """A request that has not been answered. `seq`: of its record; `rdl`: canonical JSON, empty of a deletion."""
+    """What has not been answered: a request, or what a solver proposed (then only `seq` and `proposed` count). `seq`:
+    of its record; `rdl`: canonical JSON, empty of a deletion.
+    """
 
     kind: AskKind
     reservation: str
@@ -36,6 +38,7 @@ class Waiting:
     queue: str
     rdl: str
     seq: int
+    proposed: list[ProposedPlan] = field(default_factory=list)
 
 
 @dataclass(slots=True)

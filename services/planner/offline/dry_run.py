@@ -46,29 +46,24 @@ class Asked(Input):
     rdl: str
 
 
-class Question(Input):
-    """What a gateway knows of a cell, and what it is asked."""
+class Cell(Input):
+    """What somebody knows of a cell."""
 
     now_ms: int
     policy: dict[str, object]
     nodes: list[Nodes]
     promises: list[Promised]
+
+
+class Question(Cell):
+    """What a gateway knows of a cell, and what it is asked."""
+
     ask: Asked
 
 
 def would_answer(question: Question) -> dict[str, object]:
     """The core's answer to the request, with the plan where it is yes, and the names of those that would move."""
-    state = core.start()
-    state.policy = with_knobs(Policy(), knobs_of(question.policy, "policy"))
-    state.step_ms = state.policy.reservation_step_ms
-    for i, alike in enumerate(question.nodes):
-        for k in range(alike.count):
-            state.nodes[f"{i}-{k}"] = Node(dict(alike.capacity))
-        for resource, amount in alike.capacity.items():
-            state.capacity[resource] = state.capacity.get(resource, 0) + amount * alike.count
-    for each in question.promises:
-        leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
-        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases)
+    state = state_of(question, with_knobs(Policy(), knobs_of(question.policy, "policy")))
     ask = question.ask
     state.waiting.append(
         Waiting("update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0)
@@ -81,6 +76,22 @@ def would_answer(question: Question) -> dict[str, object]:
         "steps": [asdict(step) for profile in plans for step in profile.steps],
         "moved": [each.reservation for each in found.answers if each.reason == "moved"],
     }
+
+
+def state_of(cell: Cell, policy: Policy) -> core.State:
+    """The planner's state in such a cell. The length of a step is the policy's."""
+    state = core.start()
+    state.policy = policy
+    state.step_ms = policy.reservation_step_ms
+    for i, alike in enumerate(cell.nodes):
+        for k in range(alike.count):
+            state.nodes[f"{i}-{k}"] = Node(dict(alike.capacity))
+        for resource, amount in alike.capacity.items():
+            state.capacity[resource] = state.capacity.get(resource, 0) + amount * alike.count
+    for each in cell.promises:
+        leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
+        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases)
+    return state
 
 
 def _answered(state: core.State, now_ms: int) -> Plans:

@@ -7,6 +7,7 @@ solver proposes is checked first; without a proposal, or with a worse one, every
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +16,7 @@ from services.planner.planning.request import Lease, Node, Plan, atoms, inside
 from services.planner.planning.verify import changes, fault, over_capacity
 
 TIME_LIMIT_S = 10
+GAP = 1e-4  # Between what is found and the best that there may be, relative: then the solver stops.
 GRACE_S = 120  # For building the model, and for a solver that looks at its clock late.
 
 
@@ -43,14 +45,27 @@ def reorganise(agent: Agent, rejected: list[Request], time_limit_s: int) -> tupl
 
 
 def _asked(agent: Agent, requests: list[tuple[Node, bool]], time_limit_s: int) -> tuple[list[Any], str]:
-    """The solver's plans by request; or none, and why."""
     used = [[begin, end, amounts] for begin, end, amounts in agent.book.used.runs(0, max(1, agent.horizon))]
+    return asked(agent.book.capacity, agent.horizon, used, requests, time_limit_s)
+
+
+def asked(
+    capacity: Sequence[int],
+    horizon: int,
+    used: Sequence[Sequence[object]],
+    requests: list[tuple[Node, bool]],
+    time_limit_s: int,
+    gap: float = GAP,
+) -> tuple[list[Any], str]:
+    """The solver's plans by request; or none, and why. `used`: runs of what is promised beside; requests come with
+    whether they must be accepted. `gap`: the solver stops so near to the best, relative to that."""
     problem = {
-        "capacity": list(agent.book.capacity),
-        "horizon": agent.horizon,
+        "capacity": list(capacity),
+        "horizon": horizon,
         "used": used,
         "requests": [{"node": asdict(node), "must": must} for node, must in requests],
         "time_limit_s": time_limit_s,
+        "gap": gap,
     }
     command = [sys.executable, "-m", "services.planner.milp"]
     try:

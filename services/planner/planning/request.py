@@ -113,6 +113,13 @@ def inside(node: Node, begin: int, end: int) -> Node:
     return Group(node.kind, [inside(branch, begin, end) for branch in node.of])
 
 
+def shifted(node: Node, by: int) -> Node:
+    """The same request so many steps later."""
+    if isinstance(node, Atom):
+        return replace(node, begin=node.begin + by, end=node.end + by)
+    return Group(node.kind, [shifted(branch, by) for branch in node.of])
+
+
 def scaled(node: Node, permille: int) -> Node:
     """The same request with so much of its width and work: gangs that run alone get narrower, others fewer."""
     if isinstance(node, Group):

@@ -35,9 +35,22 @@ def changes(plans: Mapping[str, Plan], capacity: Sequence[int]) -> int:
     total = 0
     for plan in plans.values():
         for atom, leases in plan:
-            shares = [need * 10**6 // have for need, have in zip(atom.unit, capacity, strict=True) if have]
-            total += 2 * atom.gang * max(shares, default=0) * _started(leases)
+            total += 2 * atom.gang * _share(atom, capacity) * _started(leases)
     return total
+
+
+def use(plans: Mapping[str, Plan], capacity: Sequence[int]) -> int:
+    """How much is held and for how long, in dominant shares of 10^-6 x steps."""
+    total = 0
+    for plan in plans.values():
+        for atom, leases in plan:
+            steps = sum((each.end - each.begin) * each.gangs for each in leases)
+            total += atom.gang * _share(atom, capacity) * steps
+    return total
+
+
+def _share(atom: Atom, capacity: Sequence[int]) -> int:
+    return max((need * 10**6 // have for need, have in zip(atom.unit, capacity, strict=True) if have), default=0)
 
 
 def _started(leases: Sequence[Lease]) -> int:

@@ -1,0 +1,157 @@
+"""The planner's shell: the loop of every core, and beside it a solver that looks for a better plan of what is promised.
+
+The solver runs in a process of its own, at most so often and so long as the policy says, and only in the instance that
+answers. What it finds is sent to the topic `reservations`; the sequencer makes it a record, and the core adopts it or
+not. So a solver that crashes, hangs or errs costs nothing but its process, and a replay never needs it.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import largesse.shell
+from largesse.bus.port import Bus, BusError, Writer
+from largesse.log.reader import publish_input
+from largesse.settings import Settings
+from largesse.shell import Shell
+from largesse.telemetry import logger
+from schemas import Vector
+from services.planner import core
+from services.planner.core.state import State, counted
+
+COMMAND = (sys.executable, "-m", "services.planner", "reorganise")
+LOOK_S = 1.0
+"""How often it is looked whether the solver is to be asked."""
+
+GRACE_S = 30.0
+"""The process has so long beyond the solver's time limit, to start, and to build and check the problem."""
+
+ERROR_CHARACTERS_MAX = 300
+
+Document = dict[str, object]
+
+_ROOT = Path(__file__).parents[2]
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Runs the planner until `stop` is set. Raises as `largesse.shell.run` does."""
+    await drive(Shell(core, bus, settings, stop=stop), bus, settings, stop)
+
+
+async def drive(shell: Shell[State], bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
+    """Steps a shell until `stop`, with the solver beside it, which ends with it."""
+    beside = asyncio.create_task(Reorganiser(shell, bus, settings).run(stop))
+    try:
+        await largesse.shell.drive(shell, bus, settings, stop)
+    finally:
+        beside.cancel()
+        await asyncio.wait((beside,))
+        if not beside.cancelled() and (error := beside.exception()) is not None:
+            logger(service=shell.name).error("solver", failed=repr(error))
+
+
+class Reorganiser:
+    """Asks the solver about the promises of a planner's shell. `command`: the process that is asked, where it is not
+    COMMAND."""
+
+    def __init__(self, shell: Shell[State], bus: Bus, settings: Settings, command: tuple[str, ...] = ()) -> None:
+        self.proposed = 0
+        self._shell = shell
+        self._bus = bus
+        self._settings = settings
+        self._command = command or COMMAND
+        self._tried: tuple[int, dict[str, int]] | None = None
+        self._next_s = 0.0
+        self._said = logger(service=shell.name)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set. What goes wrong is logged, and tried again at the next time."""
+        loop = asyncio.get_running_loop()
+        while not stop.is_set():
+            if self.is_due(loop.time()):
+                self._next_s = loop.time() + self._shell.state.policy.reservation_solver_ms / 1_000
+                try:
+                    await self.ask()
+                except (OSError, BusError, ValueError, TimeoutError) as error:
+                    self._said.warning("solver", failed=str(error) or type(error).__name__)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), LOOK_S)
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether this instance answers, nothing waits for an answer, and there are plans that were not tried."""
+        state = self._shell.state
+        if not state.policy.reservation_solver_ms or now_s < self._next_s:
+            return False
+        answers = self._shell.active is None or self._shell.active.is_set()
+        return answers and bool(state.promises) and not state.waiting and self._tried != _standing(state)
+
+    async def ask(self) -> None:
+        """Asks once, and sends what is better. Raises OSError, BusError, ValueError, TimeoutError."""
+        state = self._shell.state
+        self._tried, after = _standing(state), state.told_seq
+        limit_s = state.policy.reservation_solver_limit_ms / 1_000
+        answer = await self._answer(question_of(state, self._shell.log.order.time), limit_s + GRACE_S)
+        if "plans" not in answer:
+            self._said.info("solver", found=answer["why"])
+            return
+        writer: Writer = self._bus.writer()
+        try:
+            proposal = {"propose": {"after": after, "plans": answer["plans"]}}
+            await publish_input(writer, "reservations", proposal, core.NAME, self._settings.partition)
+        finally:
+            await writer.drop()
+        self.proposed += 1
+        self._said.info("solver", found="better plans")
+
+    async def _answer(self, question: Document, limit_s: float) -> Document:
+        pipe = asyncio.subprocess.PIPE
+        # In a session of its own, so that the solver that it starts ends with it.
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(limit_s):
+                out, err = await process.communicate(json.dumps(question).encode())
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode:
+            last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
+            raise ValueError(last or f"exit code {process.returncode}")
+        answer = json.loads(out)
+        if not isinstance(answer, dict) or not ("plans" in answer or "why" in answer):
+            raise ValueError("the solver's process said nothing of use")
+        return answer
+
+
+def _standing(state: State) -> tuple[int, dict[str, int]]:
+    """What the solver would start from, in short."""
+    return state.told_seq, dict(state.capacity)
+
+
+def question_of(state: State, now_ms: int) -> Document:
+    """The cell as `offline/reorganise_cell.py` reads it."""
+    counts: dict[str, int] = {}
+    capacities: dict[str, Vector] = {}
+    for node in state.nodes.values():
+        if capacity := counted(node):
+            alike = str(sorted(capacity.items()))
+            counts[alike] = counts.get(alike, 0) + 1
+            capacities[alike] = capacity
+    return {
+        "now_ms": now_ms,
+        "policy": asdict(replace(state.policy, reservation_step_ms=state.step_ms)),
+        "nodes": [{"count": count, "capacity": capacities[alike]} for alike, count in counts.items()],
+        "promises": [
+            {"reservation": name, "user": each.user, "queue": each.queue, "rdl": each.rdl}
+            | {"leases": [[a.atom, a.begin * state.step_ms, a.end * state.step_ms, a.gangs] for a in each.leases]}
+            for name, each in state.promises.items()
+        ],
+    }
