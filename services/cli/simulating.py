@@ -24,6 +24,7 @@ from services.simulator.drive import Arrival
 from services.simulator.reservations import outcome_of, outcomes_text
 from services.simulator.run import Options, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
+from services.simulator.usage_history import UsageHistory
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.workload_file import read_workload
 
@@ -83,10 +84,11 @@ def run_one(
     log: str | None = None,
     refused: list[JobRejected] | None = None,
     classes: ClassHistory | None = None,
+    usage: UsageHistory | None = None,
 ) -> dict[str, object]:
     """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
-    that were, `classes` what happened to the classes of jobs. Raises Wrong where a file cannot be written, or knobs
-    contradict each other.
+    that were, `classes` what happened to the classes of jobs, `usage` what was used of the cell. Raises Wrong where a
+    file cannot be written, or knobs contradict each other.
     """
 
     if values.get("reservation_solver_ms", cluster.values.get("reservation_solver_ms")):
@@ -97,7 +99,7 @@ def run_one(
             refused.append(body)
 
     with ExitStack() as files, progress_of(str(values.get("preset", "")) or "simulating", "jobs") as progress:
-        options = Options(values, progress=progress, refused=refuse, classes=classes)
+        options = Options(values, progress=progress, refused=refuse, classes=classes, usage=usage)
         if isinstance(schedule, ShortSchedule):
             options.schedule = schedule
         elif schedule is not None:
@@ -210,7 +212,11 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         page.parent.mkdir(parents=True, exist_ok=True)
     schedules = {name: ShortSchedule(GANTT_SPANS_MAX) for name in presets}
     classes = {name: ClassHistory() for name in presets}
-    results = {name: run_one(jobs, cluster, values[name], schedules[name], classes=classes[name]) for name in presets}
+    usage = {name: UsageHistory() for name in presets}
+    results = {
+        name: run_one(jobs, cluster, values[name], schedules[name], classes=classes[name], usage=usage[name])
+        for name in presets
+    }
     inputs = Inputs(
         f"{VERSION} ({commit_text() or 'release'})",
         _named(asked.workload),
@@ -220,6 +226,7 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         asked.settings,
         schedules,
         classes,
+        usage,
     )
     with _writing("--report"):
         page.write_text(comparison_page(results, inputs), encoding="utf-8")

@@ -45,6 +45,7 @@ class Cell:
     shards: int = 1
     listener: Listener | None = None
     observer: Callable[[Record], None] | None = None
+    asks_observer: Callable[[Record], None] | None = None
     grants_observer: Callable[[Record], None] | None = None
     before_round: Callable[["Cell"], None] | None = None
     seq: int = 0
@@ -144,6 +145,10 @@ class Cell:
         ]
         body = close(self.admission, shares, asks, grants, hashes)
         self._feed({"shares": [shares], "asks": asks, "grants": [grants]})
+        if self.asks_observer is not None:
+            for record in asks:
+                if record.body.ledger:
+                    self.asks_observer(record)
         if self.grants_observer is not None and grants.body.held:
             self.grants_observer(grants)
         closing = self.put(body, cause=opening.id)

@@ -22,6 +22,8 @@ from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
 from services.simulator.reservations import Reservations
 from services.simulator.schedule import Schedule
+from services.simulator.usage_history import UsageHistory
+from services.simulator.usage_watch import UsageWatch
 
 EPOCH = "simulated"
 
@@ -33,7 +35,7 @@ class Stuck(RuntimeError):
 @dataclass(slots=True)
 class Options:
     """What a run may be given. `values`: policy knobs that override the cluster file's. `refused` is told of every job
-    that the cell refuses. `classes` gets what happened to the classes of jobs.
+    that the cell refuses. `classes` gets what happened to the classes of jobs, `usage` what was used of the cell.
     """
 
     values: dict[str, KnobValue]
@@ -43,6 +45,7 @@ class Options:
     before_round: Callable[[Cell], None] | None = None
     refused: Callable[[JobRejected], None] | None = None
     classes: ClassHistory | None = None
+    usage: UsageHistory | None = None
 
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
@@ -61,6 +64,10 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     watch = ClassWatch(cell, options.classes) if options.classes is not None else None
     if watch is not None:
         cell.observer = _both(cell.observer, watch.observe)
+    usage = options.usage or UsageHistory()
+    use_watch = UsageWatch(cell, usage)
+    cell.observer = _both(cell.observer, use_watch.observe)
+    cell.asks_observer = use_watch.observe_asks
     cell.grants_observer = agents.observe_held
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
@@ -76,6 +83,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         )
     if watch is not None:
         watch.close()
+    use_watch.close()
     result = agents.metrics.result()
     placements = result["placements"]
     return {
@@ -89,6 +97,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
         **({"reservations": reservations.result()} if reservations is not None else {}),
+        **usage.told(result["makespan_ms"]),
     }
 
 

@@ -114,6 +114,7 @@ ROOMS = (
         ours=(
             *("schemas", "largesse", "services.simulator.report"),
             *("services.simulator.class_history", "services.simulator.reservations", "services.simulator.schedule"),
+            "services.simulator.usage_history",
         ),
         others=STDLIB | {"plotly"},
     ),

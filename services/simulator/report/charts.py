@@ -115,18 +115,30 @@ def _times(factor: float) -> str:
     return f"{100 * (factor - 1):+.1f} %" if 0.5 < factor < 2 else f"x {factor:,.3g}"
 
 
-def gantt(spans: Sequence[Span], queue_of: dict[str, str], end_ms: int) -> Figure:
-    """Attempts by node, as many lanes a node as run there at a time, in the colour of their queue; and room held.
+def is_small(result: Result) -> bool:
+    """Whether the run has so few jobs that each can have a colour of its own."""
+    return len(result["per_job"]) <= len(COLOURS)
 
-    `queue_of`: job -> queue. `end_ms`: where the time axis ends, so that charts of several presets can be compared.
+
+def colours_by(result: Result) -> dict[str, str]:
+    """Job -> what gives it its colour in a Gantt chart: of a small run the job itself, else its queue."""
+    key = "job" if is_small(result) else "queue"
+    return {row["job"]: row[key] for row in result["per_job"]}
+
+
+def gantt(spans: Sequence[Span], name_of: dict[str, str], end_ms: int) -> Figure:
+    """Attempts by node, as many lanes a node as run there at a time, and room held.
+
+    `name_of`: job -> what its attempts are coloured by, the job or its queue. `end_ms`: where the time axis ends,
+    so that charts of several presets can be compared.
     """
     lanes, nodes = lanes_of(spans)
-    queues = sorted(set(queue_of.values()))
-    colours = {queue: COLOURS[i % len(COLOURS)] for i, queue in enumerate(queues)} | {HELD: "#9aa0a6"}
-    by_queue: dict[str, list[tuple[Span, int]]] = {}
+    names = sorted(set(name_of.values()), key=_natural)
+    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)} | {HELD: "#9aa0a6"}
+    by_name: dict[str, list[tuple[Span, int]]] = {}
     for span, lane in zip(spans, lanes, strict=True):
-        by_queue.setdefault(HELD if span.job is None else queue_of[span.job], []).append((span, lane))
-    traces = [_bars(queue, by_queue[queue], colours[queue]) for queue in [*queues, HELD] if queue in by_queue]
+        by_name.setdefault(HELD if span.job is None else name_of[span.job], []).append((span, lane))
+    traces = [_bars(name, by_name[name], colours[name]) for name in [*names, HELD] if name in by_name]
     total = sum(count for _, count in nodes)
     starts = [sum(count for _, count in nodes[:i]) for i in range(len(nodes))]
     height = min(GANTT_HEIGHT_MOST_PX, max(GANTT_HEIGHT_LEAST_PX, 120 + LANE_PX * total))

@@ -29,7 +29,10 @@ from services.simulator.report.table import (
     groups_table,
     reservations_table,
 )
+from services.simulator.report.usage import about_means as about_means_of_usage
+from services.simulator.report.usage import kinds_of, leftover_over_time, used_over_time
 from services.simulator.schedule import ShortSchedule
+from services.simulator.usage_history import UsageHistory
 
 GANTT_SPANS_MAX = 2_000
 """A run with more attempts (and spans of held room) gets no Gantt chart: nobody could read it."""
@@ -47,7 +50,8 @@ DIGEST_SHOWN = 16  # Hexadecimal digits of a digest in a table; all of them on h
 class Inputs:
     """What was compared. `version`: of Largesse. `workload`, `cluster`: names of the files. `capacity`: of all nodes,
     as texts. `settings`: knobs set for this run. `schedules`: by preset, of runs short enough for a Gantt chart.
-    `classes`: by preset, what happened to the classes of jobs; empty histories are not shown.
+    `classes`: by preset, what happened to the classes of jobs; empty histories are not shown. `usage`: by preset, what
+    was used of the cell.
     """
 
     version: str
@@ -58,6 +62,7 @@ class Inputs:
     settings: list[str] = field(default_factory=list)
     schedules: dict[str, ShortSchedule] = field(default_factory=dict)
     classes: dict[str, ClassHistory] = field(default_factory=dict)
+    usage: dict[str, UsageHistory] = field(default_factory=dict)
 
 
 def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
@@ -75,6 +80,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
             *_groups(results),
             *_charts(results, groups),
+            *_usage(results, groups, inputs),
             *_reservations(results),
             *_losers(results),
             *_one_job(results, groups, inputs),
@@ -155,6 +161,29 @@ def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str
     yield _figure("ratios", f"Each job's completion time relative to {baseline}", charts.ratios(results, groups))
 
 
+def _usage(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+    kept = {preset: inputs.usage[preset] for preset in results if preset in inputs.usage}
+    kinds = kinds_of(kept)
+    if not kinds:
+        return
+    yield f"<h2>Utilisation over time</h2>\n<p class=note>{escape(_ABOUT_USE + about_means_of_usage(kept))}</p>\n"
+    for number, kind in enumerate(kinds):
+        yield _figure(f"use-{number}", kind, used_over_time(kind, kept, groups), level=3)
+    if any(history.leftover.values for history in kept.values()):
+        yield f"<h2>Leftover, donated and used</h2>\n<p class=note>{escape(_ABOUT_LEFTOVER)}</p>\n"
+        for number, kind in enumerate(kinds):
+            yield _figure(f"leftover-{number}", kind, leftover_over_time(kind, kept, groups), level=3)
+
+
+_ABOUT_USE = "The part of each resource that running tasks hold."
+_ABOUT_LEFTOVER = (
+    "Under presets that plan jobs: what jobs were entitled to and left to others (donated), and what jobs held beyond"
+    " what they were entitled to (received), added up from the start of the run; 10 s of the cell is all of its"
+    " resource for 10 s. An account is told when its job is planned anew, so that lines rise in steps. Jobs may also"
+    " receive what nobody was entitled to, and what is donated may find nobody who can use it."
+)
+
+
 def _reservations(results: dict[str, Result]) -> Iterator[str]:
     table = reservations_table(results)
     if table.rows:
@@ -219,7 +248,8 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
     if not kept:
         return
     yield "<h2>Schedules</h2>\n"
-    yield "<p class=note>Each bar is an attempt of a task on its node, in the colour of its queue.</p>\n"
+    by = "job" if charts.is_small(next(iter(results.values()))) else "queue"
+    yield f"<p class=note>Each bar is an attempt of a task on its node, in the colour of its {by}.</p>\n"
     end_ms = max((span.end_ms for schedule in kept.values() for span in schedule.spans), default=0)
     for number, group in enumerate(groups):
         schedule = kept.get(group[0])
@@ -231,8 +261,7 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
                 f" attempts; up to {GANTT_SPANS_MAX:,} are drawn.</p>\n"
             )
             continue
-        queue_of = {row["job"]: row["queue"] for row in results[group[0]]["per_job"]}
-        figure = charts.gantt(schedule.spans, queue_of, end_ms)
+        figure = charts.gantt(schedule.spans, charts.colours_by(results[group[0]]), end_ms)
         yield _figure(f"gantt-{number}", charts.label(group), figure, level=3)
 
 

@@ -40,11 +40,12 @@ class Metric:
     def of(self, result: Result) -> float:
         value: Any = result
         for step in self.path:
-            value = value.get(step, 0)
+            value = value.get(step, 0) if isinstance(value, dict) else 0
         return (len(value) if isinstance(value, list) else value) / self.over
 
     def shown(self, result: Result) -> str:
-        return f"{self.of(result):,.{self.digits}f}"
+        """A dash where the result has no such section."""
+        return f"{self.of(result):,.{self.digits}f}" if self.path[0] in result else "-"
 
 
 _PARTS = ("p50", "p95", "p99")
@@ -69,7 +70,13 @@ def comparison_table(results: dict[str, Result]) -> Table:
     """The table of results by preset, at least one."""
     name, base = next(iter(results.items()))
     used = [Metric(f"utilisation {kind}", ("utilisation", kind), 1, 3) for kind in base["utilisation"]]
-    metrics = (*_METRICS, *used, Metric("placements", ("placements",)))
+    gave = []
+    if any("leftover" in result for result in results.values()):
+        whats = ("donated", "received")
+        gave = [
+            Metric(f"{what} {kind}", ("leftover", what, kind), 1, 3) for what in whats for kind in base["utilisation"]
+        ]
+    metrics = (*_METRICS, *used, *gave, Metric("placements", ("placements",)))
     rows = [[metric.name, *(metric.shown(result) for result in results.values())] for metric in metrics]
     against = [_against(base, result) for result in results.values()]
     for title, texts in zip(("median speed-up", "jobs faster", "jobs slower"), zip(*against, strict=True), strict=True):

@@ -1,0 +1,52 @@
+"""Follows what a simulated cell uses, and what its jobs give away and receive, from its records."""
+
+from schemas import LedgerEntry, Record, RoundClosed, TaskFailed, TaskFinished, Vector
+from services.simulator.engine import Cell
+from services.simulator.usage_history import UsageHistory
+
+
+class UsageWatch:
+    """Fills a history while a cell runs whose capacity stays as it is once the first round has opened."""
+
+    def __init__(self, cell: Cell, history: UsageHistory) -> None:
+        self._cell, self._history = cell, history
+        self._accounts: dict[str, LedgerEntry] = {}  # Of live jobs, as they were told last.
+        self._donated: Vector = {}
+        self._received: Vector = {}
+
+    def observe(self, record: Record) -> None:
+        """A record of the log that all cores have folded."""
+        if isinstance(record.body, RoundClosed | TaskFinished | TaskFailed):
+            history, admission = self._history, self._cell.admission
+            used = [admission.used.get(kind, 0) / admission.capacity[kind] for kind in self._kinds]
+            if not history.used.values or history.used.values[-1] != used:
+                history.used.put(record.time, used)
+
+    def observe_asks(self, record: Record) -> None:
+        """What altruism says in a round; a job's figures are those since it was first planned."""
+        for entry in record.body.ledger:
+            before = self._accounts.pop(entry.job, None)
+            for total, now, then in (
+                (self._donated, entry.donated, before.donated if before is not None else {}),
+                (self._received, entry.received, before.received if before is not None else {}),
+            ):
+                for kind in {**then, **now}:
+                    total[kind] = total.get(kind, 0) + now.get(kind, 0) - then.get(kind, 0)
+            if not entry.over:
+                self._accounts[entry.job] = entry
+        capacity = self._cell.admission.capacity
+        sums = [
+            total.get(kind, 0) / capacity[kind] for total in (self._donated, self._received) for kind in self._kinds
+        ]
+        self._history.leftover.put(record.time, sums)
+
+    def close(self) -> None:
+        """The run is over."""
+        self._history.end_ms = self._cell.time
+
+    @property
+    def _kinds(self) -> list[str]:
+        if not self._history.kinds:
+            capacity = self._cell.admission.capacity
+            self._history.kinds = sorted(kind for kind, amount in capacity.items() if amount > 0)
+        return self._history.kinds
