@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.core import Folds
+from largesse.lifecycle.job_life import end_gang_attempt
+from largesse.lifecycle.task_facts import TaskFact, facts_of
 from schemas import (
     ConfigChanged,
     DeviceShare,
@@ -25,6 +27,7 @@ from schemas import (
     NodeReported,
     Policy,
     Record,
+    Revocation,
     RoundClosed,
     Stage,
     TaskFailed,
@@ -223,51 +226,41 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
             state.changed[key] = True
     for revoked in body.revoked:
         if revoked.node == state.node:
-            for key in _keys(revoked.job, revoked.stage, revoked.first, revoked.count, revoked.attempt):
+            for key in _keys(revoked):
                 if key in state.held and state.held[key].stop is None:
                     state.held[key].grace_ms = state.revoke_grace_ms
                     _stop(state, key, "revoked")
 
 
-def _started(state: State, record: Record[TaskStarted]) -> None:
-    for item in record.body.items:
-        if item.node == state.node:
-            for key in _keys(item.job, item.stage, item.first, item.count, item.attempt):
-                state.held[key].begun = True
-                state.changed[key] = True
+def _tasks(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        if isinstance(fact, TaskEnd):
+            _over(state, fact)
+        elif isinstance(fact, TaskFailure):
+            _over(state, fact)
+            _break_gang(state, fact.job, fact.stage, fact.attempt)
+        elif fact.node == state.node:
+            _run(state, fact)
 
 
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    item: TaskEnd
-    for item in record.body.items:
-        _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
-
-
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    item: TaskFailure
-    for item in record.body.items:
-        _over(state, item.node, item.job, item.stage, item.first, item.count, item.attempt)
-        _break_gang(state, item.job, item.stage, item.attempt)
+def _run(state: State, tasks: TaskRange) -> None:
+    """The log has attempts as running under this epoch."""
+    for key in _keys(tasks):
+        held = state.held[key]
+        held.epoch, held.begun, held.given = tasks.epoch, True, True
+        state.changed[key] = True
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
-    _end_lost(state, body.lost)
+    _tasks(state, record)
     if body.node == state.node and body.epoch == state.epoch:
         state.standing = "lost"
 
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
-    _end_lost(state, body.lost)
-    for known in body.attempts:
-        if known.state == "running":
-            if body.node == state.node:
-                _adopt(state, body.epoch, _keys(known.job, known.stage, known.first, known.count, known.attempt))
-            continue
-        _over(state, body.node, known.job, known.stage, known.first, known.count, known.attempt)
-        if known.state == "failed":
-            _break_gang(state, known.job, known.stage, known.attempt)
+    _tasks(state, record)
     if body.node != state.node:
         return
     if body.epoch == state.epoch:
@@ -284,36 +277,22 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
         state.unschedulable = body.unschedulable
 
 
-def _adopt(state: State, epoch: str, keys: Iterable[str]) -> None:
-    for key in keys:
-        held = state.held[key]
-        held.epoch, held.begun, held.given = epoch, True, True
-        state.changed[key] = True
-
-
-def _end_lost(state: State, lost: list[TaskRange]) -> None:
-    for ended in lost:
-        _over(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
-        _break_gang(state, ended.job, ended.stage, ended.attempt)
-
-
-def _over(state: State, node: str, job: str, stage: str, first: int, count: int, attempt: int) -> None:
-    if node != state.node:
+def _over(state: State, ended: TaskEnd | TaskFailure) -> None:
+    if ended.node != state.node:
         return
-    keys_of_job = state.held_of[job]
-    for key in _keys(job, stage, first, count, attempt):
+    keys_of_job = state.held_of[ended.job]
+    for key in _keys(ended):
         del state.held[key], keys_of_job[key]
         state.changed[key] = True
     if not keys_of_job:
-        del state.held_of[job]
+        del state.held_of[ended.job]
 
 
 def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:
     """One task of a gang's attempt has ended without success, here or elsewhere: the others stop."""
     job = state.jobs.get(name)
-    if job is None or not _stage_of(job, stage).gang or attempt <= job.broken.get(stage, 0):
+    if job is None or not _stage_of(job, stage).gang or not end_gang_attempt(job.broken, stage, attempt):
         return
-    job.broken[stage] = attempt
     for key in state.held_of.get(name, ()):
         held = state.held[key]
         if held.stage == stage and held.attempt <= attempt:
@@ -339,8 +318,9 @@ def _configured(state: State, record: Record[ConfigChanged]) -> None:
         state.revoke_grace_ms = body.policy.revoke_grace_ms
 
 
-def _keys(job: str, stage: str, first: int, count: int, attempt: int) -> Iterable[str]:
-    return (attempt_key(job, stage, index, attempt) for index in range(first, first + count))
+def _keys(tasks: TaskFact | Revocation) -> Iterable[str]:
+    job, stage, attempt = tasks.job, tasks.stage, tasks.attempt
+    return (attempt_key(job, stage, index, attempt) for index in range(tasks.first, tasks.first + tasks.count))
 
 
 def _stage_of(job: Job, name: str) -> Stage:
@@ -357,8 +337,8 @@ FOLDS: Folds[State] = {
     NodeLost: _lost,
     NodeForgotten: _forgotten,
     RoundClosed: _closed,
-    TaskStarted: _started,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskStarted: _tasks,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     ConfigChanged: _configured,
 }

@@ -75,6 +75,8 @@ def check_tasks(cell):
             continue
         assert known.progress == job.progress
         assert cell.fairness.jobs[name].progress == job.progress
+        if job.graph.tasks != [1]:  # Of a job of one task leftover keeps none.
+            assert cell.leftover.jobs[name].progress == job.progress
         if is_parked(cell.altruism.running_limits, name):
             assert not does_wait(job), f"{name} stands before the gate of its queue"
             continue

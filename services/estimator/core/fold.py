@@ -4,6 +4,7 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.job_classes import has_pools, thresholds_of
 from largesse.lifecycle.run_times import expected_ms, informed, learn, observe
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
     JobAdmitted,
@@ -16,10 +17,10 @@ from schemas import (
     RoundOpened,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     TaskStarted,
     Vector,
 )
+from schemas.tasks import TaskEnd, TaskFailure
 from services.estimator.core.forecasts import drop_job, move_stage, put_group, take_sample
 from services.estimator.core.state import Active, Job, Running, State
 from services.estimator.forecast_by_durations import has_moved
@@ -55,17 +56,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
     _set_capacity(state, body.node, body.capacity)
-    if not state.on:
-        return
-    _end_ranges(state, record, body.lost)
-    for known in body.attempts:
-        for index in range(known.first, known.first + known.count):
-            if known.state == "succeeded":
-                _succeed(state, known.job, known.stage, index, record.time)
-            elif known.state == "failed":
-                _leave(state, known.job, known.stage, index, record.time)
-            else:
-                _begin(state, known.job, known.stage, index, record.time)
+    _tasks(state, record)
 
 
 def _reported(state: State, record: Record[NodeReported]) -> None:
@@ -74,8 +65,7 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     _set_capacity(state, record.body.node, None)
-    if state.on:
-        _end_ranges(state, record, record.body.lost)
+    _tasks(state, record)
 
 
 def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
@@ -104,24 +94,33 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 
 
 # ---------------------------------------------------------------- tasks
-def _started(state: State, record: Record[TaskStarted]) -> None:
+def _tasks(state: State, record: Record) -> None:
     if not state.on:
         return
-    item: TaskRange
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _begin(state, item.job, item.stage, index, record.time)
+    for fact in facts_of(record.body):
+        job = state.jobs.get(fact.job)
+        if job is None:
+            continue
+        at = job.graph.position[fact.stage]
+        indices = range(fact.first, fact.first + fact.count)
+        if isinstance(fact, TaskEnd):
+            for index in indices:
+                _succeed(state, fact.job, job, at, index, record.time)
+            if job.active is not None:
+                _learn(state, fact.job, job, job.active, at, fact.count, fact.run_ms, record.time)
+        elif isinstance(fact, TaskFailure):
+            for index in indices:
+                _leave(state, fact.job, job, at, index, record.time)
+        else:
+            for index in indices:
+                _begin(state, fact.job, job, at, index, record.time)
 
 
-def _begin(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
-    job = state.jobs.get(name)
-    if job is None:
-        return
+def _begin(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
     active = job.active
     if active is None:
         none = [0] * len(job.graph.stages)
         active = job.active = Active(JobPhases(), none, none.copy())
-    at = job.graph.position[stage]
     key = f"{at}/{index}"
     if key in active.running:
         return
@@ -135,24 +134,10 @@ def _begin(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
     put_group(state, name, job, at, at_ms, 1, at_ms)
 
 
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    if not state.on:
-        return
-    for item in record.body.items:
-        job = state.jobs.get(item.job)
-        if job is None:
-            continue
-        for index in range(item.first, item.first + item.count):
-            _succeed(state, item.job, item.stage, index, record.time)
-        if job.active is not None:
-            _learn(state, item.job, job, job.active, item.stage, item.count, item.run_ms, record.time)
-
-
 def _learn(
-    state: State, name: str, job: Job, active: Active, stage: str, count: int, run_ms: list[int], at_ms: int
+    state: State, name: str, job: Job, active: Active, at: int, count: int, run_ms: list[int], at_ms: int
 ) -> None:
     """What is expected of tasks of the stage that still run, now that some have ended."""
-    at = job.graph.position[stage]
     told = job.graph.stages[at]
     active.seen = observe(active.seen, told, count, run_ms, state.policy.estimates)
     learnt_ms = expected_ms(told, active.seen)
@@ -161,40 +146,22 @@ def _learn(
         move_stage(state, name, job, at, at_ms)
 
 
-def _succeed(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
-    job = state.jobs.get(name)
-    running = _take_off(state, name, job, stage, index, at_ms)
-    if job is not None and job.active is not None and running is not None:
-        demand = job.graph.stages[job.graph.position[stage]].demand
-        finish(job.active.phases, running.phase, at_ms, demand, windows_of(state))
+def _succeed(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
+    running = _take_off(state, name, job, at, index, at_ms)
+    if job.active is not None and running is not None:
+        finish(job.active.phases, running.phase, at_ms, job.graph.stages[at].demand, windows_of(state))
 
 
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    if not state.on:
-        return
-    for item in record.body.items:
-        for index in range(item.first, item.first + item.count):
-            _leave(state, item.job, item.stage, index, record.time)
+def _leave(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
+    running = _take_off(state, name, job, at, index, at_ms)
+    if job.active is not None and running is not None:
+        leave(job.active.phases, running.phase, job.graph.stages[at].demand)
 
 
-def _end_ranges(state: State, record: Record, ranges: list[TaskRange]) -> None:
-    for item in ranges:
-        for index in range(item.first, item.first + item.count):
-            _leave(state, item.job, item.stage, index, record.time)
-
-
-def _leave(state: State, name: str, stage: str, index: int, at_ms: int) -> None:
-    job = state.jobs.get(name)
-    running = _take_off(state, name, job, stage, index, at_ms)
-    if job is not None and job.active is not None and running is not None:
-        leave(job.active.phases, running.phase, job.graph.stages[job.graph.position[stage]].demand)
-
-
-def _take_off(state: State, name: str, job: Job | None, stage: str, index: int, at_ms: int) -> Running | None:
-    """A task runs no longer; None where it has not started, or its job has ended."""
-    if job is None or job.active is None:
+def _take_off(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> Running | None:
+    """A task runs no longer; None where it has not started."""
+    if job.active is None:
         return None
-    at = job.graph.position[stage]
     running = job.active.running.pop(f"{at}/{index}", None)
     if running is not None:
         put_group(state, name, job, at, running.start_ms, -1, at_ms)
@@ -232,9 +199,9 @@ FOLDS: Folds[State] = {
     NodeLost: _lost,
     JobAdmitted: _admitted,
     JobEnded: _ended,
-    TaskStarted: _started,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskStarted: _tasks,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     RoundOpened: _opened,
     Releases: _told,
 }

@@ -132,9 +132,8 @@ def work_left(board: Board, job: Job) -> int:
     take.
     """
     left = 0
-    for stage in job.graph.stages:
-        share = board.room.share_of(stage.demand)
-        left += (stage.tasks - job.done.get(stage.stage, 0)) * share * estimate_of(job, stage)
+    for stage, tasks in zip(job.graph.stages, job.progress.left, strict=True):
+        left += tasks * board.room.share_of(stage.demand) * estimate_of(job, stage)
     return left
 
 

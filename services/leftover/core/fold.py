@@ -2,12 +2,14 @@
 
 from largesse.core import Folds
 from largesse.ids import shard_of
-from largesse.lifecycle.dag import graph_of
+from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, open_promises, switch
 from largesse.lifecycle.queue_policy import groups, serves
 from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -31,17 +33,17 @@ from schemas import (
     Struck,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     Vector,
 )
 from schemas.nodes import devices_of
+from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved import forget_runs, note_runs, take_back
 from services.leftover.core.serving import depart, join, key_of, move, note_capacity, note_duration, set_up, show_key
-from services.leftover.core.state import NO_ASKS, NOTHING_DONE, Allocation, Job, Node, Reserving, State
+from services.leftover.core.state import NO_ASKS, Allocation, Job, Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 from services.leftover.placement.nodes import class_key
@@ -97,14 +99,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     note_capacity(state, _usable(before), body.capacity)
     state.nodes[body.node] = node
     _forget_board(state)
-    _release_ranges(state, body.lost)
-    for known in body.attempts:
-        if known.state != "running":
-            _release(state, body.node, known.job, known.stage, known.first, known.count)
-        if known.state == "succeeded":
-            _count_done(state, known.job, known.stage, known.count, known.run_ms)
-        elif known.state == "failed":
-            _count_back(state, known.job, known.stage)
+    _tasks(state, record)
 
 
 def _usable(node: Node | None) -> Vector:
@@ -132,7 +127,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     note_capacity(state, _usable(state.nodes[body.node]), {})
     state.nodes[body.node].lost = True
     _forget_board(state)
-    _release_ranges(state, body.lost)
+    _tasks(state, record)
 
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
@@ -142,7 +137,8 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy.estimates)
-    job = Job(spec.queue, record.seq, spec.priority, graph_of(spec), body.job_class)
+    graph = graph_of(spec)
+    job = Job(spec.queue, record.seq, spec.priority, graph, progress_of(graph), body.job_class)
     state.jobs[spec.job] = job
     if spec.reservation is not None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
@@ -187,31 +183,40 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
             state.board.remove_job(name)
 
 
-def _finished(state: State, record: Record[TaskFinished]) -> None:
-    for item in record.body.items:
-        _release(state, item.node, item.job, item.stage, item.first, item.count)
-        _count_done(state, item.job, item.stage, item.count, item.run_ms)
+def _tasks(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        if isinstance(fact, TaskEnd):
+            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            _succeed(state, fact)
+        elif isinstance(fact, TaskFailure):
+            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            _fail(state, fact)
 
 
-def _failed(state: State, record: Record[TaskFailed]) -> None:
-    for item in record.body.items:
-        _release(state, item.node, item.job, item.stage, item.first, item.count)
-        _count_back(state, item.job, item.stage)
-
-
-def _count_done(state: State, name: str, stage: str, count: int, run_ms: list[int]) -> None:
-    """Tasks of a stage have succeeded. (Of a gang's broken attempt too: until it is broken again it counts as done.)"""
+def _succeed(state: State, ended: TaskEnd) -> None:
+    name = ended.job
     job = state.jobs.get(name)
     if job is None:
         return
-    job.seen = observe(job.seen, job.graph.stages[job.graph.position[stage]], count, run_ms, state.policy.estimates)
+    at = job.graph.position[ended.stage]
+    job.seen = observe(job.seen, job.graph.stages[at], ended.count, ended.run_ms, state.policy.estimates)
     if len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
-        return
-    if job.done is NOTHING_DONE:
-        job.done = {}
-    job.done[stage] = job.done.get(stage, 0) + count
-    note_duration(state, job, job.graph.position[stage])
+        return  # The job is over, and nobody asks how far it has come.
+    succeed(job, at, ended.count, ended.attempt)
+    note_duration(state, job, at)
     _note_work(state, name, job)
+
+
+def _fail(state: State, failed: TaskFailure) -> None:
+    job = state.jobs.get(failed.job)
+    if job is None:
+        return
+    at = job.graph.position[failed.stage]
+    before = job.progress.left[at]
+    for index in range(failed.first, failed.first + failed.count):
+        fail(job, at, index, failed.attempt, failed.reason)
+    if job.progress.left[at] != before:
+        _note_work(state, failed.job, job)  # A gang starts over as a whole.
 
 
 def _note_work(state: State, name: str, job: Job) -> None:
@@ -219,20 +224,6 @@ def _note_work(state: State, name: str, job: Job) -> None:
     board: Board | None = state.board
     if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
         board.set_work(name, work_left(board, job))
-
-
-def _count_back(state: State, name: str, stage: str) -> None:
-    """A gang is done again as a whole when one of it fails."""
-    job = state.jobs.get(name)
-    if job is not None and job.done.get(stage) and job.graph.stages[job.graph.position[stage]].gang:
-        job.done[stage] = 0
-        _note_work(state, name, job)
-
-
-def _release_ranges(state: State, ranges: list[TaskRange]) -> None:
-    for item in ranges:
-        _release(state, item.node, item.job, item.stage, item.first, item.count)
-        _count_back(state, item.job, item.stage)
 
 
 def _release(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
@@ -425,8 +416,8 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
-    TaskFinished: _finished,
-    TaskFailed: _failed,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     Plans: _plans,
     Shares: _shares,
     Asks: _asks,

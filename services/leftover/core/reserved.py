@@ -176,7 +176,9 @@ class Reserved:
         reserving = self._state.reserving[name]
         profile = self._state.promises.profiles[reserving.reservation]
         orders = [order for order in profile.order if order.after and serves(reserving.atom, order.atom)]
-        if not orders or not reserving.atom or reserving.runs or self._state.jobs[name].done:
+        job = self._state.jobs[name]
+        has_begun = bool(reserving.runs) or job.progress.left != job.graph.tasks
+        if not orders or not reserving.atom or has_begun:
             return False
         begins = [step.from_ms for step in profile.steps if serves(step.atom, reserving.atom)]
         if begins and min(begins) > at_ms:

@@ -143,7 +143,7 @@ def leaf_path(state: State, job: Job) -> str:
 def _work_of(name: str, leaf: str, job: Job) -> Work:
     graph = job.graph
     lasts_ms = [expected_ms(stage, job.seen) for stage in graph.stages]
-    tasks = [stage.tasks - job.done.get(stage.stage, 0) for stage in graph.stages]
+    tasks = job.progress.left.copy()
     demands = [stage.demand for stage in graph.stages]
     return Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, lasts_ms), graph.children, [], [])
 

@@ -6,7 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, Promises, RunningLimits
+from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, PoolBreach, Queue, StageAsk, Vector
 from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board
@@ -27,39 +27,39 @@ class Node:
 
 
 NO_ASKS: list[StageAsk] = []
-NOTHING_DONE: dict[str, int] = {}
-"""Of jobs of which that is so: shared, since such jobs are many. Nobody changes them."""
+"""Of jobs that ask for nothing: shared, since such jobs are many. Nobody changes it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
-class Job:
+class Job(JobLife):
     """A live job: its queue, its place in the order of admission, its graph. `began`: seq of the record since which it
     may run; from then on it asks for all tasks of the stages without parents. `fresh_ms`: when that was, as long as
-    that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `done`: by stage, tasks that
-    have succeeded; `seen`: how long those ran, where somebody may ask for it. `job_class`: by index, as admission or a
-    later opening said.
+    that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `progress` is not kept of a job
+    of one task. `seen`: how long tasks ran that have succeeded, where somebody may ask for it. `job_class`: by index,
+    as admission or a later opening said.
     """
 
     queue: str
     admitted: int
     priority: int
-    graph: Graph
     job_class: int = 0
     began: int = 0
-    done: dict[str, int] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
     fresh_ms: int = -1
 
-    def __init__(self, queue: str, admitted: int, priority: int, graph: Graph, job_class: int = 0) -> None:
+    def __init__(
+        self, queue: str, admitted: int, priority: int, graph: Graph, progress: Progress, job_class: int = 0
+    ) -> None:
         self.queue = queue
         self.admitted = admitted
         self.priority = priority
         self.graph = graph
+        self.progress = progress
+        self.tries = None
         self.job_class = job_class
         self.began = 0
-        self.done = NOTHING_DONE
         self.seen = NOTHING_SEEN
         self.asks = NO_ASKS
         self.fresh_ms = -1

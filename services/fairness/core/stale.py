@@ -1,0 +1,57 @@
+"""What of fairness's answers is out of date, and is worked out anew or looked at again: the one place that says so.
+
+Levels (`refill_due`, and by how much demand has moved: tolerance.py), entitlements (`entitlement_due`), units to look
+at after the closing (`touched`), and the caches `filled`, `accounts` and `directions`, which hold what was worked out
+and what of it has moved since. Folds call these functions; nobody else marks anything.
+"""
+
+from largesse.lifecycle.queue_policy import GIVING
+from services.fairness.core.state import State
+
+
+def all_changed(state: State) -> None:
+    """What is divided, or by which rules, has changed: nothing that was worked out holds any more."""
+    refill(state)
+    entitle(state)
+    state.filled = state.accounts = state.directions = None
+    for unit in state.levels:
+        state.touched[unit] = True
+
+
+def refill(state: State) -> None:
+    """The next opening works the levels out anew."""
+    state.refill_due = True
+
+
+def entitle(state: State) -> None:
+    """The next opening works out anew what jobs are entitled to: jobs, queues or capacity have changed."""
+    state.entitlement_due = state.policy.preset in GIVING
+
+
+def abandon(state: State) -> None:
+    """A round is given up, so what it worked out is not in force."""
+    if state.refills:
+        refill(state)
+    if state.entitles:
+        entitle(state)
+
+
+def change_demand(state: State, leaf: str) -> None:
+    """What a leaf asks for is about to change. Keeps what it asked for at the last refill (tolerance.py)."""
+    if leaf not in state.asked_before:
+        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.sets.get(leaf, {}).items()}
+    if state.filled is not None:
+        state.filled.moved[leaf] = True
+
+
+def change_sums(state: State, leaf: str) -> None:
+    """What a leaf asks for, waits for or holds has changed."""
+    state.touched[leaf] = True
+    if state.accounts is not None:
+        state.accounts.moved[leaf] = True
+
+
+def change_work(state: State, job: str) -> None:
+    """Tasks of a job have ended, or it came or went: what is left of it points elsewhere."""
+    if state.directions is not None:
+        state.directions.stale[job] = True
