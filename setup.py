@@ -64,6 +64,7 @@ COMPILED = {
         "placeable",
         "promised",
         "queue_report",
+        "stale",
         "state",
         "tolerance",
     ),

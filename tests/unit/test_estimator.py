@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given as for_every
 from hypothesis import strategies as st
 
-from schemas import JobJudged
+from schemas import JobJudged, KnownAttempt, NodeRegistered
 from services.estimator import core as estimator
 from services.estimator.core.forecasts import refresh
 from services.estimator.core.state import FORECASTERS
@@ -96,6 +96,16 @@ def test_where_nothing_was_told_what_has_ended_says_how_long_the_others_take():
     story.then(finished("j/s", at=3_000, run_ms=3_000))
 
     assert curves(story, 2_999 + 1) == {"cpu": [[1_000, 3_000]]}
+
+
+def test_what_a_registration_brings_says_how_long_the_others_take_like_a_report():
+    ended_meanwhile = KnownAttempt("j", "s", 0, 1, 1, "succeeded", [3_000])
+    running = KnownAttempt("j", "s", 1, 3, 1, "running")
+    back = NodeRegistered("n1", "e2", {"cpu": 100_000}, attempts=[ended_meanwhile, running])
+    story = cell(four(lasts=0), started("j/s", count=4, at=0))
+    story.then(Fact(back, 3_000))
+
+    assert curves(story, 3_000) == {"cpu": [[1_000, 3_000]]}
 
 
 def test_a_class_has_a_curve_of_its_own_and_another_one_once_it_is_judged_again():

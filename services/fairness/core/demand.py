@@ -3,6 +3,7 @@
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from schemas import Policy, Vector
+from services.fairness.core.stale import change_sums
 from services.fairness.core.state import State
 
 SLOTS = "slots"
@@ -89,14 +90,7 @@ def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
         else:
             del state.backoff_tasks[leaf]
             state.backoff_demand.pop(leaf, None)
-        touch(state, leaf)
-
-
-def touch(state: State, leaf: str) -> None:
-    """Sums of a leaf have changed."""
-    state.touched[leaf] = True
-    if state.accounts is not None:
-        state.accounts.moved[leaf] = True
+        change_sums(state, leaf)
 
 
 def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:

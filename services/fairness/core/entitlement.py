@@ -99,17 +99,6 @@ def _directions(state: State) -> Directions:
     return directions
 
 
-def note_progress(state: State, name: str) -> None:
-    """Tasks of a job have ended, or it came or went."""
-    if state.directions is not None:
-        state.directions.stale[name] = True
-
-
-def must_entitle(state: State) -> None:
-    """The next opening works out anew what jobs are entitled to."""
-    state.entitlement_due = state.policy.preset in GIVING
-
-
 def open_entitlement(state: State) -> None:
     """A round begins."""
     state.entitles, state.entitlement_due = state.entitlement_due, False

@@ -40,15 +40,15 @@ from services.fairness.core.demand import (
     counted_demand,
     recount,
     slots_of,
-    touch,
 )
-from services.fairness.core.entitlement import must_entitle, note_progress, open_entitlement
+from services.fairness.core.entitlement import open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
-from services.fairness.core.placeable import fold_levels, forget_placed, touch_all, watch_room
+from services.fairness.core.placeable import fold_levels, forget_placed, watch_room
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, switch_promises
 from services.fairness.core.queue_report import accounts_of, fold_said, forget_queues, watch
+from services.fairness.core.stale import abandon, all_changed, change_demand, change_sums, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
-from services.fairness.core.tolerance import must_refill, note_demand, open_round
+from services.fairness.core.tolerance import open_round
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -77,10 +77,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         forget_queues(state)
         forget_placed(state)
     state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
-    must_refill(state)
-    must_entitle(state)
-    state.filled = state.accounts = state.directions = None
-    touch_all(state)
+    all_changed(state)
     state.changed_seq = record.seq
 
 
@@ -126,8 +123,8 @@ def _begin(state: State, names: list[str]) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = True
-        note_progress(state, name)
-        must_entitle(state)
+        change_work(state, name)
+        entitle(state)
         for at in job.graph.roots:
             _ask(state, job, at, job.graph.stages[at].tasks)
 
@@ -144,16 +141,14 @@ def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, he
         return
     demand = counted_demand(state, demand)
     if asked:
-        note_demand(state, leaf)
+        change_demand(state, leaf)
         add_demand(state, leaf, demand, asked)
-        if state.filled is not None:
-            state.filled.moved[leaf] = True
     if waiting:
         add_tasks(state.waiting, leaf, demand, waiting)
         add_waits(state, leaf, waiting)
     if held:
         add_tasks(state.used, leaf, demand, held)
-    touch(state, leaf)
+    change_sums(state, leaf)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -179,8 +174,8 @@ def _forget(state: State, name: str) -> None:
     learn(state.history, name, job.seen)
     if not job.began:
         return
-    note_progress(state, name)
-    must_entitle(state)
+    change_work(state, name)
+    entitle(state)
     forget_backoffs(state, job, name)
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
@@ -209,7 +204,7 @@ def _succeed(state: State, ended: TaskEnd, time: int) -> None:
         return
     at = job.graph.position[ended.stage]
     job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, state.policy.estimates)
-    note_progress(state, name)
+    change_work(state, name)
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
         _count(state, held.leaf, held.demand, 0, count, -count)
@@ -227,7 +222,7 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     _count(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
     if job is None:
         return
-    note_progress(state, name)
+    change_work(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
     fail(job, at, index, attempt, reason)  # Where the job is over JobEnded follows.
@@ -279,10 +274,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
 
 
 def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
-    if state.refills:
-        must_refill(state)  # What it came to is not in force.
-    if state.entitles:
-        must_entitle(state)
+    abandon(state)
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:

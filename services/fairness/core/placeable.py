@@ -18,20 +18,15 @@ from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.demand import counted_demand
+from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
-from services.fairness.core.tolerance import must_refill, note_cap
+from services.fairness.core.tolerance import note_cap
 
 CAP_FALLS_MS = 1_000
 """A unit that holds less than its cap for so long is taken to be able to place only what it holds."""
 
 _RATIO_BITS = 30
 _BEYOND = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
-
-
-def touch_all(state: State) -> None:
-    """What everybody's sums come to, as parts of the cell or by queue, may have changed."""
-    for unit in state.levels:
-        state.touched[unit] = True
 
 
 def forget_placed(state: State) -> None:
@@ -64,7 +59,7 @@ def fold_levels(state: State, body: Shares) -> None:
         state.touched[level.queue] = True
     for unit in [unit for unit in state.capped if unit not in state.dues]:
         del state.capped[unit]
-        must_refill(state)
+        refill(state)
 
 
 def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant], time: int) -> None:
@@ -91,7 +86,7 @@ def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Gra
             short.passed_ms = time
         if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
             state.capped[name] = Cap(_amounts(accounts.queues[name], accounts))
-            must_refill(state)
+            refill(state)
 
 
 def is_divided(state: State, unit: str) -> bool:

@@ -5,19 +5,14 @@ is (docs/concepts/dress.md): they have their promise, and what nobody else can u
 from largesse.lifecycle.promises import is_accepted, switch
 from schemas import JobSpec
 from services.fairness.core.demand import divide_capacity, recount
-from services.fairness.core.entitlement import must_entitle
-from services.fairness.core.placeable import touch_all
+from services.fairness.core.stale import all_changed
 from services.fairness.core.state import Reserving, State
-from services.fairness.core.tolerance import must_refill
 
 
 def divide_anew(state: State) -> None:
     """Nodes, or promises, have changed."""
     divide_capacity(state)
-    must_refill(state)
-    must_entitle(state)
-    state.filled = state.accounts = state.directions = None
-    touch_all(state)
+    all_changed(state)
 
 
 def queue_of(state: State, spec: JobSpec) -> str:

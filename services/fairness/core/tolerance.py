@@ -26,20 +26,9 @@ from services.fairness.core.state import State
 _PERMILLE = SHARE_UNITS // 1_000
 
 
-def note_demand(state: State, leaf: str) -> None:
-    """What a leaf asks for is about to change."""
-    if leaf not in state.asked_before:
-        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.sets.get(leaf, {}).items()}
-
-
 def note_cap(state: State, before: int, after: int) -> None:
     """What a unit is taken to be able to place has moved from one dominant share (billionths) to another."""
     state.caps_moved += abs(after - before)
-
-
-def must_refill(state: State) -> None:
-    """The next opening works the levels out anew."""
-    state.refill_due = True
 
 
 def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> None:
