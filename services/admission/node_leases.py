@@ -5,9 +5,10 @@ believes every node for a full lease more: it cannot know who reported meanwhile
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from schemas import NodeRegistered, NodeReported, TaskFailed, TaskFinished, TaskStarted
+from services.admission.core.state import NodeState
 
 
 class Leases:
@@ -20,6 +21,13 @@ class Leases:
         """The node was heard of."""
         self._heard[node] = now_ms
         self._heard.move_to_end(node)
+
+    def hear(self, body: object, nodes: Mapping[str, NodeState], now_ms: int) -> None:
+        """Any report of a node counts, also one that changes nothing, if its agent is the one that the log knows."""
+        for name, epoch in speakers_of(body):
+            node = nodes.get(name)
+            if node is not None and not node.lost and node.epoch == epoch:
+                self.renew(name, now_ms)
 
     def renew_all(self, nodes: Iterable[str], now_ms: int) -> None:
         """From now on these nodes are watched, each with a full lease."""

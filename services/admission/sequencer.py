@@ -7,14 +7,12 @@ reads it back before anything outside may happen. Any doubt (Fenced): it throws 
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Callable
 from copy import deepcopy
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.ids import content_hash
-from largesse.log import dead_letters
 from largesse.log.decisions import wanted_of
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader, wait_for_more
@@ -22,7 +20,7 @@ from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
 from largesse.shell import FOLDING, CoreStopped
-from largesse.telemetry import CAUGHT_UP, CLAIMS, DEAD_LETTERS, FOLDED, INPUTS, SEQ, STANDBYS, logger, stopwatch
+from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger, stopwatch
 from schemas import (
     DecisionHash,
     Header,
@@ -42,7 +40,7 @@ from services.admission.core.rounds import accepts_forecast, cause_of_due, close
 from services.admission.core.state import State
 from services.admission.intake import become, is_skipped, wishes_ahead
 from services.admission.leading import Leading, Pending
-from services.admission.node_leases import speakers_of
+from services.admission.letters import Letters
 
 SKIPPED_MAX = 1_000
 """After so many inputs that changed nothing the log says how far they were read."""
@@ -52,9 +50,6 @@ ALIVE_PARTS = 3
 
 OPENINGS_KEPT = 1_000
 """A forecast that answers an older opening than these is not looked at any more."""
-
-REFUSALS_KEPT = 1_000
-"""A standby looks which dead letters have been written when it holds more than these."""
 
 DECIDED = ("shares", "asks", "grants")
 """What a closing needs, in the order in which it names it."""
@@ -117,7 +112,7 @@ class Sequencer:
         self._claimed_ms = 0
         self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
-        self._refusals: deque[dead_letters.Refusal] = deque()
+        self._letters = Letters(bus, settings.partition)
         self._decisions: dict[str, int] = {}
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
 
@@ -227,8 +222,7 @@ class Sequencer:
         if reader.offset == before:
             return False
         SEQ.labels(self.name).set(reader.order.seq)
-        if len(self._refusals) > REFUSALS_KEPT:
-            await self._forget_written()
+        await self._letters.trim()
         return True
 
     async def _restore(self) -> LogReader:
@@ -242,9 +236,7 @@ class Sequencer:
 
     def _learn(self, accepted: Accepted) -> None:
         self._fold(accepted.record)
-        refusal = dead_letters.refusal_of(accepted)
-        if refusal is not None:
-            self._refusals.append(refusal)
+        self._letters.note(accepted)
 
     def _fold(self, record: Record) -> None:
         learn = core.FOLDS.get(type(record.body))
@@ -259,14 +251,6 @@ class Sequencer:
             self._openings[record.id] = True
             if len(self._openings) > OPENINGS_KEPT:
                 del self._openings[next(iter(self._openings))]
-
-    async def _forget_written(self) -> None:
-        """Refusals up to the last dead letter need none any more."""
-        if not self._refusals:
-            return
-        last = await dead_letters.written_up_to(self._bus, self._settings.partition, self._refusals)
-        while self._refusals and self._refusals[0].seq <= last:
-            self._refusals.popleft()
 
     def _may_claim(self) -> bool:
         silent = self._alone or self._now_ms - self._heard_ms >= self._lease_ms
@@ -295,8 +279,8 @@ class Sequencer:
         self._clock.lead(reader.order.time)
         self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms)
         self._watch_all(self._leading)
-        await self._forget_written()
-        await self._write_letters(producer)
+        await self._letters.forget_written()
+        await self._letters.write(producer)
         order, taken = reader.order, self._leading.taken
         self._said.info("leading", seq=order.seq, round=order.round, void=order.void, inputs_taken=taken)
         await self._skip_ahead(self._leading)
@@ -322,7 +306,7 @@ class Sequencer:
         self._is_caught_up = False
         self.state = core.start()
         self._openings, self._decisions = {}, {}
-        self._refusals.clear()
+        self._letters.clear()
         if producer is not None:
             await producer.drop()
 
@@ -369,7 +353,7 @@ class Sequencer:
                 self._put(lead, body, Header("", item.topic, item.partition, item.offset))
             if isinstance(body, NodeLost):
                 lead.leases.forget(body.node)
-            self._renew_lease(lead, item.body)
+            lead.leases.hear(item.body, self.state.nodes, self._now_ms)
             INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
         failpoints.hit(self.name, "after_consume")
         return bool(items)
@@ -436,13 +420,6 @@ class Sequencer:
         if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
             self._watch_all(lead)
 
-    def _renew_lease(self, lead: Leading, body: object) -> None:
-        """Any report of a node counts, also one that changes nothing, if its agent is the one that the log knows."""
-        for name, epoch in speakers_of(body):
-            node = self.state.nodes.get(name)
-            if node is not None and not node.lost and node.epoch == epoch:
-                lead.leases.renew(name, self._now_ms)
-
     async def _lose_silent(self, lead: Leading) -> None:
         silent = lead.leases.silent(self._now_ms, self.state.policy.node_lease_ms)
         if not silent or not await lead.inputs.is_drained("nodes", "tasks"):
@@ -457,11 +434,9 @@ class Sequencer:
     async def _act_on(self, lead: Leading, accepted: list[Accepted]) -> None:
         assert self._producer is not None
         for each in accepted:
-            refusal = dead_letters.refusal_of(each)
-            if refusal is not None:
-                self._refusals.append(refusal)
+            self._letters.note(each)
             lead.count_round(each.record, self._said)
-        await self._write_letters(self._producer)
+        await self._letters.write(self._producer)
         SEQ.labels(self.name).set(accepted[-1].record.seq)
         pending = lead.pending
         if pending is not None:
@@ -471,9 +446,3 @@ class Sequencer:
             # Durable, so that the dead letters before it are too: a restore need not look for them.
             positions = lead.decisions.positions()
             await self._snapshots.take(self._producer, pending.state, pending.order, positions, of=1, durable=True)
-
-    async def _write_letters(self, producer: Writer) -> None:
-        while self._refusals:
-            messages = await dead_letters.letter(self._bus, self._refusals[0], self._settings.partition)
-            await producer.send(messages, durable=False)
-            DEAD_LETTERS.labels(self._refusals.popleft().header.topic).inc()

@@ -24,7 +24,7 @@ from schemas import (
     Shares,
 )
 from schemas.topics import DEADLETTER, SNAPSHOTS
-from services.admission import sequencer as admission
+from services.admission import letters
 from services.admission.sequencer import Sequencer
 from tests.bus_stories import Scribe, answers_in, append_raw, story
 
@@ -457,7 +457,7 @@ async def test_a_refusal_before_a_snapshot_has_its_letter_before_it(desk):
 
 @desk
 async def test_standing_by_keeps_no_more_refusals_than_it_must(desk):
-    before, admission.REFUSALS_KEPT = admission.REFUSALS_KEPT, 3
+    before, letters.REFUSALS_KEPT = letters.REFUSALS_KEPT, 3
     standby = Sequencer(desk.bus, desk.settings, clock=lambda: 0, draw_token=lambda: "never", alone=False)
     try:
         for _ in range(8):
@@ -465,9 +465,9 @@ async def test_standing_by_keeps_no_more_refusals_than_it_must(desk):
             while await standby.step():
                 pass
     finally:
-        admission.REFUSALS_KEPT = before
+        letters.REFUSALS_KEPT = before
 
-    assert len(standby._refusals) <= 4
+    assert len(standby._letters) <= 4
 
 
 @desk
