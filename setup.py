@@ -52,7 +52,7 @@ COMPILED = {
     "services/estimator": ("forecast_by_durations", "phases", "ramp", "scores"),
     "services/estimator/core": ("decide", "fold", "forecasts", "state"),
     "services/fairness": ("tree",),
-    "services/fairness/accounts": ("intervals", "queue_account", "tree_accounts"),
+    "services/fairness/accounts": ("intervals", "queue_account", "quiet_band", "tree_accounts"),
     "services/fairness/core": (
         "backoff",
         "decide",

@@ -16,12 +16,9 @@ from itertools import islice
 from operator import add, ge, sub
 
 from services.fairness.accounts.division import Claimant, divided
-from services.fairness.accounts.intervals import QuietBand
 from services.fairness.accounts.queue_account import Limits, Published, QueueAccount
-from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, part_units, share_units
-
-PUBLISH_STEP = 1_000_000
-"""A value that has moved by less than this (a permille of the cell, in billionths) is not published again."""
+from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
+from services.fairness.tree import NEAR, ONE, ONE_BITS, part_units, share_units
 
 FINE = 1 << 88
 """More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
@@ -306,7 +303,7 @@ class TreeAccounts:
         """The least amount of each kind that is published as so many billionths."""
         if units is None:
             return []
-        share = _first_with(units)
+        share = first_with(units)
         return [-(-share * have >> ONE_BITS) for have in self.capacity]
 
     def _mark(self, account: QueueAccount) -> None:
@@ -402,57 +399,7 @@ class TreeAccounts:
         account.quiet_band, account.ends, account.far = None, [], False
         if account.name in self.changed:
             return account.guaranteed, account.guaranteed
-        return self._find_quiet_band(account, new)
-
-    def _find_quiet_band(self, account: QueueAccount, new: Published) -> tuple[int, int]:
-        """Works out within what sums there is nothing to tell. Returns the span of the guarantee in which there is not.
-
-        What is published follows from both, so each has half of what is left until it changes.
-        """
-        published, step = account.published, PUBLISH_STEP - 1
-        held, asked = new.allocated, self.share_of(account.demand)
-        held_least, held_most = published.allocated - step, published.allocated + step
-        if account.listed:
-            account.quiet_band = QuietBand(held_least, held_most + 1, 0, None, 0, None)
-            return 0, ONE
-        asked_least = 0
-        asked_end: int | None = None
-        account.far = not self.fits and abs(asked - published.fair) > step
-        if not account.far:
-            asked_least, asked_end = published.fair - step, published.fair + step + 1
-        least, most = published.guaranteed - step, published.guaranteed + step
-        lends = new.guaranteed - max(held, asked)  # Nothing, where negative.
-        half = (published.lent + step - lends) // 2
-        most = min(most, new.guaranteed + half)
-        if held < asked:
-            asked_least = max(asked_least, asked - half)
-        else:
-            held_least = max(held_least, held - half)
-        if published.lent > step:
-            half = (lends - published.lent + step) // 2
-            least = max(least, new.guaranteed - half)
-            held_most = min(held_most, max(held, asked) + half)
-            end = max(held, asked) + half + 1
-            asked_end = end if asked_end is None else min(asked_end, end)
-        borrows = held - new.guaranteed
-        half = (published.borrowed + step - borrows) // 2
-        least, held_most = max(least, new.guaranteed - half), min(held_most, held + half)
-        if published.borrowed > step:
-            half = (borrows - published.borrowed + step) // 2
-            most, held_least = min(most, new.guaranteed + half), max(held_least, held - half)
-        slack_least = 0
-        slack_end: int | None = None
-        if account.waiting:
-            edge = held + account.slack
-            part = max(0, (new.guaranteed - edge - 1 if account.low else edge - new.guaranteed) // 3)
-            if account.low:
-                least, held_most = max(least, new.guaranteed - part), min(held_most, held + part)
-                slack_end = account.slack + part + 1
-            else:
-                most, held_least = min(most, new.guaranteed + part), max(held_least, held - part)
-                slack_least = account.slack - part
-        account.quiet_band = QuietBand(held_least, held_most + 1, asked_least, asked_end, slack_least, slack_end)
-        return _first_with(least), _first_with(most + 1) - 1
+        return find_quiet_band(account, new, self.share_of(account.demand), fits=self.fits)
 
 
 def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
@@ -470,8 +417,3 @@ def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
 def _settled(share: int) -> int:
     """A share without the rounding of how it was worked out."""
     return (share + NEAR // 2) // NEAR * NEAR
-
-
-def _first_with(units: int) -> int:
-    """The least share that is published as so many billionths."""
-    return -(-(units << ONE_BITS) // SHARE_UNITS) - NEAR
