@@ -13,23 +13,14 @@ from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.quantities import QUANTITY_MAX
 from services.gateway import documents
 from services.gateway import dry_run as dry
+from services.gateway.config_models import Config, ConfigApplied, DryRun
 from services.gateway.ledger import ledger_document
-from services.gateway.models import (
-    Abandoned,
-    Classes,
-    Config,
-    ConfigApplied,
-    DryRun,
-    Ledger,
-    Node,
-    Nodes,
-    QueueStatus,
-    Skipped,
-)
+from services.gateway.models import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.reading import message_of
+from services.gateway.reservation_models import Ledger
 from services.gateway.view_classes import classes_document
 
 if TYPE_CHECKING:

@@ -4,16 +4,13 @@
 Quantities are strings that read back (`"500m"`, `"2Gi"`), times Unix milliseconds, shares parts of 1.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from schemas.edge.config import Knobs
 from schemas.plans import PlanForm, PlanReason
-from schemas.queues import KnobValue
 from schemas.rounds import HoldReason
 from schemas.tasks import Failure
-from services.gateway.view_state import ReservationState
 
 Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
 Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
@@ -360,64 +357,7 @@ class Classes(BaseModel):
     history: list[PoolsSince]
 
 
-# ---------------------------------------------------------------- reservations, rounds, inputs
-class PromisedStep(BaseModel):
-    from_ms: int
-    to_ms: int
-    usage: Quantities
-    unit: Quantities
-    units: int
-    gang: int
-    atom: str
-
-
-class Reservation(BaseModel):
-    reservation: str
-    user: str
-    queue: str
-    state: ReservationState
-    requested_ms: Ms
-    answered_ms: Ms | None
-    answer: ReservationAnswer | None
-    unanswered: Count
-    moved: Count
-    moved_why: str
-    rdl: dict[str, Any]
-    steps: list[PromisedStep]
-
-
-class Reservations(BaseModel):
-    reservations: list[Reservation]
-
-
-class QueueAccount(BaseModel):
-    """What the jobs of a queue have given away and received, in resource-time: 120 of `cpu` is 120 cores for a
-    second. `lost_ms`: how much later they ended, all together, than by their own plans alone.
-    """
-
-    queue: str
-    jobs: int
-    donated: Quantities
-    received: Quantities
-    lost_ms: int
-
-
-class JobAccount(BaseModel):
-    """The same of one job. Of a live one `lost_ms` is what is expected."""
-
-    job: str
-    queue: str
-    over: bool
-    donated: Quantities
-    received: Quantities
-    lost_ms: int
-
-
-class Ledger(BaseModel):
-    queues: list[QueueAccount]
-    jobs: list[JobAccount]
-
-
+# ---------------------------------------------------------------- rounds, inputs
 class Abandoned(BaseModel):
     """`abandoned`: whether the log has said so."""
 
@@ -431,70 +371,3 @@ class Skipped(BaseModel):
     topic: str
     offset: int
     skipped: bool
-
-
-# ---------------------------------------------------------------- config
-class QueueConfig(BaseModel):
-    """A queue as `PUT /v1/config` takes it back. What it does not set is left out."""
-
-    name: str
-    weight: float = 1
-    children: list["QueueConfig"] = []
-    policy: str | None = None
-    guaranteed: Quantities | None = None
-    max: Quantities | None = None
-    running_jobs_max: int | None = None
-    submitters: list[str] | None = None
-
-
-class Config(BaseModel):
-    """Knobs and queue tree in force; `queues` is null where there is no tree."""
-
-    set: Knobs
-    queues: QueueConfig | None
-
-
-class ConfigApplied(Config):
-    """`notes`: what the cell takes and yet may not be meant."""
-
-    changed: bool
-    warnings: list[str]
-    notes: list[str]
-
-
-class KnobChange(BaseModel):
-    before: KnobValue
-    after: KnobValue
-
-
-class QueueSide(BaseModel):
-    """A queue before or after a change."""
-
-    weight: float
-    policy: str | None
-    limits: QueueLimits
-    guaranteed: Share | None
-    fair: Share | None
-    allocated: Share | None
-    lent: Share | None
-    borrowed: Share | None
-
-
-class QueueChange(BaseModel):
-    """`set`: its own settings change; `moved`: only its share does."""
-
-    queue: str
-    change: Literal["new", "gone", "set", "moved"]
-    before: QueueSide | None
-    after: QueueSide | None
-
-
-class DryRun(BaseModel):
-    """What a config would change."""
-
-    dry_run: Literal[True]
-    changed: bool
-    set: dict[str, KnobChange]
-    queues: list[QueueChange]
-    notes: list[str]
-    warnings: list[str]

@@ -12,12 +12,12 @@ from schemas import InputRepeated, PlanAnswer, ReservationRequested, Reservation
 from schemas.edge.read import Malformed, read_input
 from services.gateway.answers import Answer
 from services.gateway.documents import Document
-from services.gateway.models import Reservation, Reservations
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.reading import message_of
 from services.gateway.reservation_documents import dry_document, reservation_document, reservation_documents
 from services.gateway.reservation_dry_run import would_answer
+from services.gateway.reservation_models import Reservation, Reservations
 from services.gateway.view_state import ReservationRow
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ Decides nothing. `documents.py` words what is kept here for the outside.
 from typing import Any
 
 from largesse.core import Folds, OpenRound
-from largesse.ids import shard_of
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, succeed
@@ -41,20 +40,26 @@ from schemas import (
     TaskFinished,
     TaskStarted,
     TimeReached,
-    Vector,
 )
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
 from schemas.tasks import TaskEnd, TaskFailure
-from services.gateway.ledger import fold_ledger
-from services.gateway.places import forget_places, keep_places, move, place
+from services.gateway.places import forget_places, keep_places, move
 from services.gateway.usage import failed_attempt, note_used
-from services.gateway.view_classes import fold_forecast, fold_pools
+from services.gateway.view_classes import fold_forecast
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
+from services.gateway.view_rounds import (
+    add_amounts,
+    fold_abandoned,
+    fold_asks,
+    fold_closed,
+    fold_grants,
+    fold_opened,
+    fold_shares,
+)
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
-    Allocation,
     DrainRow,
     EndedJob,
     EndedStage,
@@ -63,7 +68,6 @@ from services.gateway.view_state import (
     NodeRow,
     StageUse,
     State,
-    class_key,
     touch,
 )
 
@@ -299,8 +303,8 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
     hold = state.holds.pop(f"{name}/{stage}/{index}")
     node = state.nodes[hold.node]
     node.holds -= 1
-    _add(node.used, hold.demand, -1)
-    _add(state.used[hold.queue], hold.demand, -1)
+    add_amounts(node.used, hold.demand, -1)
+    add_amounts(state.used[hold.queue], hold.demand, -1)
     state.tasks[hold.queue] -= 1
     touch(state, name, hold.node)
     job = state.jobs.get(name)
@@ -309,96 +313,6 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
         counts = job.running if hold.started else job.starting
         counts[at] -= 1
         move(job.nodes[at], hold.node, -1)
-
-
-def _add(used: Vector, demand: Vector, tasks: int) -> None:
-    for resource, amount in demand.items():
-        used[resource] = used.get(resource, 0) + amount * tasks
-
-
-# ---------------------------------------------------------------- rounds
-def _opened(state: State, record: Record) -> None:
-    body: RoundOpened = record.body
-    state.round, state.open, state.opened = record.round, True, record.seq
-    fold_pools(state, record)
-    for judged in body.judged:
-        state.jobs[judged.job].job_class = judged.job_class
-        touch(state, judged.job)
-
-
-def _closed(state: State, record: Record) -> None:
-    body: RoundClosed = record.body
-    state.open = False
-    for grant in body.grants:
-        job = state.jobs[grant.job]
-        at = job.graph.position[grant.stage]
-        demand, queue = job.graph.stages[at].demand, job.spec.queue
-        place(job.places[at], grant.first, grant.count, grant.node)
-        for index in range(grant.first, grant.first + grant.count):
-            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
-        node = state.nodes[grant.node]
-        node.holds += grant.count
-        _add(node.used, demand, grant.count)
-        _add(state.used.setdefault(queue, {}), demand, grant.count)
-        state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
-        job.starting[at] += grant.count
-        move(job.nodes[at], grant.node, grant.count)
-        job.asked[at] = max(0, job.asked[at] - grant.count)
-        touch(state, grant.job, grant.node)
-
-
-def _abandoned(state: State, record: Record) -> None:
-    state.open = False
-
-
-def _shares(state: State, record: Record) -> None:
-    body: Shares = record.body
-    if body.full:  # Names every queue of which there is something to tell.
-        state.levels, state.shares = {}, {}
-    for queue in body.gone:
-        state.levels.pop(queue, None)
-    state.levels.update({level.queue: level.target for level in body.levels})
-    state.shares.update({share.queue: share for share in body.queues})
-    for breach in body.breaches:
-        if breach.over:
-            state.breaches.pop(breach.queue, None)
-        else:
-            state.breaches[breach.queue] = breach
-
-
-def _asks(state: State, record: Record) -> None:
-    body: Asks = record.body
-    fold_ledger(state, body)
-    if body.full:
-        for name, job in state.jobs.items():
-            if job.began < state.opened and shard_of(name, body.of) == body.shard:
-                job.asked = [0] * len(job.asked)
-                touch(state, name)
-    for told in body.jobs:
-        found = state.jobs.get(told.job)
-        if found is not None and found.admitted < state.opened:  # Else another job had the name when it was asked for.
-            found.asked = [0] * len(found.asked)
-            touch(state, told.job)
-            for ask in told.asks:
-                found.asked[found.graph.position[ask.stage]] += ask.count
-
-
-def _grants(state: State, record: Record) -> None:
-    body: Grants = record.body
-    if body.full:
-        state.waits, state.kept, state.vacated = {}, {}, {}
-    for held in body.held:
-        rooms = state.vacated if held.why == "promise" else state.kept
-        if held.demand:
-            rooms[held.node] = held
-        else:
-            rooms.pop(held.node, None)
-    for wait in body.waits:
-        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
-        if wait.reason == "none":
-            state.waits.pop(key, None)
-        else:
-            state.waits[key] = wait.reason
 
 
 # ---------------------------------------------------------------- config
@@ -448,9 +362,9 @@ _LOG: Folds[State] = {
     Releases: fold_forecast,
     SequencerAlive: _only_seen,
     TimeReached: _only_seen,
-    RoundOpened: _opened,
-    RoundClosed: _closed,
-    RoundAbandoned: _abandoned,
+    RoundOpened: fold_opened,
+    RoundClosed: fold_closed,
+    RoundAbandoned: fold_abandoned,
 }
 
 
@@ -466,7 +380,7 @@ def _noting(learn: Any) -> Any:
 
 FOLDS: Folds[State] = {
     **{kind: _noting(learn) for kind, learn in _LOG.items()},
-    Shares: _shares,
-    Asks: _asks,
-    Grants: _grants,
+    Shares: fold_shares,
+    Asks: fold_asks,
+    Grants: fold_grants,
 }

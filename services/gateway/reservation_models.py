@@ -1,0 +1,65 @@
+"""Answers about reservations and about what jobs gave and received as models; see models.py."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from services.gateway.models import Count, Ms, Quantities, ReservationAnswer
+from services.gateway.view_state import ReservationState
+
+
+class PromisedStep(BaseModel):
+    from_ms: int
+    to_ms: int
+    usage: Quantities
+    unit: Quantities
+    units: int
+    gang: int
+    atom: str
+
+
+class Reservation(BaseModel):
+    reservation: str
+    user: str
+    queue: str
+    state: ReservationState
+    requested_ms: Ms
+    answered_ms: Ms | None
+    answer: ReservationAnswer | None
+    unanswered: Count
+    moved: Count
+    moved_why: str
+    rdl: dict[str, Any]
+    steps: list[PromisedStep]
+
+
+class Reservations(BaseModel):
+    reservations: list[Reservation]
+
+
+class QueueAccount(BaseModel):
+    """What the jobs of a queue have given away and received, in resource-time: 120 of `cpu` is 120 cores for a
+    second. `lost_ms`: how much later they ended, all together, than by their own plans alone.
+    """
+
+    queue: str
+    jobs: int
+    donated: Quantities
+    received: Quantities
+    lost_ms: int
+
+
+class JobAccount(BaseModel):
+    """The same of one job. Of a live one `lost_ms` is what is expected."""
+
+    job: str
+    queue: str
+    over: bool
+    donated: Quantities
+    received: Quantities
+    lost_ms: int
+
+
+class Ledger(BaseModel):
+    queues: list[QueueAccount]
+    jobs: list[JobAccount]

@@ -1,0 +1,104 @@
+"""What the gateway's view learns of rounds: winning Shares, Asks and Grants, and what a closing grants."""
+
+from largesse.ids import shard_of
+from schemas import Asks, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
+from services.gateway.ledger import fold_ledger
+from services.gateway.places import move, place
+from services.gateway.view_classes import fold_pools
+from services.gateway.view_state import Allocation, State, class_key, touch
+
+
+def fold_opened(state: State, record: Record) -> None:
+    """A round begins; jobs may be of other classes."""
+    body: RoundOpened = record.body
+    state.round, state.open, state.opened = record.round, True, record.seq
+    fold_pools(state, record)
+    for judged in body.judged:
+        state.jobs[judged.job].job_class = judged.job_class
+        touch(state, judged.job)
+
+
+def fold_closed(state: State, record: Record) -> None:
+    """What was granted holds room from now on."""
+    body: RoundClosed = record.body
+    state.open = False
+    for grant in body.grants:
+        job = state.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        demand, queue = job.graph.stages[at].demand, job.spec.queue
+        place(job.places[at], grant.first, grant.count, grant.node)
+        for index in range(grant.first, grant.first + grant.count):
+            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
+        node = state.nodes[grant.node]
+        node.holds += grant.count
+        add_amounts(node.used, demand, grant.count)
+        add_amounts(state.used.setdefault(queue, {}), demand, grant.count)
+        state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
+        job.starting[at] += grant.count
+        move(job.nodes[at], grant.node, grant.count)
+        job.asked[at] = max(0, job.asked[at] - grant.count)
+        touch(state, grant.job, grant.node)
+
+
+def fold_abandoned(state: State, record: Record) -> None:
+    """The round is given up."""
+    state.open = False
+
+
+def fold_shares(state: State, record: Record) -> None:
+    """Levels and guarantees of queues."""
+    body: Shares = record.body
+    if body.full:  # Names every queue of which there is something to tell.
+        state.levels, state.shares = {}, {}
+    for queue in body.gone:
+        state.levels.pop(queue, None)
+    state.levels.update({level.queue: level.target for level in body.levels})
+    state.shares.update({share.queue: share for share in body.queues})
+    for breach in body.breaches:
+        if breach.over:
+            state.breaches.pop(breach.queue, None)
+        else:
+            state.breaches[breach.queue] = breach
+
+
+def fold_asks(state: State, record: Record) -> None:
+    """What jobs ask for, and their accounts."""
+    body: Asks = record.body
+    fold_ledger(state, body)
+    if body.full:
+        for name, job in state.jobs.items():
+            if job.began < state.opened and shard_of(name, body.of) == body.shard:
+                job.asked = [0] * len(job.asked)
+                touch(state, name)
+    for told in body.jobs:
+        found = state.jobs.get(told.job)
+        if found is not None and found.admitted < state.opened:  # Else another job had the name when it was asked for.
+            found.asked = [0] * len(found.asked)
+            touch(state, told.job)
+            for ask in told.asks:
+                found.asked[found.graph.position[ask.stage]] += ask.count
+
+
+def fold_grants(state: State, record: Record) -> None:
+    """Room that is kept free, and why classes of tasks wait."""
+    body: Grants = record.body
+    if body.full:
+        state.waits, state.kept, state.vacated = {}, {}, {}
+    for held in body.held:
+        rooms = state.vacated if held.why == "promise" else state.kept
+        if held.demand:
+            rooms[held.node] = held
+        else:
+            rooms.pop(held.node, None)
+    for wait in body.waits:
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        if wait.reason == "none":
+            state.waits.pop(key, None)
+        else:
+            state.waits[key] = wait.reason
+
+
+def add_amounts(used: Vector, demand: Vector, tasks: int) -> None:
+    """So many tasks more (fewer, where negative) hold `demand` each."""
+    for resource, amount in demand.items():
+        used[resource] = used.get(resource, 0) + amount * tasks
