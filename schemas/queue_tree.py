@@ -6,7 +6,7 @@ A queue's path is the names from below the root down, joined by "/"; the root's 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from schemas.queues import Queue
+from schemas.queues import PLANNED_SHARINGS, PLANNING, Policy, Queue
 from schemas.wording import plural
 
 QUEUE_DEFAULT = "default"
@@ -35,6 +35,20 @@ def upwards(path: str) -> Iterator[str]:
         yield path
         path = path.rpartition("/")[0]
     yield ""
+
+
+def tree_conflict(policy: Policy, tree: Queue | None) -> tuple[str, str] | None:
+    """The path of the first queue whose own policy cannot count under the preset, and what is wrong; None: all can."""
+    if policy.preset in PLANNING and tree is not None:
+        for path, queue in walk(tree):
+            if queue.policy not in PLANNED_SHARINGS:
+                known = ", ".join(name for name in PLANNED_SHARINGS if name)
+                told = (
+                    f'queue "{path or tree.name}" has the policy {queue.policy}, which does not count under the preset'
+                )
+                why = f"{told} {policy.preset}: it plans the jobs of all queues together, whose shares follow {known}"
+                return path, f"{why}. Leave the policy of that queue out, or take another preset"
+    return None
 
 
 def with_default(tree: Queue) -> Queue:

@@ -174,6 +174,14 @@ class Policy:
     forecast_horizon_ms: int = 30_000
 
 
+PLANNING: tuple[Preset, ...] = ("carbyne", "carbyne-dag")
+"""Presets under which jobs are planned and give away what they do not need now, across all queues."""
+
+PLANNED_SHARINGS: tuple[Sharing, ...] = ("", "hdrf", "drf", "collapsed")
+"""Policies of a queue that count under these presets. The others say which job of a queue goes first, or go by what
+queues hold: there the plan of every job in the cell says that, within what the queue is entitled to."""
+
+
 KNOBS = {
     "preset": "how capacity is shared in the whole cell",
     "seed": "seed of every random draw",

@@ -8,7 +8,7 @@ nothing (H-DRF, section 4.3: recursive scheduling).
 from typing import Literal, NamedTuple, cast, get_args
 
 from schemas.queue_tree import below
-from schemas.queues import Policy, Preset, Queue, Sharing
+from schemas.queues import PLANNING, Policy, Preset, Queue, Sharing
 
 Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
@@ -33,7 +33,7 @@ SHARING_OF_PRESET: dict[Preset, Sharing] = {
 """The sharing policy of presets that have another name than theirs. `slots` shares a single kind of resource."""
 
 
-GIVING = ("carbyne", "carbyne-dag")
+GIVING = PLANNING
 """Presets under which jobs are planned, and give away what they do not need now. What is left over goes across queues,
 so all jobs are one list; queues count in what jobs are entitled to."""
 

@@ -12,6 +12,7 @@ from schemas.edge.nodes import DevicesInput, offered
 from schemas.edge.queues import QueueInput, tree_of
 from schemas.nodes import Device
 from schemas.quantities import Vector
+from schemas.queue_tree import tree_conflict
 from schemas.queues import KnobValue, Queue
 
 NODES_MAX = 100_000
@@ -70,7 +71,8 @@ def read_cluster(document: object) -> Cluster:
             nodes.append(node)
     queues = tree_of(file.queues, "queues") if file.queues else None
     values = knobs_of(file.policy, "policy")
-    policy_of(values, "policy")
+    if conflict := tree_conflict(policy_of(values, "policy"), queues):
+        raise Malformed("queues", conflict[1])
     return Cluster(nodes, queues, values)
 
 

@@ -22,7 +22,7 @@ from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.reservations import outcome_of, outcomes_text
-from services.simulator.run import Options, simulate, total_capacity
+from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.usage_history import UsageHistory
 from services.simulator.workloads.files import Damaged
@@ -111,7 +111,12 @@ def run_one(
         try:
             return simulate(jobs, cluster, options)
         except Malformed as fault:
-            raise Wrong(f"--set, with the cluster's policy: {fault}") from None
+            raise _contradiction(fault) from None
+
+
+def _contradiction(fault: Malformed) -> Wrong:
+    """Each file and option is right by itself, and not together."""
+    return Wrong(f"--cluster: {fault}" if fault.field == "queues" else f"--set, with the cluster's policy: {fault}")
 
 
 def check_new(log: str) -> None:
@@ -203,6 +208,11 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
     """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
     values = {name: values_of(asked, name, "--presets") for name in presets}
     jobs, cluster = inputs_of(asked)
+    try:
+        for name in presets:  # All of them before the first run.
+            check(cluster, values[name])
+    except Malformed as fault:
+        raise _contradiction(fault) from None
     if report is None:
         return {name: run_one(jobs, cluster, values[name]) for name in presets}
     from services.simulator.report.page import GANTT_SPANS_MAX, Inputs, comparison_page

@@ -18,7 +18,7 @@ from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.quantities import SHARE_UNITS, quantity_text
-from schemas.queue_tree import stranded, upwards, walk, with_default
+from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
 from schemas.queues import knob_conflict, with_knobs
 from schemas.wording import plural
 from services.gateway.counting import PLACES, added, capacity_of, counted_demand
@@ -68,6 +68,9 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
         why := stranded(tree, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
     ):
         raise Problem(409, "refused:input", why, "queues", reason=why)
+    if (policy.preset, tree) != (state.policy.preset, state.queues) and (conflict := tree_conflict(policy, tree)):
+        field = "queues" if tree != state.queues else "set.preset"
+        raise Problem(409, "refused:input", conflict[1], field, reason=conflict[1])
     knobs = {
         name: {"before": getattr(state.policy, name), "after": value}
         for name, value in patch.values.items()

@@ -11,7 +11,8 @@ from largesse.lifecycle.dag import graph_of, lean
 from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Record, Vector
 from schemas.edge.config import policy_of
-from schemas.edge.read import Cluster, ConfigPatch
+from schemas.edge.read import Cluster, ConfigPatch, Malformed
+from schemas.queue_tree import tree_conflict
 from schemas.queues import KnobValue
 from schemas.wording import plural
 from services.simulator.class_history import ClassHistory
@@ -50,11 +51,11 @@ class Options:
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
     """simulate's JSON result (docs/simulation.md). `jobs` as (submit_ms, spec or request of a reservation), in any
-    order. Raises Stuck, and Malformed where knobs contradict each other."""
+    order. Raises Stuck, and Malformed where knobs contradict each other or the queues."""
     waiting = [(submit_ms, _lean(body)) for submit_ms, body in jobs]
     waiting.sort(key=lambda job: job[0])  # Stable: jobs of one instant stay in the file's order.
+    check(cluster, options.values)
     values = {"name_kept_ms": 0, **cluster.values, **options.values}
-    policy_of(values, "")
     shards = int(str(values.get("altruism_shards", 1)))
     cell = Cell(shards=shards, listener=options.listener, before_round=options.before_round)
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
@@ -99,6 +100,12 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         **({"reservations": reservations.result()} if reservations is not None else {}),
         **usage.told(result["makespan_ms"]),
     }
+
+
+def check(cluster: Cluster, values: dict[str, KnobValue]) -> None:
+    """Raises Malformed where knobs that override the cluster file's contradict each other, or the queues."""
+    if conflict := tree_conflict(policy_of({**cluster.values, **values}, ""), cluster.queues):
+        raise Malformed("queues", conflict[1])
 
 
 def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:

@@ -37,12 +37,17 @@ TREES = {
         Queue("f", policy="fifo", max={"cpu": 6_000}),
         Queue("in", policy="srtf", max={"memory": 9_000}, children=[Queue("b", running_jobs_max=2), Queue("c")]),
     ),
+    "capped": tree(  # The same limits without policies, which presets that plan jobs refuse.
+        Queue("g", max={"cpu": 6_000}),
+        Queue("in", max={"memory": 9_000}, children=[Queue("b", running_jobs_max=2), Queue("c")]),
+    ),
 }
 QUEUES_IN = {  # A queue is known by another path in each tree.
     "wide": ("a", "b", "c", "default"),
     "deep": ("a", "in/b", "in/c", "default"),
     "uneven": ("in/deeper/a", "b", "c", "default"),
     "limited": ("f", "in/b", "in/c", "default"),
+    "capped": ("g", "in/b", "in/c", "default"),
 }
 LABELS: tuple[dict[str, str], ...] = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
 PREFERS: tuple[dict[str, str], ...] = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})

@@ -31,7 +31,7 @@ from tests.strategies import for_all
 
 SHARDS = 4
 seeds = st.integers(0, 2**64 - 1)
-TREES = ("wide", "deep", "uneven", "limited", "none")
+TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
 
 
 def played(seed, cell=None, without=()):

@@ -1,7 +1,10 @@
 """Admission in stories: what becomes of each input."""
 
+from typing import get_args
+
 import pytest
 
+from largesse.lifecycle.queue_policy import LISTS
 from schemas import (
     ConfigChanged,
     Grant,
@@ -11,9 +14,11 @@ from schemas import (
     JobCancelled,
     JobRejected,
     Policy,
+    Queue,
     ReservationRequested,
 )
 from schemas.edge.read import ConfigPatch
+from schemas.queues import Sharing
 from services.admission.core import judge as core_judge
 from services.admission.core.keys import digest_of
 from tests.cells import (
@@ -200,6 +205,39 @@ def test_knobs_that_would_contradict_each_other_are_refused(knobs, field, told):
 
     assert isinstance(refused, InputRefused)
     assert (refused.field, refused.reason) == (f"set.{field}", told)
+
+
+LISTED = tree(Queue("ads", children=[Queue("prod", policy="fifo"), Queue("test")]), "ml")
+
+
+def test_a_tree_whose_queues_order_their_jobs_is_refused_under_a_preset_that_plans_all_jobs_together():
+    refused = cell(config(preset="carbyne")).take(config(LISTED))
+
+    assert isinstance(refused, InputRefused)
+    assert refused.field == "queues"
+    assert 'queue "ads/prod" has the policy fifo, which does not count under the preset carbyne' in refused.reason
+
+
+def test_such_a_preset_is_refused_where_a_queue_orders_its_jobs():
+    story = cell(config(LISTED))
+
+    refused = story.take(config(preset="carbyne-dag"))
+    assert isinstance(refused, InputRefused)
+    assert (refused.field, "ads/prod" in refused.reason) == ("set.preset", True)
+    assert isinstance(story.take(config(preset="hdrf")), ConfigChanged)
+    assert isinstance(story.take(config(tree("ads"), preset="carbyne")), ConfigChanged), "both at once"
+    assert isinstance(story.take(config(preset="drf")), ConfigChanged)
+    assert isinstance(story.take(config(LISTED)), ConfigChanged)
+    story.admission.policy.preset = "carbyne"  # As a log of an earlier version may have it.
+    assert isinstance(story.take(config(seed=7)), ConfigChanged)
+
+
+@pytest.mark.parametrize("sharing", get_args(Sharing))
+def test_policies_among_queues_count_where_jobs_are_planned(sharing):
+    """All that fairness fills from directions of work; those by what queues hold, or that order jobs, do not."""
+    taken = cell(config(preset="carbyne")).take(config(tree(Queue("in", policy=sharing, children=[Queue("a")]))))
+
+    assert isinstance(taken, ConfigChanged) == (sharing not in (*LISTS, "naive-hdrf", "capacity"))
 
 
 def test_knobs_are_judged_by_what_they_come_to_and_only_when_they_change():

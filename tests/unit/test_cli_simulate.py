@@ -228,6 +228,18 @@ def test_compare_gives_each_preset_what_simulate_gives_it():
         assert result["digest"] == largesse("simulate", *SMALL, "--preset", preset, "--json").json["digest"]
 
 
+@pytest.mark.parametrize("words", [["simulate", "--preset", "carbyne"], ["compare", "--presets", "drf,carbyne-dag"]])
+def test_a_preset_that_plans_all_jobs_together_is_refused_where_a_queue_orders_its_jobs(tmp_path, words):
+    queues = {"name": "root", "children": [{"name": "ads", "policy": "fifo"}]}
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"nodes": [{"name": "n", "capacity": {"cpu": "4"}}], "queues": queues}))
+
+    said = largesse(words[0], "--workload", WORKLOAD, "--cluster", str(file), *words[1:])
+
+    assert (said.code, said.out) == (2, "")
+    assert '--cluster: queues: queue "ads" has the policy fifo, which does not count' in said.err
+
+
 def test_four_presets_fit_sixty_columns():
     said = largesse("compare", "--presets", "fifo,drf,hdrf,largesse", *SMALL)
 

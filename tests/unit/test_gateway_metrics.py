@@ -21,7 +21,7 @@ from tests.strategies import for_all
 from tests.unit.test_gateway_app import JOB, told
 
 seeds = st.integers(0, 2**64 - 1)
-TREES = ("wide", "deep", "uneven", "limited", "none")
+TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
 CPU = {"cpu": 1_000}
 
 

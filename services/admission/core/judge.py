@@ -38,7 +38,7 @@ from schemas.edge.read import ConfigPatch
 from schemas.jobs import Rejection
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
-from schemas.queue_tree import stranded, upwards, with_default
+from schemas.queue_tree import stranded, tree_conflict, upwards, with_default
 from schemas.queues import knob_conflict, with_knobs
 from services.admission.core.classes import judged_class
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
@@ -355,6 +355,11 @@ def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | Ro
         queues = None
     if policy is None and queues is None:
         return None
+    then = policy or state.policy
+    if (queues is not None or then.preset != state.policy.preset) and (
+        conflict := tree_conflict(then, queues if queues is not None else state.queues)
+    ):
+        return _refused("config", conflict[1], "queues" if queues is not None else "set.preset", author)
     if queues is not None and (
         why := stranded(queues, Counter(job.spec.queue for job in state.jobs.values()), state.queues)
         or reserved_queues(state, queues)
