@@ -53,8 +53,7 @@ quick: setup ## Unit and house tests, without the slow ones
 	$(RUN) -m pytest -q -n logical $(SPREAD) -m "not slow" tests/unit tests/house
 
 test: setup ## The whole suite, no Docker needed
-	$(RUN) -m pytest -n auto $(SPREAD) --durations 30 --durations-min 5 -m "not docker and not alone"
-	$(RUN) -m pytest -m "alone and not docker"
+	$(RUN) -m pytest -n auto $(SPREAD) --durations 30 --durations-min 5 -m "not docker"
 
 live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka
 	$(RUN) -m pytest -m "docker or kafka"

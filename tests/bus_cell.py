@@ -15,7 +15,7 @@ from services.fairness import core as fairness
 from services.leftover import core as leftover
 from services.planner import shell as planner
 
-GUARD_S = 60
+GUARD_S = 240
 
 
 class BusCell:

@@ -6,11 +6,15 @@ Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout
 What is missing skips its tests and says so.
 
 `make test` spreads the tests over processes (pytest-xdist). One process runs a group of tests: those of a module that
-share a module's fixture, and those with the same `xdist_group`. Tests marked `alone` run by themselves afterwards.
+share a module's fixture, and those with the same `xdist_group`.
 """
 
+import fcntl
+import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -69,6 +73,31 @@ def _group(item: pytest.Item) -> str | None:
 def _rank(item: pytest.Item) -> tuple[bool, int]:
     folder = item.path.relative_to(ROOT / "tests").parts[0]
     return item.get_closest_marker("slow") is None, FOLDERS_LONGEST_FIRST.index(folder)
+
+
+Computed = Callable[[str, Callable[[], Any]], Any]
+
+
+@pytest.fixture(scope="session")
+def computed(tmp_path_factory: pytest.TempPathFactory) -> Computed:
+    """Computes a result once for all processes of a test run: `computed(name, compute)`, where `compute` takes nothing
+    and returns what JSON can hold. Whoever asks while another process computes it waits.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+
+    def once(name: str, compute: Callable[[], Any]) -> Any:
+        path = folder / f"{name}.json"
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                draft = path.with_suffix(".draft")
+                draft.write_text(json.dumps(compute()))
+                draft.rename(path)
+        return json.loads(path.read_text())
+
+    return once
 
 
 @pytest.fixture(scope="session")

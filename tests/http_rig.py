@@ -21,7 +21,7 @@ from services.gateway.serve import bound, serve
 from services.leftover import core as leftover
 from services.planner import core as planner
 
-GUARD_S = 120
+GUARD_S = 240
 """Ends a story that hangs."""
 HOST = "127.0.0.1"
 JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}]}
@@ -94,7 +94,9 @@ def request(method, path, host, *, body=b"", **headers):
 
 
 class Served:
-    """A gateway that listens at `port`."""
+    """A gateway that listens at `port`. `ahead_s`: how far the clock of its limits is ahead; a story may move it."""
+
+    ahead_s = 0.0
 
     def __init__(self, port, bus, follower, door, app):
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
@@ -142,7 +144,8 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     listening = bound(address, 0)
     if send_buffer is not None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # Connections inherit it.
-    door = Door(limits or Limits(), asyncio.get_running_loop().time)
+    clock = asyncio.get_running_loop().time
+    door = Door(limits or Limits(), clock)
     app = make_app(follower, author="tester", hosts=hosts)
     running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, door)]
     running += [
@@ -150,6 +153,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     ]
     tasks = [asyncio.ensure_future(each) for each in running]
     served = Served(listening.getsockname()[1], bus, follower, door, app)
+    door.clock = lambda: clock() + served.ahead_s
     try:
         assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
         await until(lambda: follower.ready)

@@ -15,20 +15,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from schemas import NodeLost, NodeRegistered
 from tests.kafka_broker import SCRIPT, Broker
 from tests.live.campaign_jobs import marked
 from tests.live.fault_jobs import DETACHED, PLAIN, overlaps
-from tests.live.kafka_campaign import Outcome
+from tests.live.kafka_campaign import FAULT_SECONDS, Outcome
 from tests.live.kafka_campaign import Seed as KillSeed
 from tests.live.kafka_cell import AGENTS, KafkaCell, Member, free_partition
+from tests.live.up_process import end_tasks
 from tests.ports import free_port
 
 LEASE_MS = 3_000
 PAUSE_S = (4.0, 8.0)
 """Longer than a node's lease and a sequencer's."""
 RIVAL_S = 4.0
-TAKEOVER_S = 3.0
-"""So long after a node was taken over, or its agent woke up, may its tasks still write: they are ended then."""
+NOTICED_S = 20.0
+"""A node that the log has not declared lost so long after its agent is back was never lost."""
 REAPED = 6
 FAULTS = ("pause agent", "pause agent", "pause service", "copy", "reap", "reap", "remove node", "pause leader")
 
@@ -96,8 +98,26 @@ class FaultSeed(KillSeed):
     def _agent(self) -> Member:
         return self.cell.members[f"agent-{self.draws.randrange(AGENTS)}"]
 
+    async def _back(self, agent: Member, known: int) -> None:
+        """Waits until the log believes the agent's node again, if it was lost or taken over behind the first `known`
+        records: an agent registers anew when what it may not have any more has ended."""
+
+        def told() -> list[Any]:
+            bodies = [accepted.record.body for accepted in self.cell.records[known:]]
+            return [body for body in bodies if isinstance(body, NodeLost | NodeRegistered) and body.node == agent.name]
+
+        with suppress(TimeoutError):
+            await self.cell.until(told, NOTICED_S)
+            # The last registration may be a rival's.
+            await self.cell.until(lambda: self._epoch_of(agent) == getattr(told()[-1], "epoch", ""), FAULT_SECONDS)
+
+    def _epoch_of(self, agent: Member) -> str | None:
+        """Under which an agent says that it is registered."""
+        said = self.cell.said(agent, "registered") or {}
+        return said.get("epoch")
+
     async def _pause(self, member: Member) -> None:
-        begun = up_s()
+        begun, known = up_s(), len(self.cell.records)
         member.send(signal.SIGSTOP)
         try:
             await asyncio.sleep(self.draws.uniform(*PAUSE_S))
@@ -105,7 +125,8 @@ class FaultSeed(KillSeed):
             member.send(signal.SIGCONT)
         if member.service == "agent":
             # Who sleeps ends nothing: what it had runs on until it wakes.
-            self.allowed.append((begun, up_s() + TAKEOVER_S))
+            await self._back(member, known)
+            self.allowed.append((begun, up_s()))
 
     async def _rival(self) -> None:
         """Another agent on a copy of a node's folder, under the node's name."""
@@ -116,7 +137,7 @@ class FaultSeed(KillSeed):
             await asyncio.to_thread(
                 shutil.copytree, self.cell.folder / agent.name, folder, symlinks=True, ignore=_pipes
             )
-        begun = up_s()
+        begun, known = up_s(), len(self.cell.records)
         port = free_port()
         environment = {**agent.environment, "LARGESSE_NODE_DATA": str(folder), "LARGESSE_METRICS_PORT": str(port)}
         with (self.cell.folder / f"rival-{self.rivals}.log").open("wb") as log:
@@ -128,7 +149,9 @@ class FaultSeed(KillSeed):
         if process.returncode is None:
             process.kill()
             await process.wait()
-        self.allowed.append((begun, up_s() + TAKEOVER_S))
+        end_tasks(folder)  # Nobody takes over what it has started.
+        await self._back(agent, known)
+        self.allowed.append((begun, up_s()))
 
     def _reap(self) -> None:
         """Kills shims, whose arguments name the attempt's folder."""
@@ -146,12 +169,13 @@ class FaultSeed(KillSeed):
     async def _remove(self) -> None:
         """A node is gone for longer than its lease, and its tasks run on without their agent."""
         agent = self._agent()
-        begun = up_s()
+        begun, known = up_s(), len(self.cell.records)
         self.cell.held.clear()
         self._kill(agent)
         await asyncio.sleep(self.draws.uniform(*PAUSE_S))
         self.cell.held.set()
-        self.allowed.append((begun, up_s() + 2 * TAKEOVER_S))
+        await self._back(agent, known)
+        self.allowed.append((begun, up_s()))
 
     # ---------------------------------------------------------------- the verdict
     def _count_deaths(self) -> None:

@@ -8,15 +8,15 @@ import pytest
 from schemas import RoundClosed, RoundOpened
 from tests.live.kafka_cell import KafkaCell, free_partition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
 
 RECORDS = 100_000
 AT_ONCE = 500
 SERVICES = ("fairness", "altruism", "leftover")
 FOLDED_S = 240
-ROUND_MS_MAX = 5_000
-"""A guard against standing still, on a machine that others use too: where nobody could answer, rounds took 11 to 19 s
-with a newcomer, and with a paused instance the 6 s of its session.
+PARTS_MIN = 2
+"""Where a newcomer is dealt a shard before it can answer, a round takes as long as it folds the log: no round may take
+so large a part of that time. Both are measured under the same load.
 """
 
 
@@ -41,10 +41,10 @@ def test_instances_that_start_on_a_long_log_or_come_back_from_a_pause_do_not_hol
             for member in newcomers:
                 await dealt(cell, member)
             await cell.ready(standby.name, *(member.name for member in newcomers))
+            folding_ms = cell.records[-1].record.time - cell.records[began - 1].record.time
             await stops(working)
             await until_new(cell, "started")
             starting_ms = rounds_of(cell.records[began:])
-            began = len(cell.records)
             owners = [cell.owner(each) for each in SERVICES]
             print("paused:", *(owner.name for owner in owners))
             for owner in owners:
@@ -55,13 +55,11 @@ def test_instances_that_start_on_a_long_log_or_come_back_from_a_pause_do_not_hol
                 owner.send(signal.SIGCONT)
             for number in range(5):
                 await until_new(cell, f"back-{number}")
-            pausing_ms = rounds_of(cell.records[began:])
             seq = cell.records[-1].record.seq
         assert seq > RECORDS
         assert len(cell.tokens) == 1, "a standby claimed the log of a leader that lives"
-        for name, rounds_ms in (("starting", starting_ms), ("pausing", pausing_ms)):
-            print(f"{name}: {len(rounds_ms)} rounds, the longest {max(rounds_ms)} ms")
-            assert max(rounds_ms) < ROUND_MS_MAX, name
+        print(f"{len(starting_ms)} rounds in {folding_ms} ms, the longest {max(starting_ms)} ms")
+        assert max(starting_ms) < folding_ms / PARTS_MIN
 
     asyncio.run(story())
 

@@ -16,7 +16,7 @@ from services.gateway.answers import Answer, Answers, brief
 from services.gateway.follow import Follower
 from tests.cells import job
 
-GUARD_S = 60
+GUARD_S = 240
 
 STEPS = st.one_of(
     st.just(("begin", 0)),

@@ -15,7 +15,7 @@ from tests.hostile import hostile_input, spoiled
 from tests.simulation.test_buses_agree import Renamed
 
 JOBS, TURNS, AT_ONCE = 4, 6, 12
-GUARD_S = 120
+GUARD_S = 240
 
 
 def value_for(topic, random, seen):

@@ -207,7 +207,7 @@ def test_only_output_of_attempts_is_shown(tmp_path, target, status):
 
 def unanswered(story) -> str:
     with pytest.raises(Unanswered) as why:
-        asyncio.run(asyncio.wait_for(story, 60))
+        asyncio.run(asyncio.wait_for(story, 240))
     return str(why.value)
 
 

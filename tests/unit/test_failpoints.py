@@ -32,7 +32,7 @@ def process(armed):
 
 
 def said(running):
-    return running.communicate(timeout=60)[0].split()
+    return running.communicate(timeout=240)[0].split()
 
 
 @pytest.mark.parametrize("armed", [None, "", "leftover:after_append:6", "fairness:after_append:1"])
@@ -51,7 +51,7 @@ def test_a_process_is_killed_at_the_hit(armed):
 
 def test_an_exception_is_raised_at_the_hit():
     with process("leftover:before_append:2:raise") as running:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=240)
         assert out.split() == ["1", "2"]
         assert "Failpoint: leftover:before_append" in err
 
@@ -85,7 +85,7 @@ def test_a_typing_error_is_refused_with_what_would_be_right(text, named):
 
 def test_a_typing_error_in_the_environment_ends_the_process_at_its_start():
     with process("leftover:after_apend:1") as running:
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=240)
         assert out == ""
         assert "no point 'after_apend'" in err
 

@@ -33,7 +33,7 @@ class GatedDisk(Disk):
 
     def sync(self, file):
         self.begun.set()
-        assert self.gate.wait(60)
+        assert self.gate.wait(240)
         super().sync(file)
 
 

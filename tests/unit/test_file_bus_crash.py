@@ -7,12 +7,16 @@ import sys
 
 import pytest
 
+from largesse.bus.file import lock
 from largesse.bus.file.bus import DirectoryHeld, FileBus, read_journal
-from largesse.bus.file.lock import ORPHAN_WAIT_S, DirectoryLock
+from largesse.bus.file.lock import DirectoryLock
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, with_bus
 
 ROUNDS = 20
+LOOKS = 5
+"""After so many looks in vain at a lock its last holder goes."""
+GUARD_S = 240
 
 
 def process(*arguments):
@@ -70,27 +74,40 @@ def test_a_killed_holder_leaves_no_lock_behind(tmp_path):
 
 
 ORPHANED = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 from largesse.bus.file.lock import DirectoryLock
 lock = DirectoryLock(Path(sys.argv[1]))
 if os.fork() == 0:
     sys.stdout.close()
-    time.sleep(float(sys.argv[2]))
+    sys.stdin.read()
 os._exit(0)
 """
 
 
-@pytest.mark.parametrize(("lasts_s", "is_waited_for"), [(0.4, True), (ORPHAN_WAIT_S + 2, False)])
-def test_a_lock_that_outlives_its_holder_is_waited_for_and_not_for_ever(tmp_path, lasts_s, is_waited_for):
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_a_lock_that_outlives_its_holder_is_waited_for_and_not_for_ever(tmp_path, monkeypatch, is_waited_for):
     """As where a process is killed in the middle of starting another."""
-    subprocess.run([sys.executable, "-c", ORPHANED, tmp_path, f"{lasts_s}"], cwd=ROOT, check=True)
+    words = [sys.executable, "-c", ORPHANED, str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE) as holder:
+        assert holder.wait() == 0  # Its child holds on until its input ends.
+        if is_waited_for:
+            looks = []
+            take = DirectoryLock._take
 
-    if is_waited_for:
-        DirectoryLock(tmp_path).release()
-    else:
-        with pytest.raises(DirectoryHeld):
-            DirectoryLock(tmp_path)
+            def take_and_let_go(self):
+                looks.append(take(self))
+                if len(looks) == LOOKS:
+                    holder.stdin.close()
+                return looks[-1]
+
+            monkeypatch.setattr(lock, "ORPHAN_WAIT_S", GUARD_S)
+            monkeypatch.setattr(DirectoryLock, "_take", take_and_let_go)
+            DirectoryLock(tmp_path).release()
+            assert looks[:LOOKS] == [False] * LOOKS
+        else:
+            with pytest.raises(DirectoryHeld):
+                DirectoryLock(tmp_path)
 
 
 def test_a_process_that_the_holder_started_does_not_hold_on(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from largesse.bus.file.bus import FileBus
 from largesse.bus.port import Outgoing
 
-GUARD_S = 60
+GUARD_S = 240
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from services.gateway.follow import Follower
 from services.leftover import core as leftover
 from services.planner import core as planner
 
-GUARD_S = 60
+GUARD_S = 240
 STAGE = {"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}
 JOB = {"job": "j", "stages": [STAGE]}
 NODE = {"register": {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4", "memory": "8Gi"}}}

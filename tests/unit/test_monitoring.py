@@ -27,7 +27,7 @@ VARIABLES = {"$__rate_interval": "5m", "$queue": ".*"}
 OF_TARGETS = {"up"}
 """Metrics that Prometheus makes itself."""
 LABELS_OF_TARGETS = {"job", "instance", "component"}
-GUARD_S = 120
+GUARD_S = 240
 
 
 def expressions():

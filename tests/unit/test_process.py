@@ -47,7 +47,7 @@ def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
         env=os.environ | {"LARGESSE_BUS": "memory:"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -75,7 +75,7 @@ def test_a_service_that_stops_says_what_helps():
         env=os.environ | {"LARGESSE_BUS": "memory:", "LARGESSE_LOG_FORMAT": "json"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

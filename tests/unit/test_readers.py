@@ -9,7 +9,7 @@ from largesse.readers import Readers, ReadersBusy
 from services.agent import task_output
 from services.agent.task_output import pages_of
 
-GUARD_S = 60
+GUARD_S = 240
 
 
 def tell(story):

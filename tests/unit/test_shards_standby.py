@@ -18,7 +18,7 @@ from schemas.topics import LOG
 from tests.bus_stories import Scribe
 from tests.toy import Toy
 
-GUARD_S = 120
+GUARD_S = 240
 LONG = 100_000
 SETTINGS = Settings(bus="kafka://of-a-test:1", wait_ms=20, standby_wait_ms=20)
 PATIENT = Settings(bus="kafka://of-a-test:1", wait_ms=20, standby_wait_ms=GUARD_S * 1_000)

@@ -289,7 +289,7 @@ async def test_it_runs_until_it_is_stopped(bus, scribe):
     assert await bus.wait_any({("shares", 0): 0}, 60_000)
     await scribe.close(opening)
     stop.set()
-    await asyncio.wait_for(service, 60)
+    await asyncio.wait_for(service, 240)
 
     assert len(await answers_in(bus, "shares")) == 1
 

@@ -25,7 +25,7 @@ def said(tmp_path, name, *words):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert list(tmp_path.iterdir()) == []  # The bus by default is a folder here.
