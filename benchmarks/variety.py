@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.scheduling import MS, Bench, _dominant_ms, alone, cpu_s, show
 from schemas import JobSpec, Record, RoundClosed, Stage
 from schemas.edge.read import Cluster, ClusterNode, read_cluster, read_workload_line
+from services.altruism import core as altruism
 from services.fairness import core as fairness
 from services.leftover import core as leftover
 from services.simulator.cluster import SimCluster
@@ -39,14 +40,17 @@ class Spent:
     """CPU seconds of each round's `decide`, by core."""
 
     fairness: list[float] = field(default_factory=list)
+    altruism: list[float] = field(default_factory=list)
     leftover: list[float] = field(default_factory=list)
 
     def figures(self, first: int = 0) -> dict[str, float]:
         """Medians and 99th percentiles of the rounds from `first` on, in ms."""
-        mine = sorted(self.leftover[first:])
+        mine, planning = sorted(self.leftover[first:]), sorted(self.altruism[first:])
         return {
             "leftover_ms": median(mine) * MS,
             "leftover_p99_ms": mine[len(mine) * 99 // 100] * MS,
+            "altruism_ms": median(planning) * MS,
+            "altruism_p99_ms": planning[len(planning) * 99 // 100] * MS,
             "fairness_ms": median(self.fairness[first:]) * MS,
             "rounds": len(mine),
         }
@@ -54,8 +58,10 @@ class Spent:
 
 @contextmanager
 def timed() -> Iterator[Spent]:
-    """Times what fairness and leftover decide while it lasts. The engine looks `decide` up in the module each round."""
-    spent, decides = Spent(), (fairness.decide, leftover.decide)
+    """Times what fairness, altruism and leftover decide while it lasts. The engine looks `decide` up in the module each
+    round.
+    """
+    spent, decides = Spent(), (fairness.decide, altruism.decide, leftover.decide)
 
     def wrapped(decide: Callable[..., Any], took: list[float]) -> Callable[..., Any]:
         def measured(*arguments: Any) -> Any:
@@ -67,11 +73,12 @@ def timed() -> Iterator[Spent]:
         return measured
 
     fairness.decide = wrapped(decides[0], spent.fairness)
-    leftover.decide = wrapped(decides[1], spent.leftover)
+    altruism.decide = wrapped(decides[1], spent.altruism)
+    leftover.decide = wrapped(decides[2], spent.leftover)
     try:
         yield spent
     finally:
-        fairness.decide, leftover.decide = decides
+        fairness.decide, altruism.decide, leftover.decide = decides
 
 
 class Enough(Exception):
@@ -104,6 +111,7 @@ def rounds_of(
     (begin, placed, _), (end, placed_by, live) = counts[min(warm, len(counts) - 2)], counts[-1]
     return {
         "first_s": spent.leftover[0],
+        "altruism_first_s": spent.altruism[0],
         **spent.figures(warm),
         "placements_per_s": (placed_by - placed) / (end - begin),
         "a_round": (placed_by - placed) / max(1, len(counts) - 1 - warm),
@@ -121,6 +129,8 @@ def tpch_jobs(count: int, own: bool, stretch: int = 10) -> list[JobSpec]:
     }
     lines = tpch.convert(str(SHARED / "traces/tpch/tpch_10g.jsonl.gz"), **options)
     specs = [read_workload_line(line)[1] for line in lines]
+    for spec in specs:
+        spec.queue = "default"  # Jobs outside any queue are entitled to nothing, and not planned.
     if own:
         for spec in specs:
             for stage in spec.stages:
@@ -130,14 +140,44 @@ def tpch_jobs(count: int, own: bool, stretch: int = 10) -> list[JobSpec]:
     return specs
 
 
-def live_tpch(own: bool, live: int = 2_000, nodes: int = 1_000, rounds: int = 300) -> dict[str, float]:
+def live_tpch(
+    own: bool, preset: str = "largesse", live: int = 2_000, nodes: int = 1_000, rounds: int = 300
+) -> dict[str, float]:
     """So many live TPC-H jobs and, every 100 ms, what ends and what arrives at a load of 1.2."""
     specs = tpch_jobs(live + live // 2, own)
     work_ms = sum(_dominant_ms(spec, CAPACITY, nodes) for spec in specs) / len(specs)
     later = arrivals_ms(max(1, round(work_ms / 1.2)), len(specs) - live, 1, "load")
     submits = [0] * live + [1_000 + at for at in later]
     cluster = Cluster([ClusterNode(f"node-{i}", CAPACITY) for i in range(nodes)])
-    return rounds_of(list(zip(submits, specs, strict=True)), cluster, {"round_gap_ms": 100}, 50, rounds)
+    values: dict[str, int | str] = {"round_gap_ms": 100, "preset": preset}
+    return rounds_of(list(zip(submits, specs, strict=True)), cluster, values, 50, rounds)
+
+
+def one_round(tasks: int, preset: str, nodes: int = 1_000, rounds: int = 100) -> dict[str, float]:
+    """So many pending tasks, in stages of 50 with a stage of 10 behind each, and what follows every 100 ms. There is
+    room for a fifth of 50,000 at once.
+    """
+    specs = []
+    for i in range(tasks // 50):
+        stages = []
+        for name, count in (("map", 50), ("reduce", 10)):
+            drawn = [below(1_000, 1, f"one_round.{what}", f"{i}/{name}") for what in ("cpu", "memory", "ms")]
+            demand, lasts = {"cpu": 1_000 + drawn[0], "memory": 4_096 + 8 * drawn[1]}, 5_000 + 50 * drawn[2]
+            after = ["map"] if stages else []
+            stages.append(Stage(name, count, demand, after=after, estimate_ms=lasts, durations_ms=[lasts]))
+        specs.append(JobSpec(f"job-{i}", "default", stages))
+    cluster = Cluster([ClusterNode(f"node-{i}", CAPACITY) for i in range(nodes)])
+    values: dict[str, int | str] = {"round_gap_ms": 100, "preset": preset}
+    return rounds_of([(0, spec) for spec in specs], cluster, values, 5, rounds)
+
+
+def ratios(gap_ms: int, cut: int = 0) -> dict[str, float]:
+    """Placements a CPU second under three presets on the same workload, and as parts of the figure under `drf`."""
+    found: dict[str, float] = {}
+    for preset in ("drf", "carbyne", "largesse"):
+        found[preset] = carbyne("B-4", "B.pool", preset, cut, gap_ms)["placements_per_s"]
+    parts = {f"{preset} / drf": found[preset] / found["drf"] for preset in ("carbyne", "largesse")}
+    return {f"{preset} a second": found[preset] for preset in found} | parts
 
 
 def wide(shapes: int, jobs: int = 1_000, stages: int = 100, nodes: int = 1_000, rounds: int = 100) -> dict[str, float]:
@@ -157,7 +197,9 @@ def wide(shapes: int, jobs: int = 1_000, stages: int = 100, nodes: int = 1_000, 
     return rounds_of([(0, spec) for spec in specs], cluster, {"round_gap_ms": 100}, 5, rounds)
 
 
-def carbyne(name: str = "B-4", nodes: str = "B2.nodes", preset: str = "drf", cut: int = 0) -> dict[str, float]:
+def carbyne(
+    name: str = "B-4", nodes: str = "B2.nodes", preset: str = "drf", cut: int = 0, gap_ms: int = 100
+) -> dict[str, float]:
     """A ready workload to its end (`cut`: so many of its jobs)."""
     folder = SHARED / "traces/carbyne"
     cluster = read_cluster(json.loads((folder / f"{nodes}.json").read_text()))
@@ -165,7 +207,7 @@ def carbyne(name: str = "B-4", nodes: str = "B2.nodes", preset: str = "drf", cut
         jobs = [read_workload_line(json.loads(line)) for line in lines]
     with timed() as spent:
         begin = cpu_s()
-        result = simulate(jobs[: cut or len(jobs)], cluster, Options({"preset": preset, "round_gap_ms": 100}))
+        result = simulate(jobs[: cut or len(jobs)], cluster, Options({"preset": preset, "round_gap_ms": gap_ms}))
         took = cpu_s() - begin
     return {
         "placements_per_s": result["placements"] / took,
@@ -225,11 +267,18 @@ def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]
     """Key, name, measure and arguments of every row."""
     yield "tpch", "2,000 live TPC-H jobs, 1,000 nodes, shared classes", live_tpch, (False,)
     yield "own", "2,000 live TPC-H jobs, 1,000 nodes, demands of their own", live_tpch, (True,)
+    yield "planned", "the same under carbyne", live_tpch, (True, "carbyne")
+    for tasks in (10_000, 50_000):
+        for preset in ("carbyne", "largesse"):
+            name = f"{tasks:,} pending tasks, 1,000 nodes, {preset}"
+            yield f"round{tasks // 1_000}{preset}", name, one_round, (tasks, preset)
     yield "shapes", "1,000 jobs of 100 stages, ten shapes", wide, (10,)
     yield "wide", "1,000 jobs of 100 stages, demands of their own", wide, (0,)
     some = 60 if quick else 0
     yield "carbyne", "carbyne B-4 on B2.nodes, drf", carbyne, ("B-4", "B2.nodes", "drf", some)
     yield "giving", "carbyne B-4 on B2.nodes, carbyne", carbyne, ("B-4", "B2.nodes", "carbyne", some)
+    for gap_ms in (0, 100):
+        yield f"ratios{gap_ms}", f"carbyne B-4 on B.pool, gap {gap_ms}, three presets", ratios, (gap_ms, some)
     jobs, nodes = (100_000, 1_000) if quick else (1_000_000, 10_000)
     yield "pending", f"{jobs:,} pending one-task jobs, {nodes:,} nodes, 100 queues", pending, (jobs, nodes)
     for queues in (10, 100, 1_000):
@@ -243,7 +292,7 @@ def main(quick: bool | None = None) -> None:
     for key, name, measured, arguments in rows(quick):
         if named and key not in named:
             continue
-        if key in ("tpch", "own", "carbyne", "giving") and not SHARED.is_dir():
+        if measured in (live_tpch, carbyne, ratios) and not SHARED.is_dir():
             print(f"{key}: left out, the traces are not beside the project")
             continue
         show(name, [alone(measured, *arguments)])

@@ -11,7 +11,7 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS
-from services.leftover.core.asks import asks_of
+from services.leftover.core.asks import does_ask
 from services.leftover.core.shadow import advance, arrive, dominant, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
@@ -123,7 +123,7 @@ def set_floors(state: State, board: Board) -> None:
             entry.floor = floor
             for each in board.jobs.values():
                 if each.leaf is entry:
-                    board.set_work(each.name, each.work)  # It may come before the floor now, or after it.
+                    board.rerank(each.name)  # It may come before the floor now, or after it.
 
 
 def show_key(board: Board, seq: int, key: int) -> None:
@@ -286,7 +286,15 @@ def _add_waiting(state: State, seq: int, waiting: list[int]) -> bool:
     work = shadow.works[seq]
     job = state.jobs[work.name]
     full = False
-    for ask in asks_of(job):
+    if not does_ask(job):
+        return False
+    if job.fresh_ms >= 0:  # As `asks_of` says it, without making it: many jobs are like that.
+        for at in job.graph.roots:
+            for p, amount in work.needs[at]:
+                waiting[p] += amount * job.graph.stages[at].tasks
+                full = full or waiting[p] >= shadow.total[p]
+        return full
+    for ask in job.asks:
         for p, amount in work.needs[job.graph.position[ask.stage]]:
             waiting[p] += amount * ask.count
             full = full or waiting[p] >= shadow.total[p]

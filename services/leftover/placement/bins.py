@@ -119,9 +119,15 @@ class Bins:
         return self.jobs[name].leaf
 
     def set_work(self, name: str, work: int) -> None:
-        """What is left to be done of a job, in share units x ms."""
-        self.jobs[name].work = work
-        self._stale_jobs[name] = True
+        """What a job is served by, where that is not its share: see `JobEntry.work`."""
+        if self.jobs[name].work != work:
+            self.jobs[name].work = work
+            self.rerank(name)
+
+    def rerank(self, name: str) -> None:
+        """The job may come earlier or later in its leaf from the next round on."""
+        if self.jobs[name].waits:  # Else it is ranked once it waits for something.
+            self._stale_jobs[name] = True
 
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
@@ -253,7 +259,7 @@ class Bins:
                 return None
         bin_ = leaf.bins[bin_id] = JobHeap()
         if other is not None:
-            span = first_span(other, waiting.task)
+            span = other.first_span(waiting.task)
             span.lone = False
             bin_.set(other.admitted, key_of(self.discipline, leaf.rank(other), other, span))
             self._list_alone(leaf, other)
@@ -401,7 +407,7 @@ class Bins:
         task = self.classes[bin_id & CLASS_MASK]
         while True:
             job = self.top(leaf, bin_id)
-            waiting = first_span(job, task)
+            waiting = job.first_span(task)
             if waiting.lone or not self._has_fallen_behind(leaf, bin_id, job, waiting):
                 return job, waiting
 
@@ -441,11 +447,3 @@ class Bins:
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
         return len(self.classes) > CLASSES_MAX and 2 * self._in_use < len(self.classes)
-
-
-def first_span(job: JobEntry, task: TaskClass) -> Waiting:
-    """The first span of a class that the job waits for."""
-    for span in job.waits:
-        if span.task is task:
-            return span
-    raise AssertionError(f"{job.name} does not wait for {task.key}")

@@ -11,7 +11,7 @@ nothing that waits fits anywhere, but for `fifo`, which idles behind a head that
 """
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement.bins import Bins, first_span
+from services.leftover.placement.bins import Bins
 from services.leftover.placement.class_pools import Stage
 from services.leftover.placement.entries import (
     CLASS_MASK,
@@ -60,7 +60,7 @@ class Board(Bins):
             leaf, bin_id = found
             task = self.classes[bin_id & CLASS_MASK]
             job = self.top(leaf, bin_id)
-            waiting = first_span(job, task)
+            waiting = job.first_span(task)
             if self._has_fallen_behind(leaf, bin_id, job, waiting) or pools.refuses(job.job_class, task):
                 continue
             if job.under and self._is_capped(leaf, bin_id, job, waiting):

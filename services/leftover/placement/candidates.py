@@ -9,6 +9,9 @@ _SWEPT_AFTER = 16
 """After so many classes that found no room anywhere, and one for each node, all others are compared with every node at
 once: many new ones may find a full cell."""
 
+_TRIED_MOST = 16
+"""Where more nodes than this got room and more tasks of a class wait, the class keeps a view of the nodes."""
+
 _AT_ONCE_LEAST = 64
 """So many classes are compared with nodes all at once, fewer of them one by one."""
 
@@ -87,6 +90,8 @@ class Candidates:
         (A gang is blocked by what all of its tasks need; single ones of them may fit elsewhere.)
         """
         room, found, least = self.room, None, 0
+        if task.waiting > _TRIED_MOST and len(self._nodes) > _TRIED_MOST and not task.gang:
+            return room.best(task)  # Many tasks find their nodes in order of rank.
         for number in self._nodes:
             rank = room.suits(task, room.nodes[number])
             if rank is not None and (found is None or rank < least or (rank == least and number < found)):

@@ -362,6 +362,13 @@ class JobEntry:
             self.held = nothing.copy()
         return self.held
 
+    def first_span(self, task: TaskClass) -> Waiting:
+        """The first span of a class that the job waits for."""
+        for span in self.waits:
+            if span.task is task:
+                return span
+        raise AssertionError(f"{self.name} does not wait for {task.key}")
+
 
 def key_of(discipline: Discipline, rank: int, job: JobEntry, waiting: Waiting) -> int:
     """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
