@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from largesse.lifecycle.job_classes import class_names
 from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
@@ -115,7 +114,7 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
     )
     used = {kind: told.used.get(kind, 0) for kind in told.capacity}
     yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
-    yield from _of_classes(state)
+    yield from _of_classes(state, told)
     for name, help_text, value in (
         ("largesse_round", "The last round that was opened", state.round),
         ("largesse_round_open", "1 while a round is open", state.open),
@@ -134,20 +133,39 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
         yield GaugeMetricFamily(name, help_text, value=float(value))
 
 
-def _of_classes(state: State) -> Iterator[GaugeMetricFamily]:
-    """Nothing where classes have no pools."""
+def _of_classes(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
+    """Pools and forecasts have no sample where classes have no pools."""
+    jobs = GaugeMetricFamily("largesse_class_jobs", "Live jobs by class", labels=("class", "state"))
+    for name, of_class in told.classes.items():
+        jobs.add_metric((name, "running"), of_class.running)
+        jobs.add_metric((name, "waiting"), of_class.waiting)
+    yield jobs
+    held = {name: _share(of_class.held, told.capacity) for name, of_class in told.classes.items()}
+    yield _gauge(
+        "largesse_class_held_share", "Dominant share of the cell that tasks of a class of jobs hold", "class", held
+    )
     pools = state.pools[-1].pools_ppm if state.pools else []
-    shares = {name: pool / MILLIONTHS for name, pool in zip(class_names(state.policy), pools, strict=False)}
+    shares = {name: pool / MILLIONTHS for name, pool in zip(told.classes, pools, strict=False)}
     yield _gauge("largesse_class_pool_share", "The pool of a class of jobs, as a part of the cell", "class", shares)
+    scores = state.forecast.scores if state.forecast is not None and pools else []
+    used: dict[str, int] = {}
+    for score in scores:
+        used[score.forecaster] = int(state.forecast is not None and score.forecaster == state.forecast.forecaster)
+    yield _gauge("largesse_forecaster_in_use", "1 for the forecaster whose forecasts count", "forecaster", used)
     error = GaugeMetricFamily(
         "largesse_forecast_error_share",
         "Mean absolute error of forecasts so many seconds ahead, as a part of the cell",
         labels=("forecaster", "seconds"),
     )
-    for score in state.forecast.scores if state.forecast is not None else ():
+    for score in scores:
         for seconds, ppm in zip(HORIZONS_S, score.errors_ppm, strict=True):
             error.add_metric((score.forecaster, str(seconds)), ppm / MILLIONTHS)
     yield error
+
+
+def _share(held: Vector, capacity: Vector) -> float:
+    """The largest part of any kind; of a kind that no node has any more, nothing is a part."""
+    return max((held.get(kind, 0) / amount for kind, amount in capacity.items() if amount > 0), default=0.0)
 
 
 def _gauge(name: str, help_text: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:

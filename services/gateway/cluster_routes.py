@@ -71,7 +71,8 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes() -> Response:
         """Classes of jobs: their pools, also over time, what is to come of them, and how far forecasts were off."""
-        return as_json(classes_document(api.follower.state))
+        state = api.follower.state
+        return as_json(classes_document(state, await api.metrics.tally.look(state)))
 
     @app.get("/v1/ledger", tags=["cluster"], dependencies=ready, responses={200: answer(Ledger, "all accounts")})
     async def get_ledger() -> Response:

@@ -9,7 +9,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+from largesse.lifecycle.job_classes import class_names
 from schemas import Stage, Vector
+from schemas.jobs import UNJUDGED
 from services.gateway.counting import added
 from services.gateway.documents import state_of, state_of_node
 from services.gateway.queueing import Queueing
@@ -40,9 +42,24 @@ class Waiting:
 
 
 @dataclass(slots=True)
+class OfClass:
+    """Live jobs of a class, those of which a task has started and the others, and what their tasks hold."""
+
+    running: int = 0
+    waiting: int = 0
+    held: Vector = field(default_factory=dict)
+
+    def add(self, other: "OfClass", sign: int = 1) -> None:
+        """Counts as many more, or with `sign` -1 fewer."""
+        self.running += sign * other.running
+        self.waiting += sign * other.waiting
+        added(self.held, {kind: sign * amount for kind, amount in other.held.items()})
+
+
+@dataclass(slots=True)
 class Told:
     """What a look found. `waiting`: by leaf queue and reason; `running`: tasks by leaf queue; `capacity`, `used`: of
-    the nodes that are there."""
+    the nodes that are there; `classes`: by name, as the policy has them."""
 
     waiting: dict[tuple[str, str], Waiting] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
@@ -50,6 +67,7 @@ class Told:
     nodes: dict[str, int] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     used: Vector = field(default_factory=dict)
+    classes: dict[str, OfClass] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -99,6 +117,8 @@ class Tally:
         self._jobs: dict[str, tuple[str, Keys]] = {}
         self._nodes: dict[str, tuple[str, Vector, Vector]] = {}
         self._job_states: Counter[str] = Counter()
+        self._class_of: dict[str, tuple[int, OfClass]] = {}
+        self._classes: dict[int, OfClass] = {}
         self._node_states: Counter[str] = Counter()
         self._capacity: Vector = {}
         self._used: Vector = {}
@@ -145,9 +165,11 @@ class Tally:
                 del self._sums[key]
         now = state_of(state, name)
         if now is None:
+            self._count_class(name, None)
             return False
         self._job_states[now] += 1
         job = state.jobs.get(name)
+        self._count_class(name, job)
         self._jobs[name] = now, {}
         if job is None:
             return False
@@ -157,6 +179,20 @@ class Tally:
         if job.spec.reservation is not None and any(job.asked):
             return True  # It may begin its lease, or another job of its reservation may start.
         return any(reason == "back_off" for _, reason, _ in keys)
+
+    def _count_class(self, name: str, job: LiveJob | None) -> None:
+        if name in self._class_of:
+            index, before = self._class_of.pop(name)
+            self._classes[index].add(before, -1)
+        if job is None or job.job_class == UNJUDGED:
+            return
+        held: Vector = {}
+        for stage, running, starting in zip(job.graph.stages, job.running, job.starting, strict=True):
+            if running + starting:
+                added(held, {kind: amount * (running + starting) for kind, amount in stage.demand.items()})
+        now = OfClass(int(job.started_ms is not None), int(job.started_ms is None), held)
+        self._class_of[name] = job.job_class, now
+        self._classes.setdefault(job.job_class, OfClass()).add(now)
 
     def _count_node(self, state: State, name: str) -> None:
         self.looked_at += 1
@@ -181,6 +217,10 @@ class Tally:
             capacity={kind: amount for kind, amount in self._capacity.items() if amount},
             used={kind: amount for kind, amount in self._used.items() if amount},
         )
+        names = class_names(state.policy)
+        told.classes = {name: OfClass() for name in names}
+        for index, of_class in self._classes.items():
+            told.classes[names[min(index, len(names) - 1)]].add(of_class)
         queueing, ceilings = Queueing(state), state.ceilings
         for number, (key, found) in enumerate(self._sums.items()):
             leaf, reason, kind = key

@@ -6,6 +6,7 @@ from largesse.lifecycle.job_classes import class_names, has_pools, thresholds_of
 from schemas import Record, Releases, RoundOpened, Vector
 from schemas.quantities import MILLIONTHS, quantity_texts
 from schemas.rounds import ReleaseCurve
+from services.gateway.tally import Told
 from services.gateway.view_state import POOLS_KEPT, PoolsRow, State
 
 HORIZONS_S = (1, 5, 10, 30)
@@ -31,24 +32,22 @@ def known_classes(state: State) -> list[str]:
     return list(dict.fromkeys([*class_names(state.policy), *sorted(ended)]))
 
 
-def classes_document(state: State) -> dict[str, Any]:
+def classes_document(state: State, told: Told) -> dict[str, Any]:
     """Classes with their pools, what they hold, what waits and what is to come; the pools over time; the scores."""
     pools, forecast = state.pools[-1].pools_ppm if state.pools else [], state.forecast
-    capacity = _capacity(state)
-    names, thresholds = class_names(state.policy), thresholds_of(state.policy)
+    thresholds = thresholds_of(state.policy)
     classes = []
-    for at, name in enumerate(names):
-        held, running, waiting = _held(state, at, len(names))
+    for at, (name, of_class) in enumerate(told.classes.items()):
         pool = pools[at] if at < len(pools) else None
-        room = {kind: amount * pool // MILLIONTHS for kind, amount in capacity.items()} if pool is not None else {}
+        room = {kind: amount * pool // MILLIONTHS for kind, amount in told.capacity.items()} if pool is not None else {}
         classes.append(
             {
                 "class": name,
                 "threshold": thresholds[at] / 1_000 if at < len(thresholds) else None,
                 "pool": pool / MILLIONTHS if pool is not None else None,
                 "room": quantity_texts(room),
-                "held": quantity_texts(held),
-                "jobs": {"running": running, "waiting": waiting},
+                "held": quantity_texts({kind: held for kind, held in sorted(of_class.held.items()) if held}),
+                "jobs": {"running": of_class.running, "waiting": of_class.waiting},
                 "coming": [
                     {"seconds": horizon, "amount": quantity_texts(_coming(forecast, at, state.time, horizon))}
                     for horizon in HORIZONS_S
@@ -75,32 +74,6 @@ def classes_document(state: State) -> dict[str, Any]:
             {"since_ms": row.since_ms, "pools": [pool / MILLIONTHS for pool in row.pools_ppm]} for row in state.pools
         ],
     }
-
-
-def _capacity(state: State) -> Vector:
-    total: Vector = {}
-    for node in state.nodes.values():
-        if not node.lost:
-            for kind, amount in node.capacity.items():
-                total[kind] = total.get(kind, 0) + amount
-    return total
-
-
-def _held(state: State, job_class: int, classes: int) -> tuple[Vector, int, int]:
-    """What tasks of live jobs of a class hold, how many of those jobs run, and how many have not started."""
-    held: Vector = {}
-    running = waiting = 0
-    for job in state.jobs.values():
-        if job.job_class < 0 or min(job.job_class, classes - 1) != job_class:
-            continue
-        if job.started_ms is None:
-            waiting += 1
-        else:
-            running += 1
-        for stage, runs, starts in zip(job.graph.stages, job.running, job.starting, strict=True):
-            for kind, amount in stage.demand.items():
-                held[kind] = held.get(kind, 0) + amount * (runs + starts)
-    return {kind: amount for kind, amount in sorted(held.items()) if amount}, running, waiting
 
 
 def _coming(forecast: Releases | None, job_class: int, now_ms: int, horizon_s: int) -> Vector:

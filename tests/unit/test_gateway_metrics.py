@@ -8,13 +8,15 @@ import pytest
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from largesse.lifecycle.job_classes import class_names
 from largesse.log.snapshots import dump, load
 from schemas import Asks, Device, NodeRegistered
 from schemas.edge.read import ConfigPatch, read_cluster
 from services.gateway import cell_metrics, view, view_state
 from services.gateway.cell_metrics import JOB_STATES, NODE_STATES, QUEUE_DEPTH, QUEUES_MAX, RESOURCES_MAX, CellMetrics
+from services.gateway.counting import added
 from services.gateway.documents import job_document, node_documents
-from services.gateway.tally import Tally
+from services.gateway.tally import OfClass, Tally
 from tests.cells import SlowCell, job, stage
 from tests.properties.histories import Play, drawn
 from tests.strategies import for_all
@@ -65,12 +67,33 @@ def plain_counts(state):
     return waiting, since, running
 
 
+def plain_of_class(of_class):
+    return of_class.running, of_class.waiting, {kind: amount for kind, amount in of_class.held.items() if amount}
+
+
+def classes_counted(state):
+    """By name of the class: live jobs of which a task has started, the others, and what their tasks hold."""
+    names = class_names(state.policy)
+    found = {name: OfClass() for name in names}
+    for live in state.jobs.values():
+        if live.job_class >= 0:
+            of_class = found[names[min(live.job_class, len(names) - 1)]]
+            of_class.running += live.started_ms is not None
+            of_class.waiting += live.started_ms is None
+            for stage, tasks in zip(
+                live.spec.stages, map(sum, zip(live.running, live.starting, strict=True)), strict=True
+            ):
+                added(of_class.held, {kind: amount * tasks for kind, amount in stage.demand.items()})
+    return {name: plain_of_class(each) for name, each in found.items()}
+
+
 def assert_as_documents_say(tally, state):
     found = looked(tally, state)
     waiting, since, running = plain_counts(state)
     assert {key: each.tasks for key, each in found.waiting.items()} == waiting
     assert {key: each.since_ms for key, each in found.waiting.items()} == since
     assert found.running == running
+    assert {name: plain_of_class(each) for name, each in found.classes.items()} == classes_counted(state)
     states = [job_document(state, name, whole=False)["state"] for name in [*state.jobs, *state.ended]]
     assert found.jobs == {each: states.count(each) for each in set(states)}
     nodes = [each["state"] for each in node_documents(state)]
@@ -312,6 +335,39 @@ def test_shares_ages_and_states_are_told():
     }
     assert found["largesse_round_open", ()] == 0
     assert found["largesse_round", ()] == cell.view.round > 0
+
+
+def test_classes_have_their_jobs_what_they_hold_their_pools_and_forecasts():
+    cell = Viewed()
+    knobs = {"classes": "on", "theta_permille": 300, "reserve_ratio_permille_min": 200, "seed": 1}
+    cell.take(ConfigPatch(knobs, None), NodeRegistered("n0", "e1", {"cpu": 10_000}))
+    for name, tasks in (("wide", 8), ("little", 1), ("wider", 9)):
+        cell.take(job(name, stage("s", tasks, demand=CPU, duration_ms=5_000)))
+        cell.settle()
+    cell.start(*[grant for grant in cell.granted if grant.job == "wide"])
+    for _ in range(3):
+        cell.at(cell.time + 20_000)
+        cell.take(ConfigPatch({"seed": cell.time}, None))
+        cell.settle()
+    found = samples(cell.view)
+
+    jobs = {
+        (dict(labels)["class"], dict(labels)["state"]): n for (name, labels), n in found.items() if "class_jobs" in name
+    }
+    assert jobs == {
+        ("small", "running"): 0, ("small", "waiting"): 1, ("large", "running"): 1, ("large", "waiting"): 1,
+    }  # fmt: skip
+    assert named(found, "largesse_class_held_share", "class") == {"small": 0.1, "large": 0.9}
+    assert named(found, "largesse_class_pool_share", "class") == {"small": 0.2, "large": 0.8}
+    used = cell.view.forecast.forecaster
+    assert named(found, "largesse_forecaster_in_use", "forecaster") == {"ramp": 0, "durations": 0} | {used: 1}
+    assert len([name for name, _ in found if name == "largesse_forecast_error_share"]) == 8
+
+    cell.take(ConfigPatch({"classes": "off"}, None))
+    cell.settle()
+    off = {name for name, _ in samples(cell.view)}
+    assert {"largesse_class_jobs", "largesse_class_held_share"} <= off
+    assert not off & {"largesse_class_pool_share", "largesse_forecaster_in_use", "largesse_forecast_error_share"}
 
 
 def test_the_gateway_serves_them_beside_those_of_its_process():

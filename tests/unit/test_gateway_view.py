@@ -1,3 +1,4 @@
+import asyncio
 from collections import Counter
 
 import pytest
@@ -31,6 +32,7 @@ from services.gateway.documents import (
 )
 from services.gateway.places import OutputPlace, place_of
 from services.gateway.queue_documents import queue_document
+from services.gateway.tally import Tally
 from services.gateway.view_classes import classes_document
 from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
@@ -408,7 +410,7 @@ def test_classes_show_their_pools_what_they_hold_and_what_is_to_come():
     cell = Watched(cpu=10, classes="on", reserve_ratio_permille_min=200)
     cell.submit("a", stage(estimate_ms=5_000)).submit("b", stage(tasks=8, estimate_ms=3_000)).start("b", "s")
     cell.settle(1_000).submit("c", stage(tasks=8))
-    small, large = (document := classes_document(cell.view))["classes"]
+    small, large = (document := classes_document(cell.view, asyncio.run(Tally().look(cell.view))))["classes"]
 
     assert (small["class"], small["threshold"], large["class"], large["threshold"]) == ("small", 0.1, "large", None)
     assert (small["pool"], large["pool"], small["room"]) == (0.2, 0.8, {"cpu": "2"})
@@ -422,7 +424,7 @@ def test_classes_show_their_pools_what_they_hold_and_what_is_to_come():
 
 def test_without_pools_classes_are_only_names():
     cell = Watched(cpu=10, classes="off").submit("a", stage())
-    document = classes_document(cell.view)
+    document = classes_document(cell.view, asyncio.run(Tally().look(cell.view)))
 
     assert document["pools"] == "off"
     assert [(each["class"], each["pool"]) for each in document["classes"]] == [("small", None), ("large", None)]
