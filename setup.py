@@ -33,6 +33,7 @@ COMPILED = {
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": ("job_class", "reserve_ratio"),
     "services/admission/core": (
+        "apart",
         "classes",
         "demand",
         "fold",
@@ -75,6 +76,7 @@ COMPILED = {
         "decide",
         "fold",
         "gather",
+        "locality",
         "pool_breaches",
         "promised",
         "reserved",
@@ -85,6 +87,8 @@ COMPILED = {
     ),
     "services/leftover/placement": (
         "ageing",
+        "apart",
+        "barred",
         "bins",
         "board",
         "candidates",

@@ -3,6 +3,7 @@
 from schemas.cache import Cache
 from schemas.envelope import Header, Record
 from schemas.jobs import (
+    AntiAffinity,
     InputRefused,
     InputRepeated,
     InputSkipped,
@@ -12,6 +13,8 @@ from schemas.jobs import (
     JobEnded,
     JobRejected,
     JobSpec,
+    PlacementRule,
+    Spread,
     Stage,
 )
 from schemas.nodes import (
@@ -56,6 +59,7 @@ from schemas.rounds import (
     LateStart,
     LedgerEntry,
     Level,
+    LocalityWait,
     PoolBreach,
     Position,
     QueueShare,

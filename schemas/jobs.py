@@ -24,10 +24,46 @@ Rejection = Literal[
 ]
 
 
+@dataclass(slots=True, frozen=True)
+class AntiAffinity:
+    """At most one task of a group on a node. `group`: tasks of all stages that name it, in jobs of the same queue; "":
+    the tasks of this stage. Not `required`: as far as other nodes have room.
+    """
+
+    group: str = ""
+    required: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class Spread:
+    """The running tasks of the stage are spread over the values that nodes have of `label`: their numbers differ by at
+    most `max_skew`. Not `required`: as far as there is room.
+    """
+
+    label: str
+    max_skew: int = 1
+    required: bool = True
+
+
+@dataclass(slots=True)
+class PlacementRule:
+    """A rule of a class of tasks. `label` "": at most one task of the group on a node; else the numbers of the group's
+    tasks on nodes with the same value of the label differ by at most `max_skew`.
+    """
+
+    group: str
+    label: str = ""
+    max_skew: int = 1
+    required: bool = True
+
+
 @dataclass(slots=True)
 class Stage:
     """Tasks alike. `estimate_ms` is what the scheduler is told of one task; `durations_ms` (one a task, or one for all)
-    is what a simulated task lasts, and no core may read it. `retries` bounds attempts that ended `failed`."""
+    is what a simulated task lasts, and no core may read it. `retries` bounds attempts that ended `failed`.
+    `locality_wait_ms`: for so long a task that could run elsewhere waits for a node with the labels that it prefers;
+    None: as the policy.
+    """
 
     stage: str
     tasks: int
@@ -44,6 +80,9 @@ class Stage:
     env: dict[str, str] = field(default_factory=dict)
     cwd: str | None = None
     true_demand: Vector = field(default_factory=dict)
+    locality_wait_ms: int | None = None
+    anti_affinity: AntiAffinity | None = None
+    spread: Spread | None = None
 
 
 @dataclass(slots=True)

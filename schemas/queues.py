@@ -90,6 +90,8 @@ class Policy:
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is gathered for
     queues that hold less than they are due, and for the largest tasks that find none: never, once they have waited for
     `headroom_after_ms`, or always. `headroom_nodes_permille`: on at most this part of the nodes at a time.
+    `locality_wait_ms`: for so long tasks wait for nodes with the labels that they prefer, where their stage says
+    nothing else (delay scheduling; Zaharia et al., EuroSys 2010).
     `demand_tolerance_permille`, `demand_tolerance_ms`: what queues ask for may move by so much of the cell, and for so
     long, before the levels follow; 0: they follow in every round. `node_kept_ms`: for so long a lost node counts as one
     that may come back. `slots_per_node`: under the preset `slots` so many tasks run on a node, whatever they ask for.
@@ -135,6 +137,7 @@ class Policy:
     headroom: Literal["off", "aged", "always"] = "aged"
     headroom_after_ms: int = 60 * 1_000
     headroom_nodes_permille: int = 1_000
+    locality_wait_ms: int = 0
     demand_tolerance_permille: int = 1
     demand_tolerance_ms: int = 1_000
     node_kept_ms: int = 24 * 3_600 * 1_000
@@ -206,6 +209,8 @@ KNOBS = {
     " `headroom_after_ms` (`aged`), or at once (`always`)",
     "headroom_after_ms": "how long they wait before room is gathered",
     "headroom_nodes_permille": "part of the nodes on which room may be gathered at a time, at least one node",
+    "locality_wait_ms": "a task that could run elsewhere waits for so long for a node with the labels that its stage"
+    " prefers, where the stage says nothing else; 0: it does not wait",
     "demand_tolerance_permille": "levels of queues are computed again once what all of them ask for has changed by this"
     " part of the cell; 0: in every round",
     "demand_tolerance_ms": "a smaller change is taken into account after so long",

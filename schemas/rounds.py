@@ -7,6 +7,7 @@ decision carries what changed since the last closed round; `full` marks one that
 from dataclasses import dataclass, field
 from typing import Literal
 
+from schemas.jobs import PlacementRule
 from schemas.plans import Plans
 from schemas.quantities import Vector
 from schemas.tasks import DeviceShare
@@ -14,10 +15,12 @@ from schemas.tasks import DeviceShare
 Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
 Why = Literal["required", "optional", "packed", "reserved"]
 AskKind = Literal["required", "optional"]
-WaitReason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool"]
+WaitReason = Literal[
+    "none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"
+]
 
 
-HoldReason = Literal["headroom", "gang", "promise"]
+HoldReason = Literal["headroom", "gang", "promise", "locality"]
 EstimateSource = Literal["spec", "history", "finished", "default"]
 """Where the expected run time of a task comes from: its spec, earlier runs of the job, tasks of the stage that have
 succeeded, or nothing."""
@@ -334,8 +337,10 @@ class Asks:
 @dataclass(slots=True)
 class HeldRoom:
     """Room of a node that is kept free on purpose, `demand` in base units: for tasks of the class (`task`, `labels`,
-    `prefer`, `gang`), `tasks` of them, and meanwhile for others that do not delay those. An empty `demand`: nothing is
-    kept there any more. `complete_ms`: when the room is complete, by the estimated ends of what runs on the node.
+    `prefer`, `gang`, `rules`), `tasks` of them, and meanwhile for others that do not delay those. An empty `demand`:
+    nothing is kept there any more. `complete_ms`: when the room is complete, by the estimated ends of what runs on the
+    node. `why` locality: tasks of the class could start there, but still wait for nodes that they prefer; others may
+    use the room.
     """
 
     node: str
@@ -347,6 +352,7 @@ class HeldRoom:
     gang: int = 0
     tasks: int = 1
     complete_ms: int | None = None
+    rules: list[PlacementRule] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -359,8 +365,8 @@ class Shortfall:
 
 @dataclass(slots=True)
 class ClassWait:
-    """Tasks of one class (same demand and labels, same width of a gang) wait, and why; reason `none`: they wait no
-    longer.
+    """Tasks of one class (same demand, labels and rules, same width of a gang) wait, and why; reason `none`: they wait
+    no longer. `near`: those that still wait for nodes that they prefer.
     """
 
     demand: Vector
@@ -368,6 +374,19 @@ class ClassWait:
     prefer: dict[str, str]
     gang: int
     reason: WaitReason
+    rules: list[PlacementRule] = field(default_factory=list)
+    near: bool = False
+
+
+@dataclass(slots=True)
+class LocalityWait:
+    """So many `tasks` more of a stage than were said before could have started in this round if they did not wait for
+    nodes that they prefer: their wait begins at the opening.
+    """
+
+    job: str
+    stage: str
+    tasks: int
 
 
 @dataclass(slots=True)
@@ -386,7 +405,7 @@ class PoolBreach:
 class Grants:
     """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
     wait has changed; leaf queues that began to hold too little, or hold enough again; class pools that give way to what
-    comes before them, or no longer have to.
+    comes before them, or no longer have to; tasks that begin to wait for nodes that they prefer.
     """
 
     grants: list[Grant]
@@ -397,6 +416,7 @@ class Grants:
     wake_ms: int | None = None
     shortfalls: list[Shortfall] = field(default_factory=list)
     pool_breaches: list[PoolBreach] = field(default_factory=list)
+    locality_waits: list[LocalityWait] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -44,12 +44,16 @@ class Fact:
     at: int | None = None
 
 
+MORE = ["gang", "retries", "labels", "prefer", "timeout_ms", "locality_wait_ms", "anti_affinity", "spread"]
+"""Fields of a stage beside what it asks for."""
+
+
 def stage(name: str, tasks: int = 1, *, after: tuple[str, ...] = (), lasts: int = 1_000, **demand: Any) -> Stage:
     """Tasks that ask for `demand` (1 core where nothing is said) and last `lasts` milliseconds.
 
-    `gang`, `retries`, `labels`, `prefer` and `timeout_ms` may be among the keywords.
+    Fields of a stage (`MORE`) may be among the keywords.
     """
-    more = {key: demand.pop(key) for key in ("gang", "retries", "labels", "prefer", "timeout_ms") if key in demand}
+    more = {key: demand.pop(key) for key in MORE if key in demand}
     return Stage(
         stage=name,
         tasks=tasks,

@@ -20,6 +20,7 @@ from schemas.edge.base import (
     Amounts,
     DurationMs,
     Input,
+    LabelKey,
     Labels,
     Malformed,
     Name,
@@ -37,7 +38,7 @@ from schemas.edge.base import (
     validated,
 )
 from schemas.edge.cycles import find_cycle
-from schemas.jobs import JobCancelled, JobSpec, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -71,6 +72,21 @@ EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN
 Durations = Annotated[list[DurationMs], Field(min_length=1, max_length=TASKS_MAX, fail_fast=True)]
 
 
+class AntiAffinityInput(Input):
+    """At most one task on a node: of the stage, or of all stages with the same `group` in jobs of the same queue."""
+
+    group: Name | None = None
+    required: bool = True
+
+
+class SpreadInput(Input):
+    """Running tasks of the stage are spread evenly over the values of a node label."""
+
+    label: LabelKey
+    max_skew: Annotated[int, Field(ge=1, le=TASKS_MAX)] = 1
+    required: bool = True
+
+
 class StageSubmission(Input):
     """Tasks alike. Needs `demand`, and one of `duration_ms`, `durations_ms` (one a task) and `command`.
 
@@ -93,6 +109,9 @@ class StageSubmission(Input):
     command: Annotated[list[Word], Field(min_length=1, max_length=COMMAND_MAX)] | None = None
     env: Annotated[dict[EnvName, EnvValue], Field(max_length=ENV_MAX)] = {}
     cwd: Annotated[str, Field(min_length=1, max_length=CWD_MAX, pattern=NO_NUL_PATTERN)] | None = None
+    locality_wait_ms: DurationMs | None = None
+    anti_affinity: AntiAffinityInput | None = None
+    spread: SpreadInput | None = None
 
 
 class JobSubmission(Input):
@@ -195,6 +214,7 @@ def _stage(stage: StageSubmission) -> Stage:
     for name in stage.env:
         if name in TASK_VARIABLES:
             raise Malformed(joined("env", at_key(name)), "is set by the agent: choose another name")
+    apart, spread = stage.anti_affinity, stage.spread
     return Stage(
         stage=stage.stage,
         tasks=_tasks(stage),
@@ -213,7 +233,16 @@ def _stage(stage: StageSubmission) -> Stage:
         env=sorted_map(stage.env),
         cwd=stage.cwd,
         true_demand=true_demand,
+        locality_wait_ms=_locality_wait_ms(stage),
+        anti_affinity=None if apart is None else AntiAffinity(apart.group or "", apart.required),
+        spread=None if spread is None else Spread(spread.label, spread.max_skew, spread.required),
     )
+
+
+def _locality_wait_ms(stage: StageSubmission) -> int | None:
+    if stage.locality_wait_ms and not stage.prefer:
+        raise Malformed("locality_wait_ms", 'needs "prefer": the labels of the nodes that a task waits for')
+    return stage.locality_wait_ms
 
 
 def _tasks(stage: StageSubmission) -> int:

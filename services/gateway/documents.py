@@ -15,7 +15,7 @@ from services.gateway.kept import results_of
 from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
-from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, stage_class_key
+from services.gateway.view_state import EndedJob, FailedAttempt, LiveJob, NodeRow, State, said_of, stage_class_key
 
 Document = dict[str, Any]
 
@@ -27,6 +27,8 @@ WHY: dict[WaitReason | str, str] = {
     "no_node": "no available node could run it",
     "gang_no_room": "there is no room for all tasks of the gang ({tasks}) at once",
     "pool": "its class of jobs has used up its pool, and there is no room to be lent to it now",
+    "locality": "waits for a node with the labels that it prefers; after its locality_wait_ms it takes any",
+    "spread": "the nodes that have room are barred to it by its anti_affinity or spread",
     "behind_head": "waits behind an earlier job, which does not fit yet",
     "next_round": "is considered in the next round",
 }
@@ -199,7 +201,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     elif asked and (told := queueing.at_max(job.spec.queue, stage)):
         reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
     elif asked:
-        found = _reason(state.waits.get(stage_class_key(stage), "next_round"), asked)
+        found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
         if found["reason"] in ("no_node", "gang_no_room") and (told := queueing.drained(stage)):
             found["text"] = told
         reasons.append(found)

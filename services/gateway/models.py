@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from schemas.plans import PlanForm, PlanReason
 from schemas.rounds import HoldReason
 from schemas.tasks import Failure
+from services.gateway.queueing import PendingReason
 
 Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
 Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
@@ -92,20 +93,7 @@ class TaskCounts(BaseModel):
 class Waiting(BaseModel):
     """Why so many tasks wait."""
 
-    reason: Literal[
-        "after",
-        "gate",
-        "queue_max",
-        "back_off",
-        "no_room",
-        "no_node",
-        "gang_no_room",
-        "pool",
-        "behind_head",
-        "lease",
-        "promise_used",
-        "next_round",
-    ]
+    reason: PendingReason
     tasks: Count
     text: str
 

@@ -5,15 +5,35 @@ Made for one request: what it works out about the whole cell, it works out once,
 """
 
 from bisect import bisect_left
+from typing import Literal
 
 from largesse.lifecycle.running_limit import full_queue
 from schemas import Policy, Stage, Vector
+from schemas.placement_rules import class_key
 from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.counting import added, counted_demand, used_by
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_state import LiveJob, NodeRow, State, stage_class_key
+from services.gateway.view_state import LiveJob, NodeRow, State
+
+PendingReason = Literal[
+    "after",
+    "gate",
+    "queue_max",
+    "back_off",
+    "no_room",
+    "no_node",
+    "gang_no_room",
+    "pool",
+    "behind_head",
+    "locality",
+    "spread",
+    "lease",
+    "promise_used",
+    "next_round",
+]
+"""Why tasks wait, as documents and metrics say it."""
 
 NODES_TOLD_MAX = 3
 """Draining nodes that a reason names at most."""
@@ -63,7 +83,7 @@ class Queueing:
         """
         if self._draining is None:
             self._draining = {name: node for name, node in self._state.nodes.items() if _is_closed(node)}
-        kind = stage_class_key(stage)
+        kind = class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         if kind not in self._drained:
             self._drained[kind] = self._told_of(stage) if self._draining else None
         return self._drained[kind]

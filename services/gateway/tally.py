@@ -16,7 +16,7 @@ from services.gateway.counting import added
 from services.gateway.documents import state_of, state_of_node
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_state import LiveJob, State, Touched, stage_class_key
+from services.gateway.view_state import LiveJob, State, Touched, said_of, stage_class_key
 
 LOOKED_AT_ONCE = 200
 """Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""
@@ -231,7 +231,7 @@ class Tally:
                 if state.ceilings is not ceilings:
                     queueing, ceilings = Queueing(state), state.ceilings
                 held = queueing.at_max(leaf, found.stage)
-                reason = "queue_max" if held else state.waits.get(kind, "next_round")
+                reason = "queue_max" if held else said_of(state, kind) or "next_round"
             told.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
             await _turn(number)
         return told
@@ -255,7 +255,7 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         if told is not None:
             _put(keys, (job.spec.queue, told[0], ""), asked)
         elif asked:
-            _put(keys, (job.spec.queue, "asked", stage_class_key(stage)), asked, stage)
+            _put(keys, (job.spec.queue, "asked", stage_class_key(job.spec, stage)), asked, stage)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked)
         _put(keys, (job.spec.queue, "running", ""), working)
     return keys

@@ -2,10 +2,11 @@
 
 from largesse.ids import shard_of
 from schemas import Asks, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
+from schemas.placement_rules import class_key
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import move, place
 from services.gateway.view_classes import fold_pools
-from services.gateway.view_state import Allocation, State, class_key, touch
+from services.gateway.view_state import Allocation, State, touch
 
 
 def fold_opened(state: State, record: Record) -> None:
@@ -85,13 +86,15 @@ def fold_grants(state: State, record: Record) -> None:
     if body.full:
         state.waits, state.kept, state.vacated = {}, {}, {}
     for held in body.held:
+        if held.why == "locality":
+            continue  # Anybody may use it.
         rooms = state.vacated if held.why == "promise" else state.kept
         if held.demand:
             rooms[held.node] = held
         else:
             rooms.pop(held.node, None)
     for wait in body.waits:
-        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
         if wait.reason == "none":
             state.waits.pop(key, None)
         else:

@@ -19,6 +19,7 @@ from schemas import (
     Vector,
 )
 from schemas.nodes import ResultsKept
+from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
 from schemas.tasks import Failure
@@ -293,11 +294,12 @@ def touch(state: State, job: str = "", node: str = "") -> None:
         state.touched = None
 
 
-def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
-    """Names a class of tasks that wait for the same reason."""
-    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+def stage_class_key(spec: JobSpec, stage: Stage) -> str:
+    """The class that a stage's tasks belong to, once they wait for no nodes that they prefer."""
+    like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+    return class_key(*like, rules_of(spec.job, spec.queue, stage))
 
 
-def stage_class_key(stage: Stage) -> str:
-    """The class that a stage's tasks belong to."""
-    return class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+def said_of(state: State, key: str) -> WaitReason | None:
+    """Why tasks of a class wait; None where nothing was said."""
+    return state.waits.get(near_key(key)) or state.waits.get(key)

@@ -110,7 +110,7 @@ class SimCluster:
         self.jobs: dict[str, SimJob] = {}
         self._ends: list[int] = []  # A heap: when a run ends, in ms, and below _NUMBER_BITS its number.
         self._live: dict[int, Run] = {}
-        self._held: dict[tuple[str, bool], tuple[int, HeldRoom]] = {}  # By node, for promises and for others.
+        self._held: dict[tuple[str, str], tuple[int, HeldRoom]] = {}  # By node, and for whom.
         self._runs = 0
         self._shared: SharedNodes[Run] | None = None
         self._capacity: dict[str, Vector] = {}
@@ -153,7 +153,7 @@ class SimCluster:
     def observe_held(self, record: Record) -> None:
         """Room of nodes is kept free, or no longer, from the round's opening on."""
         for held in record.body.held:
-            key = held.node, held.why == "promise"
+            key = held.node, held.why if held.why in ("promise", "locality") else ""
             before = self._held.pop(key, None)
             if before is not None:
                 self._write_held(before, record.time)

@@ -3,6 +3,7 @@
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
 from schemas.nodes import devices_of
+from schemas.placement_rules import rules_of
 from schemas.quantities import on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
@@ -251,35 +252,156 @@ def check_conserved(cell):
     if is_limited(cell.admission.queues):
         return
     reasons = {}
-    for job in cell.altruism.jobs.values():
+    said = {(*_class_of(w, w.gang, w.rules), w.near): w.reason for w in cell.leftover.reasons.values()}
+    for name, job in cell.altruism.jobs.items():
         for at, spans in waiting(job).items():
             of = job.graph.stages[at]
-            kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != _class_of(of)]
-            rooms = [_room(each, of) for name, each in cell.admission.nodes.items() if name not in kept]
-            need = of.tasks if of.gang else 1
-            assert sum(rooms) < need, f"{of} waits though there is room: {rooms}"
+            gang, rules = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
+            key = _class_of(of, gang, rules)
+            kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != key]
+            rooms = {name: _room(each, of) for name, each in cell.admission.nodes.items() if name not in kept}
+            able = _within(cell, of, rules, rooms)
+            if waits_for_better(cell.admission.policy, of):
+                _check_delayed(
+                    cell,
+                    of,
+                    able,
+                    _within(cell, of, rules, rooms, first=True),
+                    {near: said.pop((*key, near), None) for near in (True, False)},
+                )
+                continue
+            assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
             assert not spans or sum(span.count for span in spans)
-            reasons[_class_of(of)] = "gang_no_room" if of.gang else _reason(cell, of)
-    said = {
-        (str(sorted(w.demand.items())), str(sorted(w.labels.items())), str(sorted(w.prefer.items())), w.gang): w.reason
-        for w in cell.leftover.reasons.values()
-    }
+            barred = rules and sum(rooms.values()) >= max(1, gang) and could_run(cell, of, rules)
+            plain = "gang_no_room" if gang else _reason(cell, of, rules)
+            reasons[(*key, False)] = "spread" if barred and plain != "no_node" else plain
     for key, reason in said.items():
         if reason == "pool":  # No room inside the pool of its class; and as conserving, none beyond it.
             assert has_pools(cell.admission.policy)
-            assert reasons[key] in {"no_room", "gang_no_room"}
+            assert reasons[key] in {"no_room", "gang_no_room", "spread"}
             reasons[key] = "pool"
     assert said == reasons
 
 
+def waits_for_better(policy, of):
+    """Whether tasks of a stage wait for nodes that they prefer."""
+    wait_ms = policy.locality_wait_ms if of.locality_wait_ms is None else of.locality_wait_ms
+    return bool(of.prefer and wait_ms)
+
+
+def _check_delayed(cell, of, able, now, said):
+    """Tasks of a stage that waits for better nodes leave room only where that is said. Another stage with the same
+    class may have been looked at before, so it may be that nothing is `said` any more."""
+    if sum(able.values()) < (of.tasks if of.gang else 1):
+        assert {*said.values()} <= {None, "no_room", "gang_no_room", "no_node", "pool", "spread"}
+        return
+    assert said[False] in (None, "pool"), f"{of} waits though there is room: {able}"
+    assert said[True] in (None, "pool", "locality")
+    if said[True] == "locality":
+        assert {name for name, room in now.items() if room} <= {*cell.leftover.awaited}
+
+
+def running_of(cell, rule):
+    """By name of a node, how many tasks of a rule's group run there, those of this round's grants with them."""
+    counts = {}
+    for name, here in cell.leftover.held.items():
+        for each in here.values():
+            job = cell.leftover.jobs.get(each.job)
+            if job is not None:
+                of = job.graph.stages[job.graph.position[each.stage]]
+                if rule.group in [other.group for other in rules_of(each.job, each.queue, of)]:
+                    counts[name] = counts.get(name, 0) + 1
+            elif rule.group == f"{each.job}/{each.stage}":
+                counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def values_of(cell, of, label):
+    """Values of a label on nodes that could run a task of a stage."""
+    found = {}
+    for at in cell.admission.nodes.values():
+        if label in at.labels and _could_hold(at, of):
+            found[at.labels[label]] = True
+    return list(found)
+
+
+def _within(cell, of, rules, rooms, *, first=False):
+    """How many tasks of a stage required rules leave of `rooms`, one after the other; `first`: to which nodes the first
+    of them may go.
+    """
+    rooms, left = dict(rooms), {}
+    nodes = cell.admission.nodes
+    required = [rule for rule in rules if rule.required]
+    for rule in required:
+        if not rule.label:
+            taken = running_of(cell, rule)
+            rooms = {name: 0 if taken.get(name) else min(1, room) for name, room in rooms.items()}
+    for rule in required:
+        if rule.label:
+            counts = dict.fromkeys(values_of(cell, of, rule.label), 0)
+            for name, count in running_of(cell, rule).items():
+                value = nodes[name].labels.get(rule.label)
+                if value in counts:
+                    counts[value] += count
+            while True:
+                free = [
+                    name
+                    for name, room in rooms.items()
+                    if room
+                    and counts.get(nodes[name].labels.get(rule.label), 1 << 30) < min(counts.values()) + rule.max_skew
+                ]
+                if first:
+                    return dict.fromkeys(free, 1)
+                if not free:
+                    return left
+                rooms[free[0]] -= 1
+                left[free[0]] = left.get(free[0], 0) + 1
+                counts[nodes[free[0]].labels[rule.label]] += 1
+    return rooms
+
+
+def check_rules(cell):
+    """Required rules hold for what leftover answered to the round just opened."""
+    granted = {}
+    for grant in cell.answer("grants").grants:
+        granted.setdefault((grant.job, grant.stage), []).append(grant)
+    for (name, stage), grants in granted.items():
+        of = _stage(cell, name, stage)
+        for rule in rules_of(name, cell.leftover.jobs[name].queue, of):
+            counts = running_of(cell, rule)
+            for others in granted.values():
+                for other in others:
+                    there = _stage(cell, other.job, other.stage)
+                    if rule.group in [r.group for r in rules_of(other.job, cell.leftover.jobs[other.job].queue, there)]:
+                        counts[other.node] = counts.get(other.node, 0) + other.count
+            if rule.required and not rule.label:
+                assert all(counts[grant.node] == 1 for grant in grants), f"{grants} share nodes: {counts}"
+            elif rule.required:
+                by_value = dict.fromkeys(values_of(cell, of, rule.label), 0)
+                for node, count in counts.items():
+                    value = cell.admission.nodes[node].labels.get(rule.label)
+                    if value in by_value:
+                        by_value[value] += count
+                for grant in grants:
+                    there = by_value[cell.admission.nodes[grant.node].labels[rule.label]]
+                    assert there <= min(by_value.values()) + rule.max_skew, f"{grant}: {by_value}"
+
+
+def could_run(cell, of, rules):
+    """Whether some node could run a task under the rules if nothing else ran."""
+    labels = [rule.label for rule in rules if rule.required and rule.label]
+    return any(
+        _could_hold(at, of) and all(label in at.labels for label in labels) for at in cell.admission.nodes.values()
+    )
+
+
 def _kept_for(held):
-    maps = (str(sorted(each.items())) for each in (held.task, held.labels, held.prefer))
-    return (*maps, held.gang)
+    return _class_of(held, held.gang, held.rules, demand=held.task)
 
 
-def _class_of(of):
-    maps = (str(sorted(each.items())) for each in (of.demand, of.labels, of.prefer))
-    return (*maps, of.tasks if of.gang else 0)
+def _class_of(of, gang, rules, demand=None):
+    maps = (str(sorted(each.items())) for each in (of.demand if demand is None else demand, of.labels, of.prefer))
+    return (*maps, gang, str(rules))
 
 
 def _room(at, of):
@@ -297,16 +419,17 @@ def _room(at, of):
     return count
 
 
-def _reason(cell, of):
-    for at in cell.admission.nodes.values():
-        if at.lost or at.draining or any(at.labels.get(key) != value for key, value in of.labels.items()):
-            continue
-        devices = [device.milli for device in devices_of(at.capacity, at.devices)]
-        gpu = of.demand.get("gpu", 0)
-        if all(at.capacity.get(kind, 0) >= amount for kind, amount in of.demand.items()):
-            if not gpu or on_devices(gpu, devices) is not None:
-                return "no_room"
-    return "no_node"
+def _reason(cell, of, rules):
+    return "no_room" if could_run(cell, of, rules) else "no_node"
+
+
+def _could_hold(at, of):
+    if at.lost or at.draining or any(at.labels.get(key) != value for key, value in of.labels.items()):
+        return False
+    devices = [device.milli for device in devices_of(at.capacity, at.devices)]
+    gpu = of.demand.get("gpu", 0)
+    large = all(at.capacity.get(kind, 0) >= amount for kind, amount in of.demand.items())
+    return large and (not gpu or on_devices(gpu, devices) is not None)
 
 
 def _stage(cell, job, stage):

@@ -9,10 +9,12 @@ from random import Random
 from hypothesis import strategies as st
 
 from schemas import (
+    AntiAffinity,
     JobSpec,
     NodeDrained,
     NodeRemoved,
     Queue,
+    Spread,
     TaskEnd,
     TaskFailed,
     TaskFailure,
@@ -51,6 +53,8 @@ QUEUES_IN = {  # A queue is known by another path in each tree.
 }
 LABELS: tuple[dict[str, str], ...] = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
 PREFERS: tuple[dict[str, str], ...] = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})
+APARTS = (*[None] * 6, AntiAffinity(), AntiAffinity(required=False), AntiAffinity("group"))
+SPREADS = (*[None] * 6, Spread("zone"), Spread("zone", 2), Spread("disk", required=False))
 KINDS = ((500, 512), (2_000, 256), (250, 4_096), (1_000, 1_024))  # Millicores, MiB.
 GPUS = (0, 0, 0, 0, 250, 400, 1_000, 1_500, 2_000)
 REASONS = ("exit_code", "exit_code", "timeout", "cannot_start", "lost", "killed")
@@ -118,7 +122,10 @@ def _stage(chance, k):
         gang=chance.random() < 0.15,
         retries=chance.randint(0, 2),
         labels=chance.choice(LABELS),
-        prefer=chance.choice(PREFERS),
+        prefer=(prefer := chance.choice(PREFERS)),
+        locality_wait_ms=chance.choice([None, 0, 1_000, 60_000]) if prefer else None,
+        anti_affinity=chance.choice(APARTS),
+        spread=chance.choice(SPREADS),
     )
 
 

@@ -24,6 +24,7 @@ from tests.properties.cell_laws import (
     check_levels,
     check_maxima,
     check_room,
+    check_rules,
     check_tasks,
 )
 from tests.properties.histories import Play, drawn, replay
@@ -112,6 +113,7 @@ class Watched(SlowCell):
         super()._answer()
         self.opened_at = len(self.records)
         check_grants_fit(self)
+        check_rules(self)
         check_levels(self, told)
         check_could_start(self)
 

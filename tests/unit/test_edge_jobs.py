@@ -24,7 +24,7 @@ from schemas.edge.jobs import (
 )
 from schemas.edge.read import Malformed, read_input, read_workload_line
 from schemas.edge.strict_json import loads
-from schemas.jobs import JobCancelled, JobSpec, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
 from schemas.quantities import QUANTITY_MAX
 
 
@@ -98,6 +98,21 @@ def test_a_spec_with_nothing_left_out_comes_to_base_units():
     assert spec == JobSpec("q21-7", "ads/prod", [scan, join], -3, "ann", "nightly")
     assert list(spec.stages[1].labels) == ["arch", "zone"]
     assert list(spec.stages[0].demand) == ["cpu", "memory"]
+
+
+def test_rules_for_nodes_are_read_with_their_defaults():
+    made = only_stage(anti_affinity={}, spread={"label": "zone"}, prefer={"disk": "ssd"}, locality_wait_ms=5_000)
+
+    assert made.anti_affinity == AntiAffinity(group="", required=True)
+    assert made.spread == Spread("zone", max_skew=1, required=True)
+    assert made.locality_wait_ms == 5_000
+
+    made = only_stage(
+        anti_affinity={"group": "db", "required": False}, spread={"label": "zone", "max_skew": 3, "required": False}
+    )
+    assert made.anti_affinity == AntiAffinity("db", required=False)
+    assert made.spread == Spread("zone", 3, required=False)
+    assert made.locality_wait_ms is None
 
 
 def test_a_spec_with_everything_left_out_gets_its_defaults():
@@ -232,6 +247,12 @@ def test_a_workload_line_runs_nothing_real():
             job(stage(retries=RETRIES_MAX)), job(stage(retries=RETRIES_MAX + 1)), "stages[0].retries", id="RETRIES_MAX"
         ),
         pytest.param(
+            job(stage(spread={"label": "zone", "max_skew": TASKS_MAX})),
+            job(stage(spread={"label": "zone", "max_skew": TASKS_MAX + 1})),
+            "stages[0].spread.max_skew",
+            id="a skew of TASKS_MAX",
+        ),
+        pytest.param(
             job(stage(labels={f"l{i}": "" for i in range(LABELS_MAX)})),
             job(stage(labels={f"l{i}": "" for i in range(LABELS_MAX + 1)})),
             "stages[0].labels",
@@ -294,6 +315,16 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
     ("document", "told"),
     [
         pytest.param(job(stage(taks=1)), 'stages[0].taks: unknown field; did you mean "tasks"?', id="near a field"),
+        pytest.param(
+            job(stage(locality_wait_ms=1)),
+            'stages[0].locality_wait_ms: needs "prefer": the labels of the nodes that a task waits for',
+            id="a wait for nothing",
+        ),
+        pytest.param(
+            job(stage(spread={"label": "zone", "max_skew": 0})),
+            "stages[0].spread.max_skew: has to be at least 1, is 0",
+            id="a skew that no task keeps",
+        ),
         pytest.param({"stagess": []}, 'stagess: unknown field; did you mean "stages"?', id="missing, only misspelt"),
         pytest.param(
             job(stage(tasks="3")), 'stages[0].tasks: has to be a whole number, is "3": write 3', id="text for a number"

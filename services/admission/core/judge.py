@@ -40,6 +40,7 @@ from schemas.nodes import KnownAttempt, devices_of
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, with_default
 from schemas.queues import knob_conflict, with_knobs
+from services.admission.core.apart import rules_problem
 from services.admission.core.classes import judged_class
 from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
 from services.admission.core.queue_rules import named, queue_problem
@@ -183,6 +184,9 @@ def _size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | N
         if stage.gang and sum(rooms) < stage.tasks:
             detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
             return "gang_too_wide", f"stages[{i}].tasks", detail
+        if (problem := rules_problem(state, stage, rooms)) is not None:
+            reason, field, detail = problem
+            return reason, f"stages[{i}].{field}", detail
     return None
 
 
@@ -193,11 +197,12 @@ def _is_known(state: State, resource: str) -> bool:
 
 def _rooms(state: State, stage: Stage) -> list[int]:
     """How many tasks of a stage each node could hold if it were empty; stops at the first where one is enough."""
+    whole = stage.gang or (stage.spread is not None and stage.spread.required)
     rooms = []
     for node in state.nodes.values():
         room = _room(node, stage)
         rooms.append(room)
-        if room and not stage.gang:
+        if room and not whole:
             break
     return rooms
 

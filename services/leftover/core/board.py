@@ -5,9 +5,11 @@ from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import order_of, serves
 from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import expected_ms
-from schemas import HeldRoom, Stage, StageAsk, Vector
+from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
+from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
 from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.serving import key_of, longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
@@ -37,6 +39,8 @@ def build(state: State) -> Board:
             pairs = room.pairs(held.demand)
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
+                if held.counted:
+                    board.count(held.counted, room.number[node_name], 1)
             board.hold(held.job, pairs, 1, held.queue)
             board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
@@ -48,9 +52,9 @@ def build(state: State) -> Board:
         board.set_guaranteed(queue, units)
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:
-            board.wait(name, waiting_of(state, board, job, asks_of(job)))
+            board.wait(name, waiting_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
-        board.class_for(said.demand, said.labels, said.prefer, said.gang)
+        board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
     room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.stir_all()
     return board
@@ -71,7 +75,7 @@ def is_reserved(state: State, name: str) -> bool:
 
 def task_class_of(board: Board, of: HeldRoom) -> TaskClass:
     """The class that room is kept for."""
-    return board.class_for(of.task, of.labels, of.prefer, of.gang)
+    return board.class_for(of.task, of.labels, of.prefer, of.gang, of.rules)
 
 
 def _discipline(state: State) -> Discipline:
@@ -137,16 +141,36 @@ def work_left(board: Board, job: Job) -> int:
     return left
 
 
-def waiting_of(state: State, board: Board, job: Job, asks: list[StageAsk]) -> list[Waiting]:
+def waiting_of(state: State, board: Board, name: str, job: Job, asks: list[StageAsk]) -> list[Waiting]:
     """What a job asks for, as the board takes it; in the order of the shadow, where that is kept."""
     graph, waits = job.graph, []
+    free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
     for ask in asks:
         place = graph.position[ask.stage]
         stage = graph.stages[place]
-        task = board.class_for(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
-        waiting = Waiting(ask.stage, place, task, ask.first, ask.count, ask.attempt, ask.since_ms)
-        waiting.optional = ask.kind == "optional"
-        waits.append(waiting)
+        parts = [(ask.first, ask.count, False)]
+        if stage.prefer and wait_ms(state.policy, stage):
+            free.setdefault(ask.stage, over(state, name, stage))
+            parts = parts_of(stage, ask, free)
+        for first, count, near in parts:
+            task = stage_class(board, name, job, stage, near)
+            waiting = Waiting(ask.stage, place, task, first, count, ask.attempt, ask.since_ms)
+            waiting.optional = ask.kind == "optional"
+            waits.append(waiting)
+    if free:
+        board.over_ms[name] = next_over_ms(state, name, job)
     if len(waits) > 1:
         longest_first(state, job, waits)
     return waits
+
+
+def stage_class(board: Board, name: str, job: Job, stage: Stage, near: bool = False) -> TaskClass:
+    """The class of a job's stage; `near`: of its tasks that still wait for nodes that they prefer."""
+    gang = stage.tasks if stage.gang else 0
+    rules = rules_of(name, job.queue, stage)
+    return board.class_for(stage.demand, stage.labels, stage.prefer, gang, rules, near)
+
+
+def rules_said(task: TaskClass) -> list[PlacementRule]:
+    """The rules of a class, for a record that names it."""
+    return task.bounds.said if task.bounds is not None else []

@@ -7,6 +7,7 @@ from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.board import build, waiting_of
 from services.leftover.core.fold import in_shard
 from services.leftover.core.gather import due_of, hold, said_of, shortfalls
+from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
 from services.leftover.core.reserved import keeps
@@ -35,6 +36,10 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         board.set_guaranteed(level.queue, level.guaranteed)
         board.kinds_levels.set(board.leaf(level.queue), [(part.kinds, part.target) for part in level.kinds])
         board.leaf(level.queue).due = due_of(level)
+    for name in are_over(board, opened.time):
+        del board.over_ms[name]
+        if name in board.jobs:
+            board.wait(name, waiting_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:
         _show_asks(state, board, record.body, asked)
@@ -44,15 +49,17 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     placements = board.place(opened.time, state.policy.ageing_ms)
     gathered = hold(state, board, placements, opened.time)
     held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms
+    waits = waits_of(state, board, opened.time)
+    held, wake_ms = held + waits.held, least(wake_ms, waits.wake_ms)
     if kept is not None:
         placements = finish(state, board, kept, placements, opened.time)
         held += vacated_of(state, board, kept)
         revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, opened.time))
     grants = [_grant(board, p) for p in placements]
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
-    waits, short = _waits(state, board), shortfalls(state, board)
-    breaches = pool_breaches(state, board)
-    return [Grants(grants, held, revoked, waits, wake_ms=wake_ms, shortfalls=short, pool_breaches=breaches)]
+    said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms, shortfalls=shortfalls(state, board))
+    said.pool_breaches, said.locality_waits = pool_breaches(state, board), waits.begun
+    return [said]
 
 
 def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:
@@ -70,7 +77,7 @@ def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[
         if asking is not None and ask.job not in board.jobs:
             reserved[ask.job] = ask.asks
         elif asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
-            board.wait(ask.job, waiting_of(state, board, asking, ask.asks))
+            board.wait(ask.job, waiting_of(state, board, ask.job, asking, ask.asks))
 
 
 def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
@@ -109,4 +116,6 @@ def _waits(state: State, board: Board) -> list[ClassWait]:
         said = state.reasons.get(key)
         if reason != (said.reason if said is not None else "none"):
             changed[key] = ClassWait(task.demand, task.labels, task.prefer, task.gang, reason)
+            if task.bounds is not None:
+                changed[key].rules, changed[key].near = task.bounds.said, task.bounds.is_near
     return [changed[key] for key in sorted(changed)]

@@ -36,7 +36,9 @@ from schemas import (
     Vector,
 )
 from schemas.nodes import devices_of
+from schemas.placement_rules import class_key, rules_of
 from schemas.tasks import TaskEnd, TaskFailure
+from services.leftover.core import locality
 from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
@@ -44,9 +46,9 @@ from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved import forget_runs, note_runs, take_back
 from services.leftover.core.serving import depart, join, key_of, move, note_capacity, note_duration, set_up, show_key
 from services.leftover.core.state import NO_ASKS, Allocation, Job, Node, Reserving, State
+from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
-from services.leftover.placement.nodes import class_key
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -157,7 +159,7 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
         if state.board is not None and name in state.board.jobs:
             show_key(state.board, job.admitted, key_of(state, job))
-            state.board.wait(name, waiting_of(state, state.board, job, asks_of(job)))
+            state.board.wait(name, waiting_of(state, state.board, name, job, asks_of(job)))
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -178,6 +180,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
     if job is not None:
         depart(state, job, succeeded=succeeded)
         learn(state.history, name, job.seen)
+        locality.forget(state, name)
         state.reserving.pop(name, None)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
@@ -235,6 +238,8 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             pairs = board.room.pairs(held.demand)
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(board.room.number[node], pairs, devices)
+            if held.counted:
+                board.count(held.counted, board.room.number[node], -1)
             board.hold(job, pairs, -1, held.queue)
             board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
     if not on_node:
@@ -308,9 +313,9 @@ def _grants(state: State, record: Record[Grants]) -> None:
         _forget_board(state)
     if body.full:
         state.reasons, state.kept, state.short = {}, {}, {}
-        state.vacated, state.pool_breaches = {}, {}
+        state.vacated, state.awaited, state.pool_breaches = {}, {}, {}
     for wait in body.waits:
-        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang)
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
         if wait.reason == "none":
             state.reasons.pop(key, None)
         else:
@@ -320,11 +325,14 @@ def _grants(state: State, record: Record[Grants]) -> None:
         else:
             state.starved.pop(key, None)
     for held in body.held:
-        rooms = state.vacated if held.why == "promise" else state.kept
+        rooms = state.kept
+        if held.why in ("promise", "locality"):
+            rooms = state.vacated if held.why == "promise" else state.awaited
         if held.demand:
             rooms[held.node] = held
         else:
             rooms.pop(held.node, None)
+    locality.begin(state, body.locality_waits, record.time)
     for shortfall in body.shortfalls:
         if shortfall.over:
             state.short.pop(shortfall.queue, None)
@@ -365,17 +373,24 @@ def _bind(state: State, grant: Grant, time: int) -> None:
         if state.board is not None:
             state.board.serve(leaf, state.opened)
     prefix, first, on_node = f"{grant.job}/{grant.stage}/", grant.first, state.held.setdefault(grant.node, {})
+    rules = rules_of(grant.job, job.queue, stage)
+    counted = counters_of(rules)
     for task in range(grant.count):
         devices = grant.devices[task] if grant.devices else []
-        on_node[f"{prefix}{first + task}"] = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices)
+        held = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices)
+        on_node[f"{prefix}{first + task}"] = held
+        if counted:
+            held.counted = counted
     if grant.revocable or grant.job in state.reserving:
         note_runs(state, grant)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
-        key = state.board.class_for(*like).key if state.board is not None else class_key(*like)
+        key = state.board.class_for(*like, rules).key if state.board is not None else class_key(*like, rules)
         if key in state.starved:
             state.starved[key] = state.opened_ms
     shorten(job, grant)
+    if state.delays:
+        locality.start(state, grant)
 
 
 def _take_back(state: State, struck: list[Struck]) -> None:
@@ -394,7 +409,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         if alive:
             jobs[name] = True
     for name in [name for name in jobs if name in board.jobs]:
-        board.wait(name, waiting_of(state, board, state.jobs[name], asks_of(state.jobs[name])))
+        board.wait(name, waiting_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 
 def _plans(state: State, record: Record[Plans]) -> None:

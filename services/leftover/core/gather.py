@@ -5,7 +5,7 @@ from typing import NamedTuple
 from schemas import HeldRoom, Level, Shortfall, Stage
 from schemas.estimates import end_ms
 from schemas.rounds import HoldReason
-from services.leftover.core.board import estimate_of, leaf_of, task_class_of
+from services.leftover.core.board import estimate_of, leaf_of, rules_said, task_class_of
 from services.leftover.core.state import Allocation, Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import LeafEntry, Placement
@@ -251,6 +251,7 @@ def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldR
         after[name] = HeldRoom(
             name, why, room, task.demand, task.labels, task.prefer, task.gang, reserved.tasks, reserved.promised_ms
         )
+        after[name].rules = rules_said(task)
     gone = {name: HeldRoom(name, said.why, {}) for name, said in state.kept.items() if name not in after}
     changed = {name: one for name, one in after.items() if state.kept.get(name) != one}
     return [one for _, one in sorted({**gone, **changed}.items())]

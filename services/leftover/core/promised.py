@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from largesse.lifecycle.promises import active, next_edge_ms
 from schemas import HeldRoom, PlanProfile, PlanStep, Revocation, StageAsk, Vector
 from schemas.estimates import end_ms
-from services.leftover.core.board import estimate_of, is_reserved
+from services.leftover.core.board import estimate_of, is_reserved, rules_said
 from services.leftover.core.reserved import Claim, Reserved, lent_of, stage_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board
@@ -97,6 +97,7 @@ def vacated_of(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
         held = after.get(name)
         if held is None:
             held = after[name] = HeldRoom(name, "promise", {}, task.demand, task.labels, task.prefer, task.gang, 0)
+            held.rules = rules_said(task)
         held.tasks += 1
         for kind, amount in task.demand.items():
             held.demand[kind] = held.demand.get(kind, 0) + amount

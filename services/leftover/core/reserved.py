@@ -8,7 +8,7 @@ from largesse.lifecycle.promises import active, serves
 from schemas import Grant, PlanProfile, Revocation, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
-from services.leftover.core.board import estimate_of, is_reserved
+from services.leftover.core.board import estimate_of, is_reserved, stage_class
 from services.leftover.core.state import Job, Lent, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -119,8 +119,7 @@ class Reserved:
 
     def _span(self, name: str, job: Job, of: str) -> Span:
         stage = stage_of(job, of)
-        gang = stage.tasks if stage.gang else 0
-        return Span(name, stage, self._board.class_for(stage.demand, stage.labels, stage.prefer, gang))
+        return Span(name, stage, stage_class(self._board, name, job, stage))
 
     # ------------------------------------------------------------ what is promised
     def purse(self, profile: PlanProfile, at_ms: int) -> Purse:

@@ -28,6 +28,8 @@ class Node:
 
 NO_ASKS: list[StageAsk] = []
 """Of jobs that ask for nothing: shared, since such jobs are many. Nobody changes it."""
+NOWHERE_COUNTED: list[str] = []
+"""Of tasks that no rule counts: shared, as above."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -68,7 +70,9 @@ class Job(JobLife):
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Allocation:
-    """One task's room on a node, since `start_ms`; outlives its job until the node gives it back."""
+    """One task's room on a node, since `start_ms`; outlives its job until the node gives it back. `counted`: the
+    counters of rules that it counts in (placement/apart.py).
+    """
 
     job: str
     stage: str
@@ -76,6 +80,7 @@ class Allocation:
     start_ms: int
     demand: Vector
     devices: list[DeviceShare]
+    counted: list[str] = field(default_factory=list)
 
     def __init__(
         self, job: str, stage: str, queue: str, start_ms: int, demand: Vector, devices: list[DeviceShare]
@@ -86,6 +91,7 @@ class Allocation:
         self.start_ms = start_ms
         self.demand = demand
         self.devices = devices
+        self.counted = NOWHERE_COUNTED
 
 
 @dataclass(slots=True)
@@ -126,8 +132,9 @@ class State:
     since when a leaf that waits has held less than it is due by more than one of its tasks, in ms; `kept`: by node,
     room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something last.
     `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts, keyed as
-    `held`; `vacated`: by node, room that is held for a promise. `shadow`: in which order jobs would end. `board` ranks
-    all that and can be built from it; `decided` belongs to the board.
+    `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes
+    that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: in
+    which order jobs would end. `board` ranks all that and can be built from it; `decided` belongs to the board.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -152,6 +159,8 @@ class State:
     reserving: dict[str, Reserving] = field(default_factory=dict)
     lent: dict[str, dict[str, Lent]] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
+    awaited: dict[str, HeldRoom] = field(default_factory=dict)
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)

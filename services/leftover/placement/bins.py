@@ -8,8 +8,11 @@ alone has none: the job itself stands in the leaf's draw with all such classes. 
 their own moves as one when its share changes, and the cost of a round follows the jobs it serves, not their stages.
 """
 
+from schemas.jobs import PlacementRule
+from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.placement.ageing import Hungry
+from services.leftover.placement.barred import bind
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.class_pools import Pools
 from services.leftover.placement.entries import (
@@ -78,16 +81,30 @@ class Bins:
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
         self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
         self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
+        self.bounded: dict[int, TaskClass] = {}  # Classes with bounds, of which tasks wait.
+        self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
 
     # ------------------------------------------------------------ what the core tells
-    def class_for(self, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
-        """The class of tasks like these."""
+    def class_for(
+        self,
+        demand: Vector,
+        labels: dict[str, str],
+        prefer: dict[str, str],
+        gang: int,
+        rules: list[PlacementRule] | None = None,
+        near: bool = False,
+    ) -> TaskClass:
+        """The class of tasks like these. `rules` keep them apart; `near`: they wait for nodes that they prefer."""
         key: tuple[object, ...] = tuple(demand.items())
         if labels or prefer or gang:
             key = (key, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
+        if rules or near:
+            key = (class_key(demand, labels, prefer, gang, rules or (), near),)
         task = self._class_of.get(key)
         if task is None:
             task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
+            if rules or near:
+                bind(self.room, task, rules or [], near)
             self.classes.append(task)
             self._class_of[key] = task
             self.kinds_levels.add_class(task)
@@ -432,6 +449,12 @@ class Bins:
         return None
 
     # ------------------------------------------------------------ classes
+    def count(self, names: list[str], number: int, count: int) -> None:
+        """So many tasks more (fewer, where negative) that these counters count run on a node."""
+        node = self.room.nodes[number]
+        for index in self.room.counters.count(names, node.name, node.labels, count):
+            self._candidates.unblock(self.classes[index])
+
     def stir_all(self) -> None:
         """Every class's reason, and every leaf, is worth a look: the board is new."""
         self.leaf_queue.changed = dict.fromkeys(self.leaves, True)
@@ -443,6 +466,11 @@ class Bins:
         before = task.waiting
         task.waiting = before + count
         self._in_use += (task.waiting > 0) - (before > 0)
+        if task.bounds is not None:
+            if task.waiting:
+                self.bounded[task.index] = task
+            else:
+                self.bounded.pop(task.index, None)
 
     def is_crowded(self) -> bool:
         """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""

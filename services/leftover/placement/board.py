@@ -11,6 +11,7 @@ nothing that waits fits anywhere, but for `fifo`, which idles behind a head that
 """
 
 from schemas.quantities import SHARE_UNITS
+from services.leftover.placement.apart import counters_of
 from services.leftover.placement.bins import Bins
 from services.leftover.placement.class_pools import Stage
 from services.leftover.placement.entries import (
@@ -25,6 +26,7 @@ from services.leftover.placement.entries import (
     job_class_of,
     key_of,
 )
+from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import count_in, full_queue
 
 
@@ -103,9 +105,11 @@ class Board(Bins):
 
     def _place_one(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
         task = waiting.task
-        number = self._candidates.best(task) if task.blocked else self.room.best(task)
+        is_new = not task.blocked or task.bounds is not None  # Else only nodes that got room can suit it.
+        number = self.room.best(task) if is_new else self._candidates.best(task)
         if number is not None:
             self.put(leaf, job, waiting, number)
+            self._open_others(task)
         return number is not None
 
     def _place_gang(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
@@ -121,7 +125,15 @@ class Board(Bins):
         for number, devices in taken:
             self._note(leaf, job, waiting, number, devices)
         self._shrink(leaf, job, waiting, waiting.count)
+        self._open_others(task)
         return True
+
+    def _open_others(self, task: TaskClass) -> None:
+        """A task was placed: where it is counted by label, others that are may find a node now."""
+        if task.bounds is not None and task.bounds.is_spread:
+            for rule in task.bounds.rules:
+                for index in rule.counter.classes:
+                    self._candidates.unblock(self.classes[index])
 
     def _note(
         self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, number: int, devices: list[tuple[int, int]]
@@ -203,4 +215,6 @@ class Board(Bins):
         """
         for devices in placement.devices or [[]] * placement.count:
             self.room.give(placement.node, placement.task.pairs, devices)
+        if placement.task.bounds is not None:
+            self.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
         self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)

@@ -64,8 +64,11 @@ def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
 
 def is_exposed(task: TaskClass, least: dict[int, int]) -> bool:
     """Whether tasks of another class could start where none of this class can, and so keep it out. If none could,
-    whatever comes free goes to the class as soon as its leaf is first in line.
+    whatever comes free goes to the class as soon as its leaf is first in line. Nothing is gathered for tasks that wait
+    for preferred nodes, nor where tasks are spread over a label: which nodes may take them changes meanwhile.
     """
+    if task.bounds is not None and (task.bounds.is_near or task.bounds.is_spread):
+        return False
     return task.gang > 1 or any(least.get(p, 0) < amount for p, amount in task.pairs)
 
 
@@ -179,6 +182,10 @@ def gather(
     }
 
 
+def _most_on_a_node(wanted: Wanted) -> int:
+    return 1 if wanted.task.bounds is not None and wanted.task.bounds.is_apart else wanted.tasks
+
+
 def _rooms(found: dict[int, list[Moment]]) -> int:
     return sum([len(moments) for moments in found.values()])
 
@@ -193,7 +200,7 @@ def _looked_at(
             room.nodes[number],
             now_ms,
             ends(number, wanted),
-            min(wanted.tasks, counts.get(number, wanted.tasks)),
+            min(_most_on_a_node(wanted), counts.get(number, wanted.tasks)),
         )
         for number in numbers
     }

@@ -9,7 +9,9 @@ rank, brought up to date with the nodes that changed.
 
 from dataclasses import dataclass, field
 
+from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, Vector, on_devices
+from services.leftover.placement.apart import Bounds, Counters, matches
 from services.leftover.placement.fits import Fits, Frees, numbers, step
 from services.leftover.placement.indexed_heap import IndexedHeap
 
@@ -61,7 +63,8 @@ class TaskClass:
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
     `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin).
-    `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks.
+    `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks. `bounds`: what else bars
+    nodes to it (apart.py).
     """
 
     index: int
@@ -84,11 +87,7 @@ class TaskClass:
     bins: dict[tuple[str, int], bool] = field(default_factory=dict)
     could_fit: bool | None = None
     is_ranked_at_once: bool = False
-
-
-def class_key(demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int) -> str:
-    """Names a class of tasks that placement cannot tell apart."""
-    return f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+    bounds: Bounds | None = None
 
 
 class Room:
@@ -118,6 +117,7 @@ class Room:
         self._frees: Frees | None = None  # What nodes have, but for those that have something else by now.
         self._moved: dict[int, bool] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
+        self.counters = Counters()
         self._views: dict[int, TaskClass] = {}
         self._view_entries = 0
 
@@ -171,11 +171,15 @@ class Room:
             return None
         if task.is_plain:
             return rank
-        if not self._allows(task, node):
+        if not self.allows(task, node):
             return None
-        return rank - _PREFERRED * sum(node.labels.get(k) == v for k, v in task.prefer.items())
+        if task.bounds is not None:
+            if not task.bounds.permits(node.name, node.labels):
+                return None
+            rank += task.bounds.penalty(node.name, node.labels)
+        return rank - _PREFERRED * matches(task.prefer, node.labels)
 
-    def _allows(self, task: TaskClass, node: NodeRoom) -> bool:
+    def allows(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether the node has what a class asks for beside room."""
         if len(task.needs) < len(task.pairs):
             return False  # A resource that no node has.
@@ -192,14 +196,17 @@ class Room:
         return task.could_fit
 
     def _could_fit(self, task: TaskClass) -> bool:
+        needed = task.bounds.labels if task.bounds is not None else []
         for node in self.nodes:
-            large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
-            large = (
-                large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None) and self.has_all(task, node)
-            )
-            if large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
+            if self.holds_empty(task, node) and not [label for label in needed if label not in node.labels]:
                 return True
         return False
+
+    def holds_empty(self, task: TaskClass, node: NodeRoom) -> bool:
+        """Whether an open node would run one task if nothing else ran there."""
+        large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
+        large = large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None) and self.has_all(task, node)
+        return large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items())
 
     def has_all(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether a node has something of every kind that a task asks for. Where places do not count, its room says."""
@@ -208,7 +215,7 @@ class Room:
         capacity = self.capacities[self.number[node.name]]
         return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
 
-    def _candidates(self, task: TaskClass) -> int:
+    def candidates(self, task: TaskClass) -> int:
         """Bit set of the nodes that may suit the class: all that do are in it."""
         fits = self._fits
         if fits is None:
@@ -251,7 +258,7 @@ class Room:
         if view is None or task.cursor < self.changed_base:
             self._forget_view(task)
             ranks: dict[int, int] = {}
-            for number in numbers(self._candidates(task)):
+            for number in numbers(self.candidates(task)):
                 rank = suits(task, nodes[number])
                 if rank is None:
                     self._relist(number)
@@ -304,10 +311,11 @@ class Room:
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
         if task.nodes is None:
-            found = self._candidates(task)
+            found = self.candidates(task)
             if not found:
                 return None
-            if task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST:
+            once = task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST
+            if once or (task.bounds is not None and task.bounds.is_spread):
                 return self._scan(task, found)
         view = self._look(task)
         while (number := view.top()) is not None:
@@ -356,6 +364,8 @@ class Room:
         for p, amount in task.pairs:
             node.free[p] -= amount
         self._shrunk[number] = self._moved[number] = True
+        if task.bounds is not None:
+            task.bounds.count(node.name, node.labels, 1)
         if not task.gpu:
             return []
         taken = on_devices(task.gpu, node.devices)
@@ -372,6 +382,8 @@ class Room:
         for index, milli in devices:
             node.devices[node.device_indexes.index(index)] += milli
         self._grown[number] = self._moved[number] = True
+        if task.bounds is not None:
+            task.bounds.count(node.name, node.labels, -1)
         rank = self.suits(task, node)
         assert rank is not None, f"{node.name}: what was taken has no place any more"
         if task.nodes is not None:

@@ -2,12 +2,13 @@
 
 from typing import Literal
 
+from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafEntry, job_class_of
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import full_queue
 
-Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool"]
+Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
 
 
 def short(board: Board) -> list[TaskClass]:
@@ -23,12 +24,15 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     """
     for index in board.pools.flipped():
         board.recheck[index] = True
+    for index in board.bounded:
+        board.recheck[index] = True  # Others may have taken the room that was barred to it.
     recheck = board.classes if board.is_mixed else [board.classes[index] for index in board.recheck]
     board.recheck = {}
-    return [(task, _reason(board, task)) for task in recheck]
+    return [(task, reason_of(board, task)) for task in recheck]
 
 
-def _reason(board: Board, task: TaskClass) -> Reason:
+def reason_of(board: Board, task: TaskClass) -> Reason:
+    """Why the tasks of a class wait."""
     if not task.waiting:
         return "none"
     if board.discipline != "fair" and not task.blocked:
@@ -41,6 +45,8 @@ def _reason(board: Board, task: TaskClass) -> Reason:
         return "no_node"
     if board.pools.is_used_up(task):
         return "pool"
+    if task.bounds is not None and is_barred(board.room, task):
+        return "locality" if task.bounds.is_near else "spread"
     return "gang_no_room" if task.gang else "no_room"
 
 

@@ -222,6 +222,8 @@ class Clearing:
 
     def _chosen(self, number: int, task: TaskClass) -> list[Victim] | None:
         """Whom to take back for one task more on a node: the least loss first, and none that is not needed."""
+        if task.bounds is not None and task.bounds.is_apart and (number, task) in self.rooms:
+            return None
         space = self._space(number)
         if space.fits(task):
             return []

@@ -53,10 +53,12 @@ class Reserved:
 
 
 def could_hold(room: Room, task: TaskClass, node: NodeRoom) -> bool:
-    """Whether the empty node would take tasks of the class."""
+    """Whether the empty node would take tasks of the class, and nothing bars it to them now."""
     if not node.open or len(task.needs) < len(task.pairs) or not room.has_all(task, node):
         return False
     if any(node.labels.get(key) != value for key, value in task.labels.items()):
+        return False
+    if task.bounds is not None and not task.bounds.permits(node.name, node.labels):
         return False
     return fitting(task, node.capacity, node.sizes, 1) > 0
 

@@ -1,0 +1,192 @@
+"""Delay scheduling: tasks wait for nodes with the labels that they prefer, for a bounded time (Zaharia et al., EuroSys
+2010, section 3).
+
+A task waits from the first round in which it could have started elsewhere. Tasks of a stage are alike, so it is enough
+to keep how many began to wait when: those that waited longest are the first to start, and once `locality_wait_ms` have
+gone by for so many, so many go anywhere. (The paper begins a job's wait anew when a task of it starts where it prefers
+to; then a task may wait without bound.) Jobs of accepted reservations do not wait: their room is promised in time.
+"""
+
+from typing import NamedTuple
+
+from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
+from services.leftover.core.state import Job, State
+from services.leftover.placement.barred import elsewhere, rooms_on
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.pending_reasons import reason_of, seekers
+
+
+class Waits(NamedTuple):
+    """What a round says of tasks that wait for preferred nodes, and when another answer may come (ms)."""
+
+    begun: list[LocalityWait]
+    held: list[HeldRoom]
+    wake_ms: int | None
+
+
+def wait_ms(policy: Policy, stage: Stage) -> int:
+    """How long a task of a stage waits for the nodes that it prefers, in ms."""
+    if not stage.prefer:
+        return 0
+    return policy.locality_wait_ms if stage.locality_wait_ms is None else stage.locality_wait_ms
+
+
+def over(state: State, name: str, stage: Stage) -> int:
+    """How many tasks of a job's stage have waited long enough by the last opening."""
+    until_ms = state.opened_ms - wait_ms(state.policy, stage)
+    return sum([tasks for since_ms, tasks in state.delays.get(name, {}).get(stage.stage, []) if since_ms <= until_ms])
+
+
+def parts_of(stage: Stage, ask: StageAsk, free: dict[str, int]) -> list[tuple[int, int, bool]]:
+    """An ask as (first, count, near): first those tasks that go anywhere, of which `free` has so many more by stage."""
+    anywhere = min(free[stage.stage], ask.count)
+    if stage.gang and anywhere:
+        anywhere = ask.count
+    free[stage.stage] = max(0, free[stage.stage] - anywhere)
+    parts = [(ask.first, anywhere, False), (ask.first + anywhere, ask.count - anywhere, True)]
+    return [part for part in parts if part[1]]
+
+
+def next_over_ms(state: State, name: str, job: Job) -> int | None:
+    """When the next of a job's waits is over that is not over at the last opening."""
+    found: int | None = None
+    for stage_name, entries in state.delays.get(name, {}).items():
+        stage = job.graph.stages[job.graph.position[stage_name]]
+        for since_ms, _ in entries:
+            at_ms = since_ms + wait_ms(state.policy, stage)
+            if at_ms > state.opened_ms and (found is None or at_ms < found):
+                found = at_ms
+    return found
+
+
+# ---------------------------------------------------------------- a round
+def are_over(board: Board, now_ms: int) -> list[str]:
+    """Jobs of which other tasks go anywhere now than the board knows."""
+    return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
+
+
+def waits_of(state: State, board: Board, now_ms: int) -> Waits:
+    """Which tasks begin to wait, once the round has placed all that it can, and which room they leave free."""
+    begun: dict[tuple[str, str], int] = {}
+    rooms: dict[int, HeldRoom] = {}
+    near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]
+    for task in sorted(near, key=lambda task: task.key):
+        if reason_of(board, task) == "locality":
+            _note(state, board, task, elsewhere(board.room, task), begun, rooms)
+    waits = [LocalityWait(job, stage, begun[job, stage]) for job, stage in sorted(begun)]
+    return Waits(waits, _said_of(state, rooms), _wake_ms(state, waits, now_ms))
+
+
+def _note(
+    state: State,
+    board: Board,
+    task: TaskClass,
+    nodes: list[int],
+    begun: dict[tuple[str, str], int],
+    rooms: dict[int, HeldRoom],
+) -> None:
+    """Notes the jobs of a class that could start on some nodes, and what of these they leave free."""
+    fitting = task.gang
+    for number in nodes:
+        count = rooms_on(board.room, task, number, task.waiting)
+        fitting += 0 if task.gang else count
+        if number not in rooms:
+            room = {kind: amount * count for kind, amount in task.demand.items() if amount}
+            like = (task.demand, task.labels, task.prefer, task.gang)
+            rooms[number] = HeldRoom(board.room.nodes[number].name, "locality", room, *like, count)
+            rooms[number].rules = task.bounds.said if task.bounds is not None else []
+    for job in _jobs_of(board, task):
+        could: dict[str, int] = {}
+        for span in job.waits:
+            if span.task is task:
+                could[span.stage] = could.get(span.stage, 0) + span.count
+        for stage, count in could.items():
+            counted = _begun_before(state, job.name, stage)
+            more = min(count, fitting) - counted
+            if more > begun.get((job.name, stage), 0):
+                begun[job.name, stage] = more
+
+
+def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
+    """The jobs that wait for tasks of a class and for nothing but a node; of a strict leaf those at its head."""
+    found: list[JobEntry] = []
+    for leaf, bin_id in seekers(board, task):
+        if leaf.strict or bin_id in leaf.alone:
+            found.append(board.top(leaf, bin_id))
+        else:
+            found += [board.by_admission[admitted] for admitted in leaf.bins[bin_id].key]
+    return found
+
+
+def _begun_before(state: State, name: str, stage_name: str) -> int:
+    """How many tasks of a stage wait already, and not long enough yet."""
+    graph = state.jobs[name].graph
+    stage = graph.stages[graph.position[stage_name]]
+    entries = state.delays.get(name, {}).get(stage_name, [])
+    return sum([tasks for _, tasks in entries]) - over(state, name, stage)
+
+
+def _said_of(state: State, rooms: dict[int, HeldRoom]) -> list[HeldRoom]:
+    """Where the room that is left free is another than before, by name of the node."""
+    after = {held.node: held for held in rooms.values()}
+    gone = {name: HeldRoom(name, "locality", {}) for name in state.awaited if name not in after}
+    changed = {name: held for name, held in after.items() if state.awaited.get(name) != held}
+    return [held for _, held in sorted({**gone, **changed}.items())]
+
+
+def _wake_ms(state: State, begun: list[LocalityWait], now_ms: int) -> int | None:
+    found: int | None = None
+    for name in state.delays:
+        at_ms = next_over_ms(state, name, state.jobs[name])
+        if at_ms is not None and (found is None or at_ms < found):
+            found = at_ms
+    for wait in begun:
+        graph = state.jobs[wait.job].graph
+        at_ms = now_ms + wait_ms(state.policy, graph.stages[graph.position[wait.stage]])
+        found = at_ms if found is None else min(found, at_ms)
+    return found
+
+
+# ---------------------------------------------------------------- folding
+def begin(state: State, waits: list[LocalityWait], time: int) -> None:
+    """Tasks begin to wait."""
+    for wait in waits:
+        job = state.jobs.get(wait.job)
+        if job is not None and job.admitted < state.opened:  # Else another job had the name.
+            entries = state.delays.setdefault(wait.job, {}).setdefault(wait.stage, [])
+            entries.append([time, wait.tasks])
+            _stir(state, wait.job)
+
+
+def start(state: State, grant: Grant) -> None:
+    """Tasks start: those that waited longest wait no more."""
+    stages = state.delays.get(grant.job)
+    if stages is None or grant.stage not in stages:
+        return
+    entries, left = stages[grant.stage], grant.count
+    while entries and left:
+        some = min(left, entries[0][1])
+        left -= some
+        entries[0][1] -= some
+        if not entries[0][1]:
+            entries.pop(0)
+    if not entries:
+        del stages[grant.stage]
+        if not stages:
+            del state.delays[grant.job]
+    _stir(state, grant.job)
+
+
+def forget(state: State, name: str) -> None:
+    """The job is over."""
+    state.delays.pop(name, None)
+    if state.board is not None:
+        state.board.over_ms.pop(name, None)
+
+
+def _stir(state: State, name: str) -> None:
+    """The next round tells the board anew what the job waits for."""
+    if state.board is not None:
+        state.board.over_ms[name] = 0

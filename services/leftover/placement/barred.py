@@ -1,0 +1,85 @@
+"""Nodes that have room for a class and are barred to it: by rules that keep tasks apart (apart.py), or because its
+tasks still wait for nodes that they prefer.
+"""
+
+from schemas.jobs import PlacementRule
+from schemas.placement_rules import class_key
+from services.leftover.placement.apart import Bounds, Rule, counter_id, matches
+from services.leftover.placement.fits import numbers
+from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.timeline import fitting
+
+
+def bind(room: Room, task: TaskClass, rules: list[PlacementRule], near: bool) -> None:
+    """Puts a new class under rules; `near`: it takes only nodes that have as many of its preferred labels as any."""
+    able = [node for node in room.nodes if room.holds_empty(task, node)]
+    bounds = task.bounds = Bounds(rules, task.prefer)
+    task.key = class_key(task.demand, task.labels, task.prefer, task.gang, rules, near)
+    if near:
+        bounds.is_near = True
+        bounds.matches = max([matches(task.prefer, node.labels) for node in able], default=0)
+    for said in rules:
+        counter = room.counters.of(counter_id(said))
+        counter.classes[task.index] = True
+        values = {node.labels[said.label]: True for node in able if said.label in node.labels}
+        bounds.rules.append(Rule(counter, said.max_skew, said.required, list(values) if said.label else []))
+    task.is_plain = task.is_ranked_at_once = False
+
+
+def elsewhere(room: Room, task: TaskClass) -> list[int]:
+    """Numbers of the nodes on which one task would fit now, were they not barred to it; of a class that waits for
+    preferred nodes, those that no rule bars.
+    """
+    bounds = task.bounds
+    assert bounds is not None, f"{task.key}: nothing is barred to it"
+    found: list[int] = []
+    for number in numbers(room.candidates(task)):
+        node = room.nodes[number]
+        if _has_room(room, task, node) and (not bounds.is_near or bounds.follows_rules(node.name, node.labels)):
+            found.append(number)
+    return found
+
+
+def _has_room(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+    if not node.open or (node.kept is not None and node.kept is not task):
+        return False
+    for p, amount, _ in task.needs:
+        if node.free[p] < amount:
+            return False
+    return room.allows(task, node)
+
+
+def rooms_on(room: Room, task: TaskClass, number: int, most: int) -> int:
+    """How many tasks of a class, `most` at most, have room on a node by what is free there."""
+    node = room.nodes[number]
+    if task.bounds is not None and task.bounds.is_apart:
+        most = min(most, 1)
+    return fitting(task, node.free, node.devices, most)
+
+
+def is_barred(room: Room, task: TaskClass) -> bool:
+    """Whether one task of a class (all tasks of its gang) would find room if no node were barred to it."""
+    numbers_open = elsewhere(room, task)
+    if task.bounds is not None and task.bounds.is_near:
+        return bool(numbers_open) and (not task.gang or _starts_anywhere(room, task, task.bounds))
+    left = max(1, task.gang)
+    for number in numbers_open:
+        node = room.nodes[number]
+        left -= fitting(task, node.free, node.devices, left)
+        if left <= 0:
+            return True
+    return False
+
+
+def _starts_anywhere(room: Room, task: TaskClass, bounds: Bounds) -> bool:
+    """Whether a gang would find room if it did not wait for preferred nodes: rules may bar a node to its last tasks
+    that is open to the first, so they are put down, and taken away again.
+    """
+    bounds.is_near = False
+    taken: list[tuple[int, list[tuple[int, int]]]] = []
+    while len(taken) < task.gang and (number := room.best(task)) is not None:
+        taken.append((number, room.take(task, number)))
+    for number, devices in reversed(taken):
+        room.put_back(task, number, devices)
+    bounds.is_near = True
+    return len(taken) == task.gang
