@@ -109,7 +109,7 @@ COMPILED = {
         "timeline",
     ),
     "services/planner/core": ("decide", "fold", "state"),
-    "services/simulator": ("cluster", "drive", "engine", "metrics"),
+    "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics"),
 }
 """Package -> modules on the path of every round, by what a profile says."""
 

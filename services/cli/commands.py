@@ -121,6 +121,9 @@ Presets = Annotated[str, _option("--presets", told="policies to compare, like dr
 Settings = Annotated[list[str] | None, _option("--set", told="set a policy knob; repeatable", metavar="KEY=VALUE")]
 Seed = Annotated[int | None, _option("--seed", told="seed of every random draw  [default: 0]")]
 Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
+OutagesPath = Annotated[
+    str | None, _option("--outages", told="nodes that fail and come back, one a line", metavar="FILE")
+]
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 
 
@@ -131,6 +134,7 @@ def simulate(
     preset: Preset = None,
     settings: Settings = None,
     seed: Seed = None,
+    outages: OutagesPath = None,
     schedule: Schedule = None,
     log: Log = None,
     force: Annotated[bool, _option("--force", told="overwrite an existing log")] = False,
@@ -141,10 +145,10 @@ def simulate(
 
     if log is not None and not force:
         check_new(log)
-    asked = Asked(workload, cluster, settings or [], seed)
+    asked = Asked(workload, cluster, settings or [], seed, outages)
     values = values_of(asked, preset)
     refused: list[JobRejected] = []
-    result = run_one(*inputs_of(asked), values, schedule, log, refused)
+    result = run_one(inputs_of(asked), values, schedule, log, refused)
     if json:
         out_json(result)
     else:
@@ -159,6 +163,7 @@ def compare(
     cluster: ClusterPath,
     settings: Settings = None,
     seed: Seed = None,
+    outages: OutagesPath = None,
     report: Annotated[
         str | None, _option("--report", told="write an HTML report with charts into this folder", metavar="DIR")
     ] = None,
@@ -170,7 +175,7 @@ def compare(
     names = presets.split(",")
     if len(names) != len(set(names)):
         raise Wrong("--presets: names one twice")
-    results = compare_presets(Asked(workload, cluster, settings or [], seed), names, report)
+    results = compare_presets(Asked(workload, cluster, settings or [], seed, outages), names, report)
     if json:
         out_json({"presets": results})
     else:

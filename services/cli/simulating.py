@@ -21,6 +21,7 @@ from services.cli.shipping import commit_text
 from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
+from services.simulator.outages import Outage, read_outages
 from services.simulator.reservations import outcome_of, outcomes_text
 from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
@@ -42,15 +43,28 @@ class Asked:
     cluster: str
     settings: list[str]
     seed: int | None = None
+    outages: str | None = None
 
 
-def inputs_of(asked: Asked) -> tuple[Jobs, Cluster]:
-    """Jobs and cluster, read whole before anything starts. Raises Wrong, which names file and line, and the field."""
+@dataclass(slots=True)
+class Inputs:
+    """What a run is made of."""
+
+    jobs: Jobs
+    cluster: Cluster
+    outages: list[Outage]
+
+
+def inputs_of(asked: Asked) -> Inputs:
+    """All files, read whole before anything starts. Raises Wrong, which names file and line, and the field."""
     if asked.workload == asked.cluster == "-":
         raise Wrong("--cluster: standard input is the workload already")
+    if asked.outages == "-" and "-" in (asked.workload, asked.cluster):
+        raise Wrong("--outages: standard input is another file already")
     try:
         cluster, _ = read_cluster_of(asked.cluster)
-        return list(read_workload(asked.workload, note)), cluster
+        outages = read_outages(asked.outages, cluster, asked.seed or 0) if asked.outages is not None else []
+        return Inputs(list(read_workload(asked.workload, note)), cluster, outages)
     except Damaged as fault:
         raise Wrong(str(fault)) from None
     except OSError as error:
@@ -77,8 +91,7 @@ def values_of(asked: Asked, preset: str | None, option_of_preset: str = "--prese
 
 
 def run_one(
-    jobs: Jobs,
-    cluster: Cluster,
+    inputs: Inputs,
     values: dict[str, KnobValue],
     schedule: str | ShortSchedule | None = None,
     log: str | None = None,
@@ -91,7 +104,7 @@ def run_one(
     file cannot be written, or knobs contradict each other.
     """
 
-    if values.get("reservation_solver_ms", cluster.values.get("reservation_solver_ms")):
+    if values.get("reservation_solver_ms", inputs.cluster.values.get("reservation_solver_ms")):
         note("simulations run without the solver of reservation_solver_ms: plans stay as they were first made")
 
     def refuse(body: JobRejected) -> None:
@@ -100,6 +113,7 @@ def run_one(
 
     with ExitStack() as files, progress_of(str(values.get("preset", "")) or "simulating", "jobs") as progress:
         options = Options(values, progress=progress, refused=refuse, classes=classes, usage=usage)
+        options.outages = inputs.outages
         if isinstance(schedule, ShortSchedule):
             options.schedule = schedule
         elif schedule is not None:
@@ -109,7 +123,7 @@ def run_one(
             with _writing("--log"):
                 options.listener = files.enter_context(ExportWriter(log))
         try:
-            return simulate(jobs, cluster, options)
+            return simulate(inputs.jobs, inputs.cluster, options)
         except Malformed as fault:
             raise _contradiction(fault) from None
 
@@ -164,6 +178,8 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
     ]
+    if "outages" in result:
+        rows.insert(len(rows) - 1, ("outages", _outages_text(**result["outages"])))
     reservations = result.get("reservations", [])
     if reservations:
         rows.insert(len(rows) - 1, ("reservations", outcomes_text(reservations)))
@@ -172,6 +188,11 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
     return (
         head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused) + _unkept(reservations)
     )
+
+
+def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str]) -> str:
+    text = f"{plural(node_failures, 'node failure')}, {plural(attempts_lost, 'attempt')} lost"
+    return f"{text}, {plural(len(unfinished), 'job')} unfinished" if unfinished else text
 
 
 def _unkept(reservations: list[dict[str, Any]]) -> str:
@@ -207,39 +228,39 @@ def comparison(results: dict[str, dict[str, Any]]) -> str:
 def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, object]]:
     """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
     values = {name: values_of(asked, name, "--presets") for name in presets}
-    jobs, cluster = inputs_of(asked)
+    inputs = inputs_of(asked)
     try:
         for name in presets:  # All of them before the first run.
-            check(cluster, values[name])
+            check(inputs.cluster, values[name])
     except Malformed as fault:
         raise _contradiction(fault) from None
     if report is None:
-        return {name: run_one(jobs, cluster, values[name]) for name in presets}
-    from services.simulator.report.page import GANTT_SPANS_MAX, Inputs, comparison_page
+        return {name: run_one(inputs, values[name]) for name in presets}
+    from services.simulator.report import page as report_page
 
     page = Path(report, REPORT)
     with _writing("--report"):  # Before the runs: they may take long.
         page.parent.mkdir(parents=True, exist_ok=True)
-    schedules = {name: ShortSchedule(GANTT_SPANS_MAX) for name in presets}
+    schedules = {name: ShortSchedule(report_page.GANTT_SPANS_MAX) for name in presets}
     classes = {name: ClassHistory() for name in presets}
     usage = {name: UsageHistory() for name in presets}
     results = {
-        name: run_one(jobs, cluster, values[name], schedules[name], classes=classes[name], usage=usage[name])
+        name: run_one(inputs, values[name], schedules[name], classes=classes[name], usage=usage[name])
         for name in presets
     }
-    inputs = Inputs(
+    told = report_page.Inputs(
         f"{VERSION} ({commit_text() or 'release'})",
         _named(asked.workload),
         _named(asked.cluster),
-        len(cluster.nodes),
-        quantity_texts(total_capacity(cluster)),
+        len(inputs.cluster.nodes),
+        quantity_texts(total_capacity(inputs.cluster)),
         asked.settings,
         schedules,
         classes,
         usage,
     )
     with _writing("--report"):
-        page.write_text(comparison_page(results, inputs), encoding="utf-8")
+        page.write_text(report_page.comparison_page(results, told), encoding="utf-8")
     note(f"report in {page}")
     return results
 

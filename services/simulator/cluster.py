@@ -7,12 +7,10 @@ hold more than they have, and tasks there run slower (shared_nodes.py).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.state import Graph, Progress
 from schemas import (
     ConfigChanged,
     Grant,
@@ -20,6 +18,7 @@ from schemas import (
     JobAdmitted,
     JobEnded,
     JobRejected,
+    NodeLost,
     NodeRegistered,
     NodeReported,
     Policy,
@@ -36,6 +35,7 @@ from schemas import (
 )
 from schemas.quantities import Vector
 from schemas.tasks import Failure
+from services.simulator.attempts import Run, SimJob
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
 from services.simulator.shared_nodes import SharedNodes
@@ -44,54 +44,6 @@ AUTHOR = "simulator"
 _NUMBER_BITS = 40  # Runs of one simulation are numbered with so many.
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
 _OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed", "lost": "lost", "revoked": "revoked"}
-
-
-@dataclass(slots=True)
-class Run:
-    """Attempts of one grant that end together. `failure`: why they will not succeed, None if they will. `run_ms`: what
-    they take on a node that has all they ask for. `revoked`: on a shared node, they have been taken back.
-    """
-
-    grant: Grant
-    first: int
-    count: int
-    start_ms: int
-    run_ms: int
-    number: int
-    failure: Failure | None = None
-    revoked: bool = False
-
-    def __init__(self, grant: Grant, first: int, count: int, start_ms: int, run_ms: int, number: int) -> None:
-        self.grant = grant
-        self.first = first
-        self.count = count
-        self.start_ms = start_ms
-        self.run_ms = run_ms
-        self.number = number
-        self.failure = None
-        self.revoked = False
-
-
-@dataclass(slots=True)
-class SimJob:
-    """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
-    `running`: by number, its attempts that have not ended; None: there is none.
-    """
-
-    stages: list[Stage]
-    graph: Graph
-    progress: Progress
-    running: dict[int, Run] | None = None
-
-    def __init__(self, stages: list[Stage], graph: Graph, progress: Progress) -> None:
-        self.stages = stages
-        self.graph = graph
-        self.progress = progress
-        self.running = None
-
-    def runs(self) -> list[Run]:
-        """Its attempts that have not ended, in the order in which they started."""
-        return [] if self.running is None else list(self.running.values())
 
 
 class SimCluster:
@@ -114,6 +66,9 @@ class SimCluster:
         self._runs = 0
         self._shared: SharedNodes[Run] | None = None
         self._capacity: dict[str, Vector] = {}
+        self._down: dict[str, dict[int, Run]] = {}  # By node that has failed: what does not go on there.
+        self.lost = 0
+        """Attempts that ended with their node."""
         self._policy = Policy()
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
@@ -124,6 +79,7 @@ class SimCluster:
             RoundClosed: self._closed,
             TaskFailed: self._failed,
             ConfigChanged: self._config,
+            NodeLost: self._node_lost,
             NodeRegistered: self._node,
             NodeReported: self._node,
         }
@@ -170,6 +126,18 @@ class SimCluster:
         from_ms, held = since
         if self.schedule is not None and time > from_ms:
             self.schedule.held(held.node, from_ms, time, held.why, held.demand)
+
+    def fail(self, node: str, time: int) -> None:
+        """A node's machine stops: nothing there ends or begins, nor reports, until it registers again."""
+        stopped = self._down.setdefault(node, {})
+        for run in [run for run in self._live.values() if run.grant.node == node]:
+            stopped[run.number] = self._live.pop(run.number)
+            if self._shared is not None:
+                self._shared.stop(node, run.number, time)
+
+    def is_down(self, node: str) -> bool:
+        """Whether it has failed and not registered since."""
+        return node in self._down
 
     def end_until(self, time: int) -> None:
         """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""
@@ -247,8 +215,20 @@ class SimCluster:
     def _node(self, record: Record) -> None:
         body: NodeRegistered | NodeReported = record.body
         self._capacity[body.node] = body.capacity
+        if body.node in self._down:
+            self._lose(body.node, record.time)
+            del self._down[body.node]
         if self._shared is not None:
             self._shared.set_capacity(body.node, body.capacity, record.time)
+
+    def _node_lost(self, record: Record) -> None:
+        self._lose(record.body.node, record.time)
+
+    def _lose(self, node: str, time: int) -> None:
+        """What a failed node held has ended, by the record of this time; its tasks could run again."""
+        ended = [self._fail(run, time, "lost") for run in list(self._down[node].values())]
+        self.lost += sum(item.count for item in ended)
+        self._try_again(ended, time)
 
     def _admitted(self, record: Record) -> None:
         body: JobAdmitted = record.body
@@ -273,7 +253,8 @@ class SimCluster:
         started = []
         for grant in body.grants:
             place = (grant.job, grant.stage, grant.first, grant.count, grant.attempt, grant.node, grant.epoch)
-            started.append(TaskRange(*place))
+            if grant.node not in self._down:
+                started.append(TaskRange(*place))
             self._start(grant, record.time)
         if started:
             self.reports.append(TaskStarted(started))
@@ -284,7 +265,7 @@ class SimCluster:
         """Attempts have `revoke_grace_ms` to end by themselves, then they are killed."""
         job = self.jobs.get(item.job)
         until_ms = time + self._policy.revoke_grace_ms
-        for run in job.runs() if job is not None else []:
+        for run in job.runs() if job is not None and item.node not in self._down else []:
             grant = run.grant
             if (grant.stage, grant.attempt, grant.node) == (item.stage, item.attempt, item.node):
                 first, end = max(run.first, item.first), min(run.first + run.count, item.first + item.count)
@@ -339,7 +320,12 @@ class SimCluster:
             run = Run(grant, first, last - first, time, lasts_ms, self._runs)
             if job.running is None:
                 job.running = {}
-            self._live[run.number] = job.running[run.number] = run
+            job.running[run.number] = run
+            if grant.node in self._down:
+                self._down[grant.node][run.number] = run
+                first = last
+                continue
+            self._live[run.number] = run
             if self._shared is None:
                 if true != told:
                     run.run_ms = -(-lasts_ms * true // told)
@@ -358,9 +344,12 @@ class SimCluster:
             self._end_at(run.start_ms + stage.timeout_ms, run)
 
     def _failed(self, record: Record) -> None:
+        self._try_again(record.body.items, record.time)
+
+    def _try_again(self, items: list[TaskFailure], time: int) -> None:
         """Tasks that will be tried again could run again; what still runs of a broken gang is stopped."""
         bad: list[TaskFailure] = []
-        for item in record.body.items:
+        for item in items:
             job = self.jobs.get(item.job)
             if job is None:
                 continue
@@ -371,9 +360,9 @@ class SimCluster:
                 back += stage.tasks - job.progress.left[at]
                 job.progress = own(job.graph, job.progress)
                 job.progress.left[at] = stage.tasks
-                for run in [r for r in job.runs() if r.grant.stage == item.stage]:
-                    bad.append(self._fail(run, record.time, "gang"))
-            self.metrics.runnable(item.job, item.stage, stage.demand, back, record.time)
+                for run in [r for r in job.runs() if r.grant.stage == item.stage and r.grant.node not in self._down]:
+                    bad.append(self._fail(run, time, "gang"))
+            self.metrics.runnable(item.job, item.stage, stage.demand, back, time)
         if bad:
             self.reports.append(TaskFailed(bad))
 
@@ -381,7 +370,10 @@ class SimCluster:
         bad: list[TaskFailure] = []
         for end in record.body.jobs:
             job = self.jobs[end.job]
-            bad += [self._fail(run, record.time, "killed") for run in job.runs()]
+            for run in job.runs():
+                failure = self._fail(run, record.time, "killed")
+                if run.grant.node not in self._down:
+                    bad.append(failure)
             del self.jobs[end.job]
             self.metrics.job_ended(end.job, record.time, end.outcome)
         if bad:
@@ -398,7 +390,9 @@ class SimCluster:
         grant = run.grant
         job = self.jobs[grant.job]
         assert job.running is not None, f"{grant.job}: nothing of it runs"
-        del job.running[run.number], self._live[run.number]
+        del job.running[run.number]
+        if self._live.pop(run.number, None) is None:
+            del self._down[grant.node][run.number]
         if not job.running:
             job.running = None
         idle_ms = 0

@@ -3,9 +3,18 @@
 from collections.abc import Callable, Iterator
 from itertools import groupby
 
-from schemas import InputRefused, JobSpec, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas import (
+    InputRefused,
+    JobSpec,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+)
+from services.admission.core.judge import lose
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.engine import Cell
+from services.simulator.outages import FAILS, RETURNS, Outages
 
 Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
 """What somebody submits."""
@@ -23,7 +32,9 @@ class Drive:
         waiting: list[tuple[int, Arrival]],
         progress: Callable[[int, int], None] | None,
         refused: Callable[[Arrival, Record], None] | None = None,
+        outages: Outages | None = None,
     ) -> None:
+        self.outages = outages
         self.cell, self.agents, self.progress, self.refused = cell, agents, progress, refused
         self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
         self.arrivals = groupby(_used_up(waiting), key=lambda job: job[0])
@@ -36,6 +47,8 @@ class Drive:
         while (moment := self._next_ms()) is not None:
             cell.advance(max(moment, cell.time))
             agents.end_until(cell.time)
+            if self.outages is not None:
+                self._change_nodes(self.outages)
             if cell.time >= cell.earliest_opening_ms():
                 agents.report_ends()
                 self._report()
@@ -51,6 +64,21 @@ class Drive:
             if self.progress is not None:
                 self.progress(submitted - len(agents.jobs), self.total)
 
+    def _change_nodes(self, outages: Outages) -> None:
+        """What happens to nodes by now. What has ended until then is told first: it has not been lost."""
+        cell, agents = self.cell, self.agents
+        while (change := outages.take(cell.time, cell.admission.policy.node_lease_ms)) is not None:
+            kind, name = change
+            if kind == FAILS:
+                agents.fail(name, cell.time)
+                continue
+            agents.report_ends()
+            self._report()
+            if kind == RETURNS:
+                cell.take(outages.registration(name, AUTHOR), AUTHOR)
+            elif (body := lose(cell.admission, name)) is not None:
+                cell.put(body)
+
     def _report(self) -> None:
         reports = self.agents.reports
         while reports:
@@ -64,6 +92,9 @@ class Drive:
         elif end_ms is not None:
             end_ms = max(end_ms, self.cell.earliest_opening_ms())
         moment = self.arrival[0] if self.arrival is not None else None
+        if self.outages is not None and (moment is not None or self.agents.jobs):  # Else nobody is there to be hit.
+            change_ms = self.outages.next_ms()
+            moment = change_ms if moment is None or (change_ms is not None and change_ms < moment) else moment
         if due_ms is not None and (moment is None or due_ms < moment):
             moment = due_ms
         if end_ms is not None and (moment is None or end_ms < moment):

@@ -4,7 +4,7 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from largesse.lifecycle.dag import graph_of, lean
@@ -21,6 +21,7 @@ from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.drive import Arrival, Drive
 from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
+from services.simulator.outages import Outage, Outages
 from services.simulator.reservations import Reservations
 from services.simulator.schedule import Schedule
 from services.simulator.usage_history import UsageHistory
@@ -37,6 +38,7 @@ class Stuck(RuntimeError):
 class Options:
     """What a run may be given. `values`: policy knobs that override the cluster file's. `refused` is told of every job
     that the cell refuses. `classes` gets what happened to the classes of jobs, `usage` what was used of the cell.
+    `outages`: of nodes.
     """
 
     values: dict[str, KnobValue]
@@ -47,6 +49,7 @@ class Options:
     refused: Callable[[JobRejected], None] | None = None
     classes: ClassHistory | None = None
     usage: UsageHistory | None = None
+    outages: list[Outage] = field(default_factory=list)
 
 
 def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
@@ -70,14 +73,15 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     cell.observer = _both(cell.observer, use_watch.observe)
     cell.asks_observer = use_watch.observe_asks
     cell.grants_observer = agents.observe_held
+    outages = Outages(options.outages, cluster.nodes) if options.outages else None
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
     with uncollected():
         refused = reservations.refused if reservations is not None else None
-        Drive(cell, agents, waiting, options.progress, refused).run()
+        Drive(cell, agents, waiting, options.progress, refused, outages).run()
     wall_s = time.perf_counter() - started
     agents.close_held(cell.time)
-    if agents.jobs:
+    if agents.jobs and outages is None:
         raise Stuck(
             f"nothing can start any more with {plural(len(agents.jobs), 'job')} left, the first is"
             f" {next(iter(agents.jobs))!r}"
@@ -97,6 +101,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "wall_s": round(wall_s, 6),
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
+        **(_outages_told(outages, agents) if outages is not None else {}),
         **({"reservations": reservations.result()} if reservations is not None else {}),
         **usage.told(result["makespan_ms"]),
     }
@@ -106,6 +111,12 @@ def check(cluster: Cluster, values: dict[str, KnobValue]) -> None:
     """Raises Malformed where knobs that override the cluster file's contradict each other, or the queues."""
     if conflict := tree_conflict(policy_of({**cluster.values, **values}, ""), cluster.queues):
         raise Malformed("queues", conflict[1])
+
+
+def _outages_told(outages: Outages, agents: SimCluster) -> dict[str, object]:
+    """`unfinished`: jobs that could not end any more, since nodes that they need did not come back."""
+    told = {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
+    return {"outages": told}
 
 
 def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:

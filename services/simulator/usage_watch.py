@@ -1,24 +1,26 @@
 """Follows what a simulated cell uses, and what its jobs give away and receive, from its records."""
 
-from schemas import LedgerEntry, Record, RoundClosed, TaskFailed, TaskFinished, Vector
+from schemas import LedgerEntry, NodeLost, Record, RoundClosed, TaskFailed, TaskFinished, Vector
 from services.simulator.engine import Cell
 from services.simulator.usage_history import UsageHistory
 
 
 class UsageWatch:
-    """Fills a history while a cell runs whose capacity stays as it is once the first round has opened."""
+    """Fills a history while a cell runs. Parts are of what the cell had when the first round opened: also of nodes that
+    have failed since."""
 
     def __init__(self, cell: Cell, history: UsageHistory) -> None:
         self._cell, self._history = cell, history
         self._accounts: dict[str, LedgerEntry] = {}  # Of live jobs, as they were told last.
+        self._capacity: Vector = {}
         self._donated: Vector = {}
         self._received: Vector = {}
 
     def observe(self, record: Record) -> None:
         """A record of the log that all cores have folded."""
-        if isinstance(record.body, RoundClosed | TaskFinished | TaskFailed):
-            history, admission = self._history, self._cell.admission
-            used = [admission.used.get(kind, 0) / admission.capacity[kind] for kind in self._kinds]
+        if isinstance(record.body, RoundClosed | TaskFinished | TaskFailed | NodeLost):
+            history, held = self._history, self._cell.admission.used
+            used = [held.get(kind, 0) / self._capacity[kind] for kind in self._kinds]
             if not history.used.values or history.used.values[-1] != used:
                 history.used.put(record.time, used)
 
@@ -34,9 +36,10 @@ class UsageWatch:
                     total[kind] = total.get(kind, 0) + now.get(kind, 0) - then.get(kind, 0)
             if not entry.over:
                 self._accounts[entry.job] = entry
-        capacity = self._cell.admission.capacity
         sums = [
-            total.get(kind, 0) / capacity[kind] for total in (self._donated, self._received) for kind in self._kinds
+            total.get(kind, 0) / self._capacity[kind]
+            for total in (self._donated, self._received)
+            for kind in self._kinds
         ]
         self._history.leftover.put(record.time, sums)
 
@@ -48,5 +51,6 @@ class UsageWatch:
     def _kinds(self) -> list[str]:
         if not self._history.kinds:
             capacity = self._cell.admission.capacity
-            self._history.kinds = sorted(kind for kind, amount in capacity.items() if amount > 0)
+            self._capacity = {kind: amount for kind, amount in sorted(capacity.items()) if amount > 0}
+            self._history.kinds = list(self._capacity)
         return self._history.kinds

@@ -36,7 +36,7 @@ class Run:
         return next(row for row in self.result["per_job"] if row["job"] == job)
 
 
-def simulated(folder, workload, cluster, **knobs):
+def simulated(folder, workload, cluster, outages=(), **knobs):
     """A workload's lines on a cluster file's document."""
     workload = list(workload)
     files = folder / "workload.jsonl", folder / "cluster.json", folder / "schedule.jsonl"
@@ -44,7 +44,7 @@ def simulated(folder, workload, cluster, **knobs):
     files[1].write_text(json.dumps(cluster))
     with ScheduleWriter(str(files[2])) as schedule:
         jobs = [read_workload_line(line) for line in workload]
-        result = simulate(jobs, read_cluster(cluster), Options(knobs, schedule))
+        result = simulate(jobs, read_cluster(cluster), Options(knobs, schedule, outages=list(outages)))
     lines = [json.loads(line) for line in files[2].read_text().splitlines()]
     return Run(json.loads(json.dumps(result)), lines, files)
 
