@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from services.cli.arguments import Job, Json, Url
+from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
 from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
@@ -113,32 +114,9 @@ def get_classes(url: Url = None, json: Json = False) -> None:
     if json:
         out_json(found)
         return
-    rows = []
-    for each in found["classes"]:
-        coming = [f"{part['seconds']} s: {_amounts(part['amount'])}" for part in each["coming"] if part["amount"]]
-        rows.append(
-            (
-                each["class"],
-                "" if each["threshold"] is None else f"{each['threshold']:.1%}",
-                "" if each["pool"] is None else f"{each['pool']:.1%}",
-                each["jobs"]["running"],
-                each["jobs"]["waiting"],
-                _amounts(each["held"]),
-                "; ".join(coming),
-            )
-        )
-    heads = ("class", "up to", "pool", "running", "waiting", "held", "to come within")
-    _draw(drawing(), heads, rows, "krrrrll", "no classes")
-    if not on_terminal():
-        return
-    for score in found["scores"]:
-        parts = [f"{each['error']:.2%} at {each['seconds']} s" for each in score["errors"]]
-        used = ", in use" if score["forecaster"] == found["forecaster"] else ""
-        out(f"Mean error of the forecaster {score['forecaster']}{used}: {', '.join(parts)}")
-
-
-def _amounts(quantities: dict[str, str]) -> str:
-    return ", ".join(f"{kind} {rounded(amount)}" for kind, amount in quantities.items())
+    _draw(drawing(), HEADS, class_rows(found), KINDS, "no classes")
+    if on_terminal() and (more := about_pools(found)):
+        out("\n" + more)
 
 
 @get_app.command("ledger", short_help="What queues and jobs have given away and received.")

@@ -158,8 +158,9 @@ def _of_classes(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
         labels=("forecaster", "seconds"),
     )
     for score in scores:
-        for seconds, ppm in zip(HORIZONS_S, score.errors_ppm, strict=True):
-            error.add_metric((score.forecaster, str(seconds)), ppm / MILLIONTHS)
+        for seconds, ppm, samples in zip(HORIZONS_S, score.errors_ppm, score.samples, strict=True):
+            if samples:  # Else no forecast has been compared with what came.
+                error.add_metric((score.forecaster, str(seconds)), ppm / MILLIONTHS)
     yield error
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.quantities import quantity_text, rounded_text
+from services.cli.classes import HEADS, HISTORY_SHOWN_MAX, KINDS, OFF, about_pools, class_rows
 from services.cli.getting import node_row, numbered
 from services.cli.queues import tree_rows
 from services.cli.show import listed, rounded, tabbed
@@ -145,3 +146,46 @@ def test_where_results_lie_is_said_whole_at_any_width(columns, monkeypatch):
     assert "64Mi" in text
     paths = [result["folder"] for result in RESULTS]
     assert all(len(line) <= columns for line in text.splitlines() if not any(path in line for path in paths))
+
+
+def classes(pools="on", forecasts=3):
+    """What the gateway says of three classes."""
+    held = {"cpu": "1234567m", "memory": "123456Mi"}
+    coming = [{"seconds": second, "amount": held} for second in (1, 5, 10, 30)]
+    rows = [
+        {
+            "class": name, "threshold": threshold, "pool": pool if pools == "on" else None, "held": held,
+            "jobs": {"running": 1_000, "waiting": 123_456}, "coming": coming,
+        }
+        for name, threshold, pool in (("small", 0.1, 0.1), ("medium", 0.5, 0.375), ("large", None, 0.525))
+    ]  # fmt: skip
+    errors = [{"seconds": second, "error": second / 1_000, "forecasts": forecasts} for second in (1, 5, 10, 30)]
+    history = [{"since_ms": 1_000 * i, "pools": [0.1, 0.375, 0.525]} for i in range(9)]
+    return {
+        "pools": pools, "classes": rows, "forecaster": "durations" if pools == "on" else None,
+        "scores": [{"forecaster": name, "errors": errors} for name in ("ramp", "durations") if pools == "on"],
+        "history": [{"since_ms": 0, "pools": [0.2, 0.8]}, *history],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_classes_fit_a_terminal_with_their_pools_over_time_and_the_errors_of_forecasts(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = listed(HEADS, class_rows(classes()), kinds=KINDS) + about_pools(classes())
+
+    assert max(map(len, text.splitlines())) <= columns
+    for word in ("small", "medium", "large", "52.5%", "durations (in use)", "ramp", "3.00%"):
+        assert word in text
+    if columns >= 60:
+        assert text.count("1970-01-01") + text.count("1969-12-31") == HISTORY_SHOWN_MAX
+
+
+def test_an_error_of_forecasts_that_were_never_compared_is_none():
+    told = about_pools(classes(forecasts=0))
+
+    assert "0.10%" not in told
+    assert "-" in told
+
+
+def test_where_classes_have_no_pools_a_terminal_says_so():
+    assert about_pools(classes(pools="off")) == OFF
