@@ -15,9 +15,9 @@ from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
 from services.planner.planning.limits import UserLimits
-from services.planner.planning.node_fit import NodeClass, units_in
+from services.planner.planning.node_fit import NodeClass, moments, units_in
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
-from services.planner.planning.repair import Known, joined, over_from, repairing
+from services.planner.planning.repair import NODE_MOMENTS_MAX, Known, joined, over_from, repairing
 from services.planner.planning.request import Atom, Lease, Node, Plan, atoms
 from services.planner.planning.residual import FOR_EVER, split
 from services.planner.planning.search import Search
@@ -86,6 +86,7 @@ class CellPlan:
         self.book.set_nodes(self._classes(state))
         self.known: dict[str, Known] = {}
         self.edges: dict[str, tuple[Known, Held | None, list[int]]] = {}
+        self.lacks_nodes: tuple[int, int, int | None] | None = None
         self.found: list[Found] = []
         self.running: _Running | None = None
         self.said: object = None
@@ -205,7 +206,23 @@ class CellPlan:
 
     def is_over(self) -> bool:
         """Whether more is promised than there is, at a step that has to be looked at."""
-        return bool(over_from(self.agent, self.agent.first, self.agent.first + self.check))
+        first, until = self.agent.first, self.agent.first + self.check
+        if over_from(self.agent, first, until):
+            return True
+        step = self._lacks_nodes_from()
+        return step is not None and step < until
+
+    def _lacks_nodes_from(self) -> int | None:
+        """The first step at which units do not fit on the nodes, of the next changes of the plan."""
+        first, version = self.agent.first, self.book.version
+        if self.lacks_nodes is None or self.lacks_nodes[:2] != (first, version):
+            shapes = self.book.large_units()
+            steps = moments(shapes, first, max(first + 1, self.agent.horizon), NODE_MOMENTS_MAX) if shapes else []
+            work = self.book.work
+            step = next((step for step in steps if self.book.lacks_nodes_at(shapes, step)), None)
+            self.book.work = work  # Not a search's: how often this is asked depends on when the plan was built.
+            self.lacks_nodes = first, version, step
+        return self.lacks_nodes[2]
 
     def next_edges(self, promises: Promises, now: int) -> list[int]:
         """For each promise, the next step after `now` at which a lease of it begins or ends."""
@@ -229,7 +246,11 @@ class CellPlan:
         over = over_from(
             self.agent, self.agent.first + self.check, max(self.agent.horizon, self.agent.first + self.check)
         )
-        return over[0][0] if over else None
+        step = self._lacks_nodes_from()
+        steps = [over[0][0]] if over else []
+        if step is not None and step >= self.agent.first + self.check:
+            steps.append(step)
+        return min(steps, default=None)
 
     def _step(self, running: _Running) -> int:
         """One step of a search. Returns what it took, at least 1."""

@@ -6,13 +6,14 @@ It never breaks a promise: what it moves still meets its request.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.planner.planning.book import Book
 from services.planner.planning.greedy import planning
 from services.planner.planning.limits import UserLimits, average_above
+from services.planner.planning.node_fit import NodeClass, is_small, units_in
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
+from services.planner.planning.request import Atom, Group, Node, Plan, atoms, extent, inside, scaled
 from services.planner.planning.search import Search, finished
 
 FORMS: dict[str, tuple[Form, ...]] = {"gree": ("late",), "gree-l": ("flat",), "early": ("early",)}
@@ -23,6 +24,9 @@ MOVED_ALONE_MAX = 12
 
 MOVED_IN_PAIRS_MAX = 6
 """Of those, how many are tried two at a time."""
+
+NARROWER_MAX = 3
+"""Times that the width of large units is halved, where a plan does not fit on the nodes."""
 
 REACH = 4
 """Windows to offer are sought as far away as the window is long, then so many times farther, up to the horizon."""
@@ -175,20 +179,25 @@ class Agent:
             for begin, end, amounts in fixed.runs:
                 self.book.add(fixed.user, begin, end, amounts, -1)
 
-    def finding(self, user: str, node: Node) -> Search[Answer | None]:
-        """A plan in one of the forms, without moving anything. Takes it in the book."""
-        for form in self.forms:
-            found = yield from planning(self.book, user, node, form)
-            if isinstance(found, Atom):
-                self.stuck = found
-                continue
-            if not self._within_average(user, found):
-                self.stuck = None
-            elif self.book.nodes and (yield from self.book.lacks_nodes(*extent(found))):
-                self.stuck = found[0][0]
-            else:
-                return Answer(form=form, plan=found)
-            self.book.give_back(user, found)
+    def finding(self, user: str, node: Node, forms: Sequence[Form] = ()) -> Search[Answer | None]:
+        """A plan in one of the forms, the agent's own where none are named, without moving anything. Takes it in the
+        book."""
+        for form in forms or self.forms:
+            for wide in _widths(node, self.book.nodes):
+                found = yield from planning(self.book, user, wide, form)
+                if isinstance(found, Atom):
+                    self.stuck = found
+                    break
+                if self._within_average(user, found):
+                    if not self.book.nodes or not (yield from self.book.lacks_nodes(*extent(found))):
+                        by_path = {atom.path: atom for atom in atoms(node)} if wide is not node else {}
+                        return Answer(form=form, plan=[(by_path.get(a.path, a), leases) for a, leases in found])
+                    self.stuck = found[0][0]
+                    self.book.give_back(user, found)
+                else:
+                    self.stuck = None
+                    self.book.give_back(user, found)
+                    break
         return None
 
     def _within_average(self, user: str, found: Plan) -> bool:
@@ -290,6 +299,30 @@ class Agent:
             else:
                 high = middle
         return Offer(size_permille=low) if low else None
+
+
+def _widths(node: Node, nodes: Sequence[NodeClass] | None) -> Iterator[Node]:
+    """A request, its large units no wider than the nodes hold at all; then with half of that, NARROWER_MAX times: on
+    nodes fewer at a time may fit where the sum has room for more."""
+    if not nodes:
+        yield node
+        return
+    before: Node | None = None
+    for halvings in range(1 + NARROWER_MAX):
+        narrow = _narrowed(node, nodes, halvings)
+        if before is not None and narrow == before:
+            return
+        yield narrow
+        before = narrow
+
+
+def _narrowed(node: Node, nodes: Sequence[NodeClass], halvings: int) -> Node:
+    if isinstance(node, Group):
+        return Group(node.kind, [_narrowed(branch, nodes, halvings) for branch in node.of])
+    if is_small(node.unit, nodes):
+        return node
+    most = min(node.gangs_most, units_in(node.unit, nodes) // node.gang) >> halvings
+    return node if most >= node.gangs_most else replace(node, gangs_most=max(1, most))
 
 
 def _held_inside(found: Plan, windows: Sequence[tuple[int, int]], capacity: Sequence[int]) -> int:

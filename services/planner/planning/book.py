@@ -1,6 +1,6 @@
 """What a cell has promised, and the room that is left for an atom at a level of use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,7 @@ class Book:
         self.shapes: dict[tuple[int, ...], Profile] = {}  # Units alike, where there are nodes to fit them on.
         self.work = 0  # What was looked at so far, counted: about a microsecond each (by what placing.py counts).
         self.journal: list[_Added] | None = None
+        self.version = 0  # Raised by every change.
 
     def of_user(self, user: str) -> Profile:
         """What is promised to a user."""
@@ -80,6 +81,7 @@ class Book:
             self._add(user, begin, end, amounts, -times)
 
     def _add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int) -> None:
+        self.version += 1
         self.used.add(begin, end, amounts, times)
         if self.nodes is not None:
             self._count(tuple(amounts), begin, end, times)
@@ -100,21 +102,32 @@ class Book:
     def set_nodes(self, nodes: Sequence[NodeClass]) -> None:
         """The nodes that units have to fit on. To be said first before anything is promised."""
         self.nodes = tuple(nodes)
+        self.version += 1
 
     def lacks_nodes(self, begin: int, end: int) -> Search[bool]:
         """Whether the units that are promised at some step of `[begin, end)` do not fit on the nodes, step by step."""
-        assert self.nodes is not None, "nobody said which nodes there are"
-        shapes = {unit: profile for unit, profile in self.shapes.items() if not is_small(unit, self.nodes)}
-        for step in moments(shapes, begin, end) if shapes else []:
-            units = [(unit, profile.at(step)[0]) for unit, profile in shapes.items()]
-            held = [(unit, count) for unit, count in units if count > 0]
-            self.work += 5 + len(shapes)
-            if not surely_fit([unit for unit, _ in held], self.used.at(step), self.nodes):
-                self.work += 20 * len(held) * (1 + len(self.nodes))
-                if not fit(held, self.nodes):
-                    return True
+        shapes = self.large_units()
+        for step in moments(shapes, begin, end, end - begin) if shapes else []:
+            if self.lacks_nodes_at(shapes, step):
+                return True
             yield
         return False
+
+    def large_units(self) -> dict[tuple[int, ...], Profile]:
+        """The units that are promised at some time and do not surely fit on the nodes, and how many of them when."""
+        assert self.nodes is not None, "nobody said which nodes there are"
+        return {unit: profile for unit, profile in self.shapes.items() if not is_small(unit, self.nodes)}
+
+    def lacks_nodes_at(self, shapes: Mapping[tuple[int, ...], Profile], step: int) -> bool:
+        """Whether large units, `shapes`, do not fit on the nodes at a step."""
+        assert self.nodes is not None, "nobody said which nodes there are"
+        units = [(unit, profile.at(step)[0]) for unit, profile in shapes.items()]
+        held = [(unit, count) for unit, count in units if count > 0]
+        self.work += 5 + len(shapes)
+        if not held or surely_fit([unit for unit, _ in held], self.used.at(step), self.nodes):
+            return False
+        self.work += 20 * len(held) * (1 + len(self.nodes))
+        return not self.nodes or not fit(held, self.nodes)
 
     def give_back(self, user: str, plan: Plan) -> None:
         """Takes a whole plan out."""

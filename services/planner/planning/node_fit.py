@@ -79,9 +79,9 @@ def surely_fit(units: Sequence[Unit], used: Sequence[int], classes: Sequence[Nod
     return worth < nodes * 10**6
 
 
-def moments(shapes: Mapping[Unit, Profile], begin: int, end: int) -> list[int]:
-    """The steps in `[begin, end)` at which the number of some units changes, with the first."""
+def moments(shapes: Mapping[Unit, Profile], begin: int, end: int, most: int) -> list[int]:
+    """The first steps in `[begin, end)` at which the number of some units changes, with `begin`: at most so many."""
     found = {begin: True}
     for profile in shapes.values():
-        found.update((first, True) for first, _, _ in profile.runs(begin, end))
-    return sorted(found)
+        found.update(dict.fromkeys(profile.changes(begin, end, most), True))
+    return sorted(found)[:most]

@@ -67,6 +67,11 @@ class Profile:
             stop = self._starts[i + 1] if i + 1 < len(self._starts) else end
             yield max(begin, self._starts[i]), min(end, stop), [row[i] for row in self._amounts]
 
+    def changes(self, begin: int, end: int, most: int) -> list[int]:
+        """The first steps after `begin`, before `end`, at which something changes: at most so many."""
+        first = bisect_right(self._starts, begin)
+        return self._starts[first : min(bisect_left(self._starts, end), first + most)]
+
     def most(self, begin: int, end: int) -> list[int]:
         """The largest amount of every resource in `[begin, end)`, which is not empty."""
         first = bisect_right(self._starts, begin) - 1
