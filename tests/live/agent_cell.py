@@ -27,6 +27,7 @@ from services.admission.core.judge import lose
 from services.agent.documents import CHILD, CLAIM, claim, read_json
 from services.agent.local import mono_ms
 from services.agent.meter import session_of
+from services.agent.processes import family, seen
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
 from services.agent.shim import start_ticks
@@ -256,9 +257,20 @@ def end_tasks(folder: Path) -> None:
         known = read_json(task.with_name(CLAIM)) or {}
         if "pid" in known and start_ticks(known["pid"]) == known["start"]:
             child = read_json(task.with_name(CHILD)) or {"pid": known["pid"]}
-            for pid in (known["pid"], *session_of(child["pid"])):
+            for pid in {*_stopped(known["pid"]), *session_of(child["pid"])}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+
+
+def _stopped(shim: int) -> set[int]:
+    """A shim and all that comes from it, none of which goes on: what has left its session could not be found later."""
+    stopped: set[int] = set()
+    while fresh := family(seen(), [shim]) - stopped:
+        for pid in fresh:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        stopped |= fresh
+    return stopped
 
 
 # ---------------------------------------------------------------- the bus over a socket

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 
 from largesse.settings import PREFIX
-from services.agent.found import attempt_folders
+from services.agent.clearing import ENDED
 from services.agent.settings import read_task_user
 from tests.conftest import ROOT
 from tests.live.test_up import job, shell
-from tests.live.up_process import up
+from tests.live.up_process import eventually, up
 
 SECRET = "hunter2"
 USER_SPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -88,10 +88,10 @@ grep ^Cap /proc/self/status | sort -u | cut -f 2 | sort -u
 
         said = run(cell, "j", script).splitlines()
 
-        (folder,) = attempt_folders(tmp_path / "data" / "nodes" / "node-0")
+        # The run is put away about now.
+        (folder,) = eventually(lambda: [*(tmp_path / "data" / "nodes" / "node-0" / ENDED).glob("[0-9]*/j/*/run/0.1")])
         assert said[0] == "nobody"
         assert said[2] == f"{user.pw_dir} nobody"
-        # By now the run may have been put away.
         assert said[3].endswith(f"/{folder.parent.parent.name}/{folder.parent.name}/{folder.name}/work")
         assert said[4:6] == ["mine", "to stdout"]
         # Capabilities: none that could be used, whatever it could be given.

@@ -8,12 +8,12 @@ import pytest
 from schemas import RoundClosed, RoundOpened
 from tests.live.kafka_cell import KafkaCell, free_partition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells"), pytest.mark.timeout(1_800)]
 
 RECORDS = 100_000
 AT_ONCE = 500
 SERVICES = ("fairness", "altruism", "leftover")
-FOLDED_S = 240
+FOLDED_S = 600
 PARTS_MIN = 2
 """Where a newcomer is dealt a shard before it can answer, a round takes as long as it folds the log: no round may take
 so large a part of that time. Both are measured under the same load.
