@@ -12,7 +12,11 @@ KINDS = "krrrrll"
 OFF = "Classes have no pools of their own: `classes=on`, or a preset that has them, switches them on."
 
 
-def class_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
+Document = dict[str, Any]
+"""As the gateway answers it."""
+
+
+def class_rows(found: Document) -> list[tuple[object, ...]]:
     """A row a class of the gateway's document."""
     rows: list[tuple[object, ...]] = []
     for each in found["classes"]:
@@ -31,7 +35,7 @@ def class_rows(found: dict[str, Any]) -> list[tuple[object, ...]]:
     return rows
 
 
-def about_pools(found: dict[str, Any]) -> str:
+def about_pools(found: Document) -> str:
     """What a terminal shows below the classes: how the pools moved last, and how far forecasts were off."""
     if found["pools"] == "off":
         return OFF
@@ -49,11 +53,11 @@ def about_pools(found: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _forecaster(score: dict[str, Any], found: dict[str, Any]) -> str:
+def _forecaster(score: Document, found: Document) -> str:
     return f"{score['forecaster']} (in use)" if score["forecaster"] == found["forecaster"] else str(score["forecaster"])
 
 
-def _error(each: dict[str, Any]) -> str:
+def _error(each: Document) -> str:
     """A dash before a forecast has been compared with what came."""
     return f"{each['error']:.2%}" if each["forecasts"] else "-"
 

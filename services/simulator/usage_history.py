@@ -5,7 +5,6 @@ entitled to and does not hold, and receives what it holds beyond that: leftover,
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from services.simulator.class_history import Steps
 
@@ -25,9 +24,9 @@ class UsageHistory:
     leftover: Steps = field(default_factory=Steps)
     end_ms: int = 0
 
-    def told(self, makespan_ms: int) -> dict[str, Any]:
+    def told(self, makespan_ms: int) -> dict[str, object]:
         """The part of simulate's JSON result that follows from it."""
-        found: dict[str, Any] = {
+        found: dict[str, object] = {
             "utilisation_over_time": {
                 "times_ms": self.used.times_ms,
                 "mean_ms": self.used.mean_ms,
