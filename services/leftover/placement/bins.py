@@ -28,7 +28,6 @@ from services.leftover.placement.entries import (
     Waiting,
     job_class_of,
     key_of,
-    sole_waiter_id,
 )
 from services.leftover.placement.indexed_heap import POSITION_BITS, JobHeap
 from services.leftover.placement.kinds_levels import KindsLevels
@@ -287,7 +286,7 @@ class Bins:
         job.is_alone = False
         for optional in (False, True):
             spans = [span for span in job.waits if span.lone and span.optional == optional]
-            id_ = sole_waiter_id(job.admitted, optional)
+            id_ = job.sole_id - optional
             if spans:
                 job.is_alone = True
                 leaf.draws[job.job_class].lone[id_] = SoleWaiter(spans, job.lane << LANE_BITS)
@@ -298,10 +297,9 @@ class Bins:
 
     def _offer_alone(self, leaf: LeafEntry, job: JobEntry) -> None:
         """Brings a leaf's draw in line with what the job alone waits for."""
-        rank = leaf.rank(job)
-        for optional in (False, True):
-            id_ = sole_waiter_id(job.admitted, optional)
-            lone = leaf.draws[job.job_class].lone.get(id_)
+        rank, lone_of = leaf.rank(job), leaf.draws[job.job_class].lone
+        for id_ in (job.sole_id, job.sole_id - 1):
+            lone = lone_of.get(id_)
             if lone is not None:
                 self.leaf_queue.offer(
                     leaf, job.job_class, id_, key_of(self.discipline, rank, job, lone.spans[0]), lone.classes
@@ -317,7 +315,7 @@ class Bins:
             next_.lone = True
             self._list_alone(leaf, job)
             return
-        id_ = sole_waiter_id(job.admitted, waiting.optional)
+        id_ = job.sole_id - waiting.optional
         lone = leaf.draws[job.job_class].lone[id_]
         if len(lone.spans) == 1:
             self._list_alone(leaf, job)
@@ -398,7 +396,7 @@ class Bins:
         """
         key = key_of(self.discipline, leaf.rank(job), job, waiting)
         if waiting.lone:
-            listed = leaf.draws[job.job_class].key[sole_waiter_id(job.admitted, waiting.optional)]
+            listed = leaf.draws[job.job_class].key[job.sole_id - waiting.optional]
             if listed >> POSITION_BITS == key >> POSITION_BITS:
                 return False
             self._offer_alone(leaf, job)

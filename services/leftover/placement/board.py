@@ -63,7 +63,9 @@ class Board(Bins):
             task = self.classes[bin_id & CLASS_MASK]
             job = self.top(leaf, bin_id)
             waiting = job.first_span(task)
-            if self._has_fallen_behind(leaf, bin_id, job, waiting) or pools.refuses(job.job_class, task):
+            if self._has_fallen_behind(leaf, bin_id, job, waiting):
+                continue
+            if stage.within and pools.refuses(job.job_class, task):
                 continue
             if job.under and self._is_capped(leaf, bin_id, job, waiting):
                 continue
@@ -71,7 +73,8 @@ class Board(Bins):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
                 self.recheck[task.index] = True
                 continue
-            self._note_beyond(leaf, job)
+            if stage.owed and not stage.within:
+                self._note_beyond(leaf, job)
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
@@ -176,7 +179,10 @@ class Board(Bins):
         task, total = waiting.task, self.room.total
         if job.under:
             count_in(job.under, task.pairs, count)
-        self.pools.hold(job.job_class, task.pairs, count)
+        if self.pools.count > 1:
+            self.pools.hold(job.job_class, task.pairs, count)
+        if not job.tasks:
+            self._hungry.drop(job.admitted)
         job.tasks += count
         job.aged = False
         mine, ours = job.own_held(self._nothing), leaf.held
@@ -190,7 +196,6 @@ class Board(Bins):
         waiting.count -= count
         self._count_waiting(task, -count)
         self.recheck[task.index] = True
-        self._hungry.drop(job.admitted)
         next_: Waiting | None = waiting
         if not waiting.count:
             job.waits.remove(waiting)
@@ -206,8 +211,9 @@ class Board(Bins):
         if waiting.lone:
             self._shorten_alone(leaf, job, waiting, next_)
         self.leaf_queue.move(leaf)
-        self.packers.note(job)
-        self.kinds_levels.place(leaf, task, count)
+        if leaf.choosers:  # It packs, or has levels by sets of kinds.
+            self.packers.note(job)
+            self.kinds_levels.place(leaf, task, count)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it

@@ -116,11 +116,6 @@ class QueueEntry:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
-def sole_waiter_id(admitted: int, optional: bool) -> int:
-    """What a job that waits alone for some classes is called in its leaf's draw; below zero, where no bin is."""
-    return -1 - (admitted << 1 | optional)
-
-
 @dataclass(slots=True, eq=False)
 class SoleWaiter:
     """Task spans of one job whose task class no other job of the same leaf waits for, required ones or optional ones,
@@ -158,7 +153,7 @@ class SoleWaiter:
 
 class Draw(Ranks[int]):
     """What a leaf may serve of one class of jobs, by the key of what comes first there: bins, and jobs by their
-    `sole_waiter_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
+    `sole_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
     `found_key`: what the bin that was found last is served by.
     """
 
@@ -306,7 +301,8 @@ class JobEntry:
     or by `fsp` when it ends in the shadow.
     `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
     waited so long that it goes first. `is_alone`: it stands in its leaf's draw itself, with classes that nobody else
-    there waits for.
+    there waits for; there it is called `sole_id` with what is required of those, one less with what is optional (below
+    zero, where no bin is).
     """
 
     name: str
@@ -323,6 +319,7 @@ class JobEntry:
     share: int = 0
     aged: bool = False
     is_alone: bool = False
+    sole_id: int = 0
     waits: list[Waiting] = field(default_factory=list)
     bins: list[int] = field(default_factory=list)
 
@@ -353,6 +350,7 @@ class JobEntry:
         self.share = 0
         self.aged = False
         self.is_alone = False
+        self.sole_id = -1 - (admitted << 1)
         self.waits = []
         self.bins = []
 

@@ -57,7 +57,9 @@ class LeafQueue:
         """The leaf has something in its draw of this class, and this claim."""
         classes = leaf.draws[job_class].classes
         self.ranks[job_class].set(leaf.name, claim, classes)
-        if leaf.is_owed and len(self.owed) > 1:
+        if len(self.owed) == 1:
+            return  # Nobody asks who is owed where there are no pools.
+        if leaf.is_owed:
             self.owed[job_class].set(leaf.name, claim, classes)
         else:
             self.owed[job_class].drop(leaf.name)
