@@ -29,7 +29,7 @@ from services.leftover.placement.entries import (
     job_class_of,
     key_of,
 )
-from services.leftover.placement.indexed_heap import POSITION_BITS, JobHeap
+from services.leftover.placement.indexed_heap import JobHeap
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room, TaskClass
@@ -223,7 +223,7 @@ class Bins:
         what nobody else waits for.
         """
         leaf, seen = job.leaf, dict[int, bool]()
-        lane, rank = job.lane << LANE_BITS, leaf.rank(job)
+        lane = job.lane << LANE_BITS
         found_alone = False
         for waiting in job.waits:
             bin_id = lane | waiting.task.index
@@ -238,7 +238,7 @@ class Bins:
                 if bin_ is None:
                     found_alone = True
                     continue
-            key = key_of(self.discipline, rank, job, waiting)
+            key = key_of(self.discipline, job, waiting)
             bin_.set(job.admitted, key)
             if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
                 self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
@@ -277,7 +277,7 @@ class Bins:
         if other is not None:
             span = other.first_span(waiting.task)
             span.lone = False
-            bin_.set(other.admitted, key_of(self.discipline, leaf.rank(other), other, span))
+            bin_.set(other.admitted, key_of(self.discipline, other, span))
             self._list_alone(leaf, other)
         return bin_
 
@@ -297,12 +297,12 @@ class Bins:
 
     def _offer_alone(self, leaf: LeafEntry, job: JobEntry) -> None:
         """Brings a leaf's draw in line with what the job alone waits for."""
-        rank, lone_of = leaf.rank(job), leaf.draws[job.job_class].lone
+        lone_of = leaf.draws[job.job_class].lone
         for id_ in (job.sole_id, job.sole_id - 1):
             lone = lone_of.get(id_)
             if lone is not None:
                 self.leaf_queue.offer(
-                    leaf, job.job_class, id_, key_of(self.discipline, rank, job, lone.spans[0]), lone.classes
+                    leaf, job.job_class, id_, key_of(self.discipline, job, lone.spans[0]), lone.classes
                 )
 
     def _shorten_alone(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, next_: Waiting | None) -> None:
@@ -389,62 +389,6 @@ class Bins:
                 job.aged = job.aged and not job.tasks
                 self._enter(job)
         self._stale_leaves, self._stale_jobs = {}, {}
-
-    def _has_fallen_behind(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
-        """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
-        a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
-        """
-        key = key_of(self.discipline, leaf.rank(job), job, waiting)
-        if waiting.lone:
-            listed = leaf.draws[job.job_class].key[job.sole_id - waiting.optional]
-            if listed >> POSITION_BITS == key >> POSITION_BITS:
-                return False
-            self._offer_alone(leaf, job)
-            return True
-        bin_ = leaf.bins[bin_id]
-        if bin_.key[job.admitted] == key:
-            return False
-        bin_.set(job.admitted, key)
-        self._offer(leaf, bin_id, bin_)
-        return True
-
-    def top(self, leaf: LeafEntry, bin_id: int) -> JobEntry:
-        """The job that stands first in a bin of a leaf, or waits alone for its class there."""
-        alone = leaf.alone.get(bin_id)
-        if alone is not None:
-            return alone
-        top = leaf.bins[bin_id].top()
-        assert top is not None, f"{leaf.name}: an empty bin"
-        return self.by_admission[top]
-
-    def first_in(self, leaf: LeafEntry, bin_id: int) -> tuple[JobEntry, Waiting]:
-        """The job that is served first in a bin, with its first span there."""
-        task = self.classes[bin_id & CLASS_MASK]
-        while True:
-            job = self.top(leaf, bin_id)
-            waiting = job.first_span(task)
-            if waiting.lone or not self._has_fallen_behind(leaf, bin_id, job, waiting):
-                return job, waiting
-
-    def key_in(self, leaf: LeafEntry, bin_id: int) -> int:
-        """What the job that is served first in a bin is served by."""
-        job, waiting = self.first_in(leaf, bin_id)
-        return key_of(self.discipline, leaf.rank(job), job, waiting)
-
-    def head(self, leaf: LeafEntry, job_class: int) -> int | None:
-        """The bin that a leaf would serve first of a class of jobs, whether there is room or not."""
-        draw = leaf.draws[job_class]
-        while (id_ := draw.first()) is not None:
-            if id_ < 0:
-                lone = draw.lone[id_]
-                bin_id = lone.lane | lone.spans[0].task.index
-                if not self._has_fallen_behind(leaf, bin_id, leaf.alone[bin_id], lone.spans[0]):
-                    return bin_id
-            else:
-                self.first_in(leaf, id_)
-                if draw.first() == id_:
-                    return id_
-        return None
 
     # ------------------------------------------------------------ classes
     def count(self, names: list[str], number: int, count: int) -> None:

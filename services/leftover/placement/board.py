@@ -26,6 +26,7 @@ from services.leftover.placement.entries import (
     job_class_of,
     key_of,
 )
+from services.leftover.placement.indexed_heap import POSITION_BITS
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import count_in, full_queue
 
@@ -75,6 +76,62 @@ class Board(Bins):
                 continue
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
+
+    def _has_fallen_behind(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> bool:
+        """Whether the job was placed from another bin since it entered this one, so that it comes later here, too. What
+        a job is served by only rises while tasks of it are placed, so each bin can follow when its turn comes.
+        """
+        key = key_of(self.discipline, job, waiting)
+        if waiting.lone:
+            listed = leaf.draws[job.job_class].key[job.sole_id - waiting.optional]
+            if listed >> POSITION_BITS == key >> POSITION_BITS:
+                return False
+            self._offer_alone(leaf, job)
+            return True
+        bin_ = leaf.bins[bin_id]
+        if bin_.key[job.admitted] == key:
+            return False
+        bin_.set(job.admitted, key)
+        self._offer(leaf, bin_id, bin_)
+        return True
+
+    def top(self, leaf: LeafEntry, bin_id: int) -> JobEntry:
+        """The job that stands first in a bin of a leaf, or waits alone for its class there."""
+        alone = leaf.alone.get(bin_id)
+        if alone is not None:
+            return alone
+        top = leaf.bins[bin_id].top()
+        assert top is not None, f"{leaf.name}: an empty bin"
+        return self.by_admission[top]
+
+    def first_in(self, leaf: LeafEntry, bin_id: int) -> tuple[JobEntry, Waiting]:
+        """The job that is served first in a bin, with its first span there."""
+        task = self.classes[bin_id & CLASS_MASK]
+        while True:
+            job = self.top(leaf, bin_id)
+            waiting = job.first_span(task)
+            if waiting.lone or not self._has_fallen_behind(leaf, bin_id, job, waiting):
+                return job, waiting
+
+    def key_in(self, leaf: LeafEntry, bin_id: int) -> int:
+        """What the job that is served first in a bin is served by."""
+        job, waiting = self.first_in(leaf, bin_id)
+        return key_of(self.discipline, job, waiting)
+
+    def head(self, leaf: LeafEntry, job_class: int) -> int | None:
+        """The bin that a leaf would serve first of a class of jobs, whether there is room or not."""
+        draw = leaf.draws[job_class]
+        while (id_ := draw.first()) is not None:
+            if id_ < 0:
+                lone = draw.lone[id_]
+                bin_id = lone.lane | lone.spans[0].task.index
+                if not self._has_fallen_behind(leaf, bin_id, leaf.alone[bin_id], lone.spans[0]):
+                    return bin_id
+            else:
+                self.first_in(leaf, id_)
+                if draw.first() == id_:
+                    return id_
+        return None
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
@@ -206,7 +263,7 @@ class Board(Bins):
             job.bins = [other for other in job.bins if other != bin_id]
         elif not waiting.lone:
             bin_ = leaf.bins[bin_id]
-            bin_.set(job.admitted, key_of(self.discipline, leaf.rank(job), job, next_))
+            bin_.set(job.admitted, key_of(self.discipline, job, next_))
             self._offer(leaf, bin_id, bin_)
         if waiting.lone:
             self._shorten_alone(leaf, job, waiting, next_)

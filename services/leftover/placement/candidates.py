@@ -90,7 +90,7 @@ class Candidates:
         (A gang is blocked by what all of its tasks need; single ones of them may fit elsewhere.)
         """
         room, found, least = self.room, None, 0
-        if task.waiting > _TRIED_MOST and len(self._nodes) > _TRIED_MOST and not task.gang:
+        if min(task.waiting, len(self._nodes)) > _TRIED_MOST and not task.gang and task.bounds is None:
             return room.best(task)  # Many tasks find their nodes in order of rank.
         for number in self._nodes:
             rank = room.suits(task, room.nodes[number])

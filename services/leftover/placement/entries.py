@@ -368,10 +368,10 @@ class JobEntry:
         raise AssertionError(f"{self.name} does not wait for {task.key}")
 
 
-def key_of(discipline: Discipline, rank: int, job: JobEntry, waiting: Waiting) -> int:
-    """What a job is served by in a bin, least first; `rank`: the job's in its leaf."""
+def key_of(discipline: Discipline, job: JobEntry, waiting: Waiting) -> int:
+    """What a job is served by in a bin, least first."""
     if discipline == "fair":
-        key = (rank << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.position
+        key = (job.leaf.rank(job) << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.position
         return key | waiting.optional << OPTIONAL_BIT
     if discipline == "fifo_job":
         return (job.admitted << POSITION_BITS) | waiting.position

@@ -377,10 +377,7 @@ class Room:
     def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:
         """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""
         node = self.nodes[number]
-        for p, amount in task.pairs:
-            node.free[p] += amount
-        for index, milli in devices:
-            node.devices[node.device_indexes.index(index)] += milli
+        _add(node, task.pairs, devices, 1)
         self._grown[number] = self._moved[number] = True
         if task.bounds is not None:
             task.bounds.count(node.name, node.labels, -1)
@@ -392,20 +389,11 @@ class Room:
 
     def occupy(self, name: str, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """A task that runs already holds room on a node that was added."""
-        node = self.nodes[self.number[name]]
-        for p, amount in pairs:
-            if p >= 0:
-                node.free[p] -= amount
-        for index, milli in devices:
-            if index in node.device_indexes:
-                node.devices[node.device_indexes.index(index)] -= milli
+        _add(self.nodes[self.number[name]], pairs, devices, -1)
 
     def shut(self, number: int, pairs: list[tuple[int, int]]) -> None:
         """Room of a node is not to be had in this round, be it free or not; `give` ends it."""
-        free = self.nodes[number].free
-        for p, amount in pairs:
-            if p >= 0:
-                free[p] -= amount
+        _add(self.nodes[number], pairs, [], -1)
         self._shrunk[number] = self._moved[number] = True
 
     def pairs(self, demand: Vector) -> list[tuple[int, int]]:
@@ -423,14 +411,7 @@ class Room:
 
     def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """One task's room is free again: `demand` as (resource position, amount)."""
-        node = self.nodes[number]
-        free = node.free
-        for p, amount in demand:
-            if p >= 0:
-                free[p] += amount
-        for index, milli in devices:
-            if index in node.device_indexes:
-                node.devices[node.device_indexes.index(index)] += milli
+        _add(self.nodes[number], demand, devices, 1)
         self.touch(number)
 
     def keep(self, kept: dict[int, TaskClass]) -> bool:
@@ -455,3 +436,14 @@ class Room:
         if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
             self.changed_base += len(self.changed)
             self.changed.clear()
+
+
+def _add(node: NodeRoom, pairs: list[tuple[int, int]], devices: list[tuple[int, int]], sign: int) -> None:
+    """So much more of a node is free (less, where `sign` is -1). What it has no more is left out."""
+    free = node.free
+    for p, amount in pairs:
+        if p >= 0:
+            free[p] += amount * sign
+    for index, milli in devices:
+        if index in node.device_indexes:
+            node.devices[node.device_indexes.index(index)] += milli * sign
