@@ -17,9 +17,13 @@ BUILT = ("services/cli/shipped/", "services/cli/commit.txt")
 """Files that only an installation has."""
 
 
-def test_no_room_imports_one_that_imports_it():
-    rooms = read_rooms()
+@pytest.fixture(scope="module")
+def rooms():
+    """All of the code, read once."""
+    return read_rooms()
 
+
+def test_no_room_imports_one_that_imports_it(rooms):
     floors = floors_of(rooms)
 
     assert sum(len(floor) for floor in floors) == len(rooms)
@@ -56,16 +60,14 @@ def test_a_folder_is_one_room(module, room):
     assert name_of(module) == room
 
 
-def test_every_room_is_in_one_table():
-    rooms = read_rooms()
-
+def test_every_room_is_in_one_table(rooms):
     shown = [line for top in tops_of(rooms) for line in table(top, rooms)[1:]]
 
     assert len(shown) == len(rooms) - 1  # `services` itself only holds the others.
 
 
-def test_every_folder_of_code_says_what_it_is_for():
-    assert [room.name for room in read_rooms().values() if not room.about] == []
+def test_every_folder_of_code_says_what_it_is_for(rooms):
+    assert [room.name for room in rooms.values() if not room.about] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
