@@ -1,11 +1,14 @@
 """The preset `dress`: the paper's example, small jobs in a congested cluster, and what pools must not do."""
 
+import json
 from itertools import pairwise
 from statistics import mean
 
 import pytest
 
 from benchmarks.dress import compared, figure_1, gain
+from schemas.edge.read import read_cluster, read_workload_line
+from services.simulator.run import Options, simulate
 from tests.simulation.runs import CONSERVING, cluster, faults, job, simulated, stage
 from tests.simulation.test_simulate import NODES, QUEUES, drawn
 
@@ -107,3 +110,58 @@ def test_no_class_starves_beside_a_stream_of_the_other(tmp_path, preset):
         starts = [row["start_ms"] for row in run.result["per_job"] if row["job"].startswith(name)]
         before = sorted(start for start in starts if start < last_ms)
         assert max(b - a for a, b in pairwise(before)) < 10_000
+
+
+THREE = {**POOLED, "class_thresholds_permille": [400], "reserve_ratio_permille_min": 200, "round_gap_ms": 100}
+STREAMS = {"small": (1, 100), "medium": (5, 500), "large": (12, 1_000)}
+"""By class: how many tasks a job has, and how often one comes: each stream alone would fill a cell of 20 cores."""
+
+
+@pytest.mark.parametrize("late", STREAMS)
+@pytest.mark.parametrize("preset", ["dress", "hdrf", "largesse"])
+def test_of_three_classes_none_starves_that_comes_while_the_others_fill_the_cell(tmp_path, preset, late):
+    """The worst moment for a class: its pool has been given away, and both others have more than they can run."""
+    until_ms, since_ms = 30_000, 10_000
+    jobs = [
+        job(f"{name}-{i}", stage(tasks=tasks, duration_ms=2_500), submit_ms=at_ms, queue="q")
+        for name, (tasks, every_ms) in STREAMS.items()
+        for i, at_ms in enumerate(range(since_ms if name == late else 0, until_ms, every_ms))
+    ]
+    run = simulated(tmp_path, jobs, cluster(20, queues=ONE_QUEUE), preset=preset, **THREE)
+
+    for name in STREAMS:
+        rows = [row for row in run.result["per_job"] if row["class"] == name]
+        assert {row["job"].split("-")[0] for row in rows} == {name}
+        first_ms = since_ms if name == late else 0
+        starts = [line["start_ms"] for line in run.lines if line.get("job", "").startswith(name)]
+        moments = [first_ms, *sorted(start for start in starts if start < until_ms), until_ms]
+        assert max(b - a for a, b in pairwise(moments)) <= 4 * 2_500, f"{name}: nothing starts for four times a task"
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (0, 1_000), (50, 300), (200, 500), (400, 400), (1_000, 1_000)])
+def test_in_every_round_the_pools_make_up_the_cell_and_the_ratio_is_within_its_bounds(bounds):
+    """Read from the openings of a run with three classes."""
+    least, most = bounds
+    openings = []
+
+    def note(topic, header, content):
+        record = json.loads(content)
+        if topic == "cluster.log" and record["type"] == "RoundOpened" and record["body"].get("pools_ppm"):
+            openings.append(record["body"]["pools_ppm"])
+
+    knobs = {**THREE, "reserve_ratio_permille_min": least, "reserve_ratio_permille_max": most}
+    lines = [
+        job(f"{name}-{i}", stage(tasks=tasks, duration_ms=900), submit_ms=at_ms)
+        for name, (tasks, every_ms) in STREAMS.items()
+        for i, at_ms in enumerate(range(0, 6_000, every_ms))
+    ]
+    jobs = [read_workload_line(line) for line in lines]
+    simulate(jobs, read_cluster(cluster(20)), Options({"preset": "hdrf", **knobs}, listener=note))
+
+    assert len(openings) > 20
+    assert {len(pools) for pools in openings} == {3}
+    for pools in openings:
+        assert min(pools) >= 0
+        assert sum(pools) == 1_000_000
+        # Of an odd lower bound each of the two smaller classes has half, rounded down.
+        assert least * 1_000 // 2 * 2 <= pools[0] + pools[1] <= most * 1_000

@@ -11,7 +11,7 @@ from services.simulator.run import Options, simulate
 from services.simulator.workloads.importers import IMPORTERS
 from tests.simulation.runs import CONSERVING, cluster, faults, job, simulated, stage
 
-PRESETS = ("fifo", *CONSERVING)
+PRESETS = ("fifo", "tetris-fair", "dress", *CONSERVING)
 
 
 # ---------------------------------------------------------------- judged runs
