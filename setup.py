@@ -80,6 +80,7 @@ COMPILED = {
         "pool_breaches",
         "promised",
         "reserved",
+        "order",
         "serving",
         "shadow",
         "shadow_state",

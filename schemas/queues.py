@@ -100,10 +100,10 @@ class Policy:
     oldest are free before `name_kept_ms` are over. Under `carbyne`: of a thousand plans so many give away what the job
     does not need now (`altruism_permille`); a job is planned anew when what it is entitled to has moved by more than
     `share_tolerance_permille`; `job_order`: which of its stages goes first in a plan. Under
-    `largesse`, `altruism` says whether jobs of a queue are served in the order in which they would end in a virtual
-    cluster under H-DRF, or by their shares; `isolation_permille`: that part of each job's share goes before that order;
-    `shadow_steps`: how far the virtual cluster is moved in a round at most. `reservations`: whether promises
-    of the planner count; `revoke_grace_ms`: an attempt that is taken back has so long to end by itself.
+    `largesse`, `altruism` says whether jobs of a queue are served by the work that is left and the time until they end
+    in a virtual cluster under H-DRF, or by their shares; `isolation_permille`: that part of each job's share goes
+    before that order; `shadow_steps`: how far the virtual cluster is moved in a round at most. `reservations`: whether
+    promises of the planner count; `revoke_grace_ms`: an attempt that is taken back has so long to end by itself.
     Reservations are planned by `reservation_agent` in steps of `reservation_step_ms`, up to `reservation_horizon_ms`
     ahead; at most `reservations_per_round_max` are answered in a round. After a loss of capacity, promises are mended
     that lack room within `reservation_check_ms`: for others it may come back. `reservation_best_effort_permille` of the
@@ -227,8 +227,8 @@ KNOBS = {
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
     " end (`critical_path`), nearest to the start (`breadth_first`), or around the tasks that are long or hard to pack"
     " (`dagps`, as under `carbyne-dag`)",
-    "altruism": "under `largesse`: `on`, jobs of a queue are served in the order in which they would end if all had"
-    " their shares; `off`, each has its share, as under `hdrf`",
+    "altruism": "under `largesse`: `on`, jobs of a queue are served by the work that is left of them and the time until"
+    " they would end if all had their shares; `off`, each has its share, as under `hdrf`",
     "isolation_permille": "under `largesse`: this part of each job's share is handed out first, as under `hdrf`; more"
     " makes jobs even, less makes them end sooner",
     "shadow_steps": "under `largesse`: the virtual cluster in which jobs have their shares is moved by at most so many"

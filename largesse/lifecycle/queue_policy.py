@@ -14,8 +14,8 @@ Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "
 """How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
 tasks that run; the shortest critical path at its admission; the least work that remains; the task that fits best,
 of all jobs or of those furthest below their share; the highest priority; required
-tasks before optional ones, and among either the least work that remains; the one that ends
-first in a virtual cluster under H-DRF."""
+tasks before optional ones, and among either the least work that remains; the least work
+that remains, times the square of the time until the job ends in a virtual cluster under H-DRF."""
 
 LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
@@ -39,8 +39,8 @@ so all jobs are one list; queues count in what jobs are entitled to."""
 
 
 SERVING = ("largesse",)
-"""Presets under which the jobs of a queue are served in the order in which they would end in a virtual cluster that is
-shared out among all jobs (FSP)."""
+"""Presets under which the jobs of a queue are served by the work that is left of them and the time until they end in a
+virtual cluster that is shared out among all jobs."""
 
 
 def serves(policy: Policy) -> bool:

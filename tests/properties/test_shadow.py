@@ -112,6 +112,7 @@ def test_the_shadow_holds_no_more_than_the_cell_has_and_forgets_whom_it_need_not
     assert not cell.shadow.works
     assert not cell.shadow.ends
     assert not cell.shadow.ranked
+    assert not cell.shadow.claims
     assert not cell.shadow.base.runs
     assert cell.shadow.base.free == cell.shadow.total
 
@@ -129,3 +130,6 @@ def check(shadow):
         assert all(line.live >= 0 for line in cluster.lines.values())
     for seq in shadow.base.runs:
         assert seq in shadow.works
+    assert shadow.claims.keys() == shadow.ends.keys()
+    waiting = set(shadow.renewals)
+    assert all((claim.renew_ms, seq) in waiting for seq, claim in shadow.claims.items())

@@ -1,15 +1,18 @@
-"""The order in which `largesse` serves jobs: that in which they end in a cluster in which all have their shares."""
+"""The order in which `largesse` serves jobs: by the work that is left of them, and the time until they end in a cluster
+in which all have their shares."""
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import strategies as st
 
 from services.leftover import core
-from services.leftover.core import serving
-from services.leftover.core.serving import STALE
+from services.leftover.core import order, serving
+from services.leftover.core.order import STALE
 from tests.builders import admitted, cancelled, configured, ended, finished, job, registered, stage
 from tests.cells import queue, tree
 from tests.harness import given
+from tests.strategies import for_all
 
 CORES = 4
 
@@ -82,6 +85,79 @@ def test_a_job_that_has_ended_is_in_the_shadow_until_it_ends_there():
     story.close().then(wide("c", 1, 1, at=20_000))
     served(story)
     assert [work.name for work in story.state.shadow.works.values()] == ["b", "c"]
+
+
+def test_a_job_with_little_work_left_goes_before_one_that_ends_a_little_earlier_in_the_shadow():
+    story = cell(wide("wide", 12, 10, at=0))
+    served(story)
+    chain = job("chain", stage("a", 1, lasts=17_500), stage("b", 1, after=("a",), lasts=17_500))
+    story.close().then(admitted(chain, 10_000), finished("wide/s", 0, 4, at=10_000))
+
+    assert served(story) == {"chain": 1, "wide": 3}
+    assert (keys(story)["wide"], keys(story)["chain"]) == (40_000, STALE | 45_000)
+
+
+def test_a_job_that_is_about_to_end_in_the_shadow_goes_before_one_with_less_work():
+    story = cell(wide("late", 12, 10, at=0))
+    served(story)
+    story.close().then(wide("small", 2, 10, at=29_000), finished("late/s", 0, 4, at=29_000))
+
+    assert served(story) == {"late": 4}
+    assert keys(story)["late"] == 30_000
+
+
+def test_what_a_job_is_served_by_falls_as_its_end_in_the_shadow_comes_nearer():
+    story = cell(wide("a", 40, 10, at=0), wide("b", 40, 10, at=0))
+    served(story)
+    claims, seen = story.state.shadow.claims, []
+    for at in range(0, 200_000, 10_000):
+        served(story.close(), at=at)
+        seen.append(claims[story.state.jobs["a"].admitted].key)
+
+    assert seen == sorted(seen, reverse=True)
+    assert seen[0] >> order.DIGITS >= (seen[-1] >> order.DIGITS) + 8  # From 200 s left to 10: by a factor of 400.
+
+
+def test_a_key_is_computed_again_only_when_an_eighth_of_the_time_that_was_left_is_over():
+    story = cell(wide("a", 40, 10, at=0), wide("b", 40, 10, at=0))
+    served(story)
+    found = set()
+    for at in range(0, 160_000, 1_000):  # Of 200 s 40 are left: (7 / 8) ** 12 is a fifth.
+        served(story.close(), at=at)
+        found.add(story.state.shadow.claims[story.state.jobs["a"].admitted].key)
+
+    assert 8 < len(found) <= 14
+
+
+def test_a_job_that_is_late_keeps_a_key_by_its_work():
+    story = cell(wide("a", 8, 10, at=0))
+    served(story)
+    story.close()
+    served(story, at=3_600_000)
+    claim = story.state.shadow.claims[story.state.jobs["a"].admitted]
+
+    assert claim.work == order.work_left(story.state.shadow, story.state.jobs["a"])
+    assert 0 < claim.key < order.LAST
+
+
+def test_work_that_is_done_counts_from_the_next_round_on():
+    story = cell(wide("a", 8, 10, at=0))
+    served(story)
+    number = story.state.jobs["a"].admitted
+    before = story.state.shadow.claims[number].work
+    story.close().then(finished("a/s", 0, 4, at=0))
+    served(story)
+
+    assert story.state.shadow.claims[number].work * 2 == before
+
+
+@for_all(st.integers(0, 2**200), st.integers(0, 2**200))
+def test_keys_are_in_the_order_of_their_products(one, other):
+    low, high = sorted([one, other])
+
+    assert order._rounded(low) <= order._rounded(high) < order.LAST
+    if high > low + (low >> 31):
+        assert order._rounded(low) < order._rounded(high)
 
 
 def test_a_job_that_is_cancelled_leaves_the_shadow_at_once():

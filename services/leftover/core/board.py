@@ -10,7 +10,8 @@ from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
-from services.leftover.core.serving import key_of, longest_first
+from services.leftover.core.order import key_of
+from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting

@@ -42,9 +42,10 @@ from services.leftover.core import locality
 from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
+from services.leftover.core.order import note_work
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved import forget_runs, note_runs, take_back
-from services.leftover.core.serving import depart, join, key_of, move, note_capacity, note_duration, set_up, show_key
+from services.leftover.core.serving import depart, join, move, note_capacity, note_duration, set_up
 from services.leftover.core.state import NO_ASKS, Allocation, Job, Node, Reserving, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board import Board
@@ -158,7 +159,6 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         job.fresh_ms = record.time
         join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
         if state.board is not None and name in state.board.jobs:
-            show_key(state.board, job.admitted, key_of(state, job))
             state.board.wait(name, waiting_of(state, state.board, name, job, asks_of(job)))
 
 
@@ -227,6 +227,7 @@ def _note_work(state: State, name: str, job: Job) -> None:
     board: Board | None = state.board
     if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
         board.set_work(name, work_left(board, job))
+    note_work(state, job)
 
 
 def _release(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:

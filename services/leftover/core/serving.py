@@ -1,9 +1,9 @@
-"""In which order jobs are served under `largesse`: that in which they end in the shadow cluster (shadow.py).
+"""When jobs end in the shadow cluster (shadow.py): with the work that is left, the order of `largesse` (order.py).
 
 The base of the shadow follows log time; from there it is run on, to see when jobs will end, once after each arrival or
 change of capacity: only until the jobs that it has seen end could fill the cell with what waits of them, and only so
-many steps a round (`shadow_steps`). Jobs that it has not seen end yet come after those, by what was seen before, or
-else by an estimate from their work.
+many steps a round (`shadow_steps`). Of jobs that it has not seen end, what was seen before counts, or else an estimate
+from their work.
 """
 
 from largesse.lifecycle.queue_policy import serves
@@ -12,14 +12,12 @@ from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.asks import does_ask
+from services.leftover.core.order import STALE, claim, renew
 from services.leftover.core.shadow import advance, arrive, dominant, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Waiting
-
-STALE = 1 << 60
-"""Above any moment of log time: jobs that have not been seen to end since the shadow's last move come last."""
 
 SHADOW_JOBS_MAX = 10_000
 """So many jobs are in the shadow at a time. The others join it in order of admission as jobs end there, and are served
@@ -64,6 +62,7 @@ def join(state: State, name: str, job: Job, time: int) -> None:
     shadow.works[job.admitted] = work
     shadow.arrivals.append((time, job.admitted))
     shadow.ends[job.admitted] = STALE | time + max(work.path_ms, default=0)
+    claim(state, job, time)
 
 
 def depart(state: State, job: Job, *, succeeded: bool) -> None:
@@ -75,6 +74,7 @@ def depart(state: State, job: Job, *, succeeded: bool) -> None:
     if shadow.ends.pop(seq, None) is None:
         return
     shadow.ranked.pop(seq, None)
+    del shadow.claims[seq]
     if succeeded and seq in shadow.base.runs:
         return
     if seq in shadow.base.runs:
@@ -91,11 +91,6 @@ def note_duration(state: State, job: Job, at: int) -> None:
     if work is not None:
         stage = job.graph.stages[at]
         work.lasts_ms[at] = expected_ms(stage, job.seen)
-
-
-def key_of(state: State, job: Job) -> int:
-    """What a job is served by, least first."""
-    return state.shadow.ends.get(job.admitted, STALE << 1)
 
 
 def longest_first(state: State, job: Job, waits: list[Waiting]) -> None:
@@ -124,13 +119,6 @@ def set_floors(state: State, board: Board) -> None:
             for each in board.jobs.values():
                 if each.leaf is entry:
                     board.rerank(each.name)  # It may come before the floor now, or after it.
-
-
-def show_key(board: Board, seq: int, key: int) -> None:
-    """Tells the board what a job is served by."""
-    entry = board.by_admission.get(seq)
-    if entry is not None and entry.leaf.order == "fsp":
-        board.set_work(entry.name, key)
 
 
 def leaf_path(state: State, job: Job) -> str:
@@ -197,7 +185,8 @@ def move(state: State, time: int) -> None:
     """The shadow follows log time, and looks ahead."""
     shadow, tree = state.shadow, state.shadow.tree
     changed: dict[int, int] = {}  # Jobs with another key, and the one before.
-    if shadow.resized:
+    resized = shadow.resized
+    if resized:
         _resize(shadow)
     while shadow.outside and len(shadow.base.runs) + len(shadow.arrivals) < SHADOW_JOBS_MAX:
         name = shadow.outside.pop(next(iter(shadow.outside)))
@@ -210,10 +199,10 @@ def move(state: State, time: int) -> None:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
     if steps > 0 and shadow.ahead is not None:
         _look_ahead(state, steps, changed)
-    if state.board is not None:
-        for seq, before in changed.items():
-            if shadow.ends[seq] != before:
-                show_key(state.board, seq, shadow.ends[seq])
+    for seq in list(shadow.ends) if resized else changed:
+        if resized or shadow.ends[seq] != changed[seq]:
+            claim(state, state.jobs[shadow.works[seq].name], time)
+    renew(state, time)
 
 
 def _set_end(shadow: Shadow, changed: dict[int, int], seq: int, key: int) -> None:

@@ -170,6 +170,24 @@ class Cluster:
         self.weighs = weighs
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Claim:
+    """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
+    it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `renew_ms`: when
+    the time that is left has become so much shorter that the key is computed again.
+    """
+
+    key: int
+    work: int
+    renew_ms: int
+
+    def __init__(self, key: int, work: int, renew_ms: int) -> None:
+        self.key = key
+        self.work = work
+        self.renew_ms = renew_ms
+
+
 @dataclass(slots=True)
 class Shadow:
     """`on`: whether it is kept; `tree`: the queues that it is shared out among.
@@ -178,8 +196,9 @@ class Shadow:
     is another. `base` follows log time; `ahead` runs on from there to see when jobs will end, None where it has seen
     all; what it has not changed it reads from `base`. `arrivals`: (when, job) not yet in `base`;
     `outside`: by seq, names of the jobs that it has no place for. `moved`: another job,
-    or another capacity, so what was seen ahead no longer holds. `ends`: by live job, its key: when it ends in the
-    shadow, with STALE where that was seen before the last move. `ranked`: live jobs whose key is not stale.
+    or another capacity, so what was seen ahead no longer holds. `ends`: by live job, when it ends in the shadow, with
+    STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale. `claims`: by live job,
+    what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over.
     """
 
     on: bool = False
@@ -196,3 +215,5 @@ class Shadow:
     moved: bool = False
     ends: dict[int, int] = field(default_factory=dict)
     ranked: dict[int, bool] = field(default_factory=dict)
+    claims: dict[int, Claim] = field(default_factory=dict)
+    renewals: list[tuple[int, int]] = field(default_factory=list)

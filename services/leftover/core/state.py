@@ -133,8 +133,9 @@ class State:
     room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something last.
     `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts, keyed as
     `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes
-    that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: in
-    which order jobs would end. `board` ranks all that and can be built from it; `decided` belongs to the board.
+    that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`:
+    when jobs would end if all had their shares. `board` ranks all that and can be built from it; `decided` belongs to
+    the board.
     """
 
     policy: Policy = field(default_factory=Policy)

@@ -1,0 +1,114 @@
+"""In which order jobs of a queue are served under `largesse`: by the work that is left of a job times the square of the
+time that is left until it ends in the shadow cluster.
+
+The moment in the shadow alone (FSP) keeps jobs from starving but is blind to how little is left of a job in the real
+cluster; remaining work alone (SRTF) is blind to how long a job has waited. The product has the mean completion of SRTF
+and no more losers than FSP: its measurements are in docs/concepts/shadow.md.
+
+The time that is left changes while nothing happens, so a key is computed again when the job's end in the shadow moves,
+when an eighth of its work is done, and when an eighth of the time that was left has passed: a number of times that
+grows with the logarithm of the time, not with the number of rounds.
+"""
+
+from heapq import heappop, heappush
+
+from services.leftover.core.shadow_state import Claim, Shadow
+from services.leftover.core.state import Job, State
+from services.leftover.placement.board import Board
+
+STALE = 1 << 60
+"""Above any moment of log time; part of the end of a job that has not been seen to end since the shadow's last move."""
+
+LAST = 1 << 60
+"""Above any key: of jobs for which the shadow has no place."""
+
+LEFT_MS_MIN = 1_000
+"""A job that has ended in the shadow, or is about to, counts as one that ends after this time: among such jobs the work
+that is left decides."""
+
+RENEWED_PART = 8
+"""A key is computed again when this part of the work, or of the time, that was left is over."""
+
+RENEWED_A_ROUND = 256
+"""Most keys that are computed again in one round for work or time that is over. Others follow in the next."""
+
+DIGITS = 32
+"""Binary digits of a product that count in a key. Above them stands how many follow."""
+
+
+def key_of(state: State, job: Job) -> int:
+    """What a job is served by, least first."""
+    claim = state.shadow.claims.get(job.admitted)
+    return LAST if claim is None else claim.key
+
+
+def claim(state: State, job: Job, time: int) -> None:
+    """Computes what a live job of the shadow is served by."""
+    shadow, seq = state.shadow, job.admitted
+    left_ms = max(LEFT_MS_MIN, _end_of(shadow, seq) - time)
+    work = work_left(shadow, job)
+    key = _rounded(work * left_ms * left_ms)
+    renew_ms = time + left_ms // RENEWED_PART
+    before = shadow.claims.get(seq)
+    shadow.claims[seq] = Claim(key, work, renew_ms)
+    if before is None or before.renew_ms != renew_ms:
+        heappush(shadow.renewals, (renew_ms, seq))
+    if state.board is not None and (before is None or before.key != key):
+        _show(state.board, seq, key)
+
+
+def note_work(state: State, job: Job) -> None:
+    """Tasks of a job have ended, or have to be done again: the next opening computes its key if that matters."""
+    shadow, seq = state.shadow, job.admitted
+    known = shadow.claims.get(seq)
+    if known is None or not known.renew_ms:
+        return
+    work = work_left(shadow, job)
+    if work > known.work or (known.work - work) * RENEWED_PART >= known.work:
+        known.renew_ms = 0
+        heappush(shadow.renewals, (0, seq))
+
+
+def renew(state: State, time: int) -> None:
+    """Computes keys again of which too much time has passed."""
+    shadow, renewals = state.shadow, state.shadow.renewals
+    if len(renewals) > 2 * len(shadow.claims) + RENEWED_A_ROUND:
+        renewals[:] = sorted([(known.renew_ms, seq) for seq, known in shadow.claims.items()])
+    count = 0
+    while renewals and renewals[0][0] <= time and count < RENEWED_A_ROUND:
+        when, seq = heappop(renewals)
+        known = shadow.claims.get(seq)
+        if known is not None and known.renew_ms == when:
+            count += 1
+            claim(state, state.jobs[shadow.works[seq].name], time)
+
+
+def work_left(shadow: Shadow, job: Job) -> int:
+    """What has not ended of a job in the real cluster, in share units x ms."""
+    work, left = shadow.works[job.admitted], 0
+    for at, tasks in enumerate(job.progress.left):
+        left += tasks * work.shares[at] * work.lasts_ms[at]
+    return left
+
+
+def _end_of(shadow: Shadow, seq: int) -> int:
+    """When a job ends in the shadow. One that was seen to end before the last move ends after all that has been looked
+    at since."""
+    end_ms = shadow.ends[seq]
+    if not end_ms & STALE:
+        return end_ms
+    return max(end_ms ^ STALE, shadow.base.now_ms if shadow.ahead is None else shadow.ahead.now_ms)
+
+
+def _rounded(product: int) -> int:
+    """The same order with as many binary digits as count, so that keys are small numbers: the first ones of the
+    product, below how many follow."""
+    shift = product.bit_length() - DIGITS
+    return product if shift <= 0 else shift << DIGITS | product >> shift
+
+
+def _show(board: Board, seq: int, key: int) -> None:
+    """Tells the board what a job is served by."""
+    entry = board.by_admission.get(seq)
+    if entry is not None and entry.leaf.order == "fsp":
+        board.set_work(entry.name, key)
