@@ -4,9 +4,11 @@ What a search has found stays tentative until the log says it: then it is confir
 may go on over many rounds, and a planner that begins anew finds the same in as many.
 """
 
-from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import compress
+from operator import is_not
 
 from schemas import Vector
 from schemas.edge.strict_json import loads
@@ -37,6 +39,16 @@ class Promises:
         held = self.held.get(name)
         return joined(self.known[name].begun, held.plan if held is not None else [])
 
+    def changed_since(self, before: "Promises") -> list[str]:
+        """Promises that are others, or gone, or new, in order of their names. Told by identity, as promises are
+        replaced and never changed; in C, since a loop over a thousand would cost more than an answer.
+        """
+        known, held = self.known, self.held
+        found = sorted(before.known.keys() - known.keys())
+        found += compress(known, map(is_not, known.values(), map(before.known.get, known)))
+        found += compress(known, map(is_not, map(held.get, known), map(before.held.get, known)))
+        return sorted(dict.fromkeys(found))
+
     def leases(self, name: str) -> list[tuple[str, list[Lease]]]:
         """The same by the paths of the atoms, which may be known in a smaller or a larger window."""
         return sorted((atom.path, leases) for atom, leases in self.plan(name))
@@ -45,7 +57,8 @@ class Promises:
 @dataclass(slots=True)
 class Found:
     """What became of one request (`asked`), or of a repair (None), and what it has `broken`. `work`: what it took,
-    `before`: but for its last step. `after`: all promises then, `entries`: of the book's journal.
+    `before`: but for its last step. `after`: all promises then, `entries`: of the book's journal. `touched`: the only
+    promises that may have changed; None: any may.
     """
 
     asked: Waiting | None
@@ -55,6 +68,11 @@ class Found:
     before: int
     after: Promises
     entries: int
+    touched: list[str] | None = None
+
+    def changed_since(self, before: Promises) -> list[str]:
+        """Promises that are others than before it, in order of their names; some may be as they were."""
+        return self.after.changed_since(before) if self.touched is None else sorted(self.touched)
 
 
 @dataclass(slots=True)
@@ -85,7 +103,10 @@ class CellPlan:
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
         self.book.set_nodes(self._classes(state))
         self.known: dict[str, Known] = {}
-        self.edges: dict[str, tuple[Known, Held | None, list[int]]] = {}
+        self.edges: dict[str, int] = {}  # By promise, as of `edges_of` and of step `edges_at`.
+        self.edges_of = Promises({}, {})
+        self.edges_at = -1
+        self.fits = False
         self.lacks_nodes: tuple[int, int, int | None] | None = None
         self.found: list[Found] = []
         self.running: _Running | None = None
@@ -104,6 +125,7 @@ class CellPlan:
             return False
         self.grid.capacity = list(capacity.values())
         self.book.capacity = tuple(self.grid.capacity)
+        self.fits = False
         most = self.limits.instant_most(self.grid.capacity)
         self.book.instant_most = None if most is None else tuple(most)
         self.book.set_nodes(self._classes(state))
@@ -207,10 +229,18 @@ class CellPlan:
     def is_over(self) -> bool:
         """Whether more is promised than there is, at a step that has to be looked at."""
         first, until = self.agent.first, self.agent.first + self.check
-        if over_from(self.agent, first, until):
+        if self._over(first, until):
             return True
         step = self._lacks_nodes_from()
         return step is not None and step < until
+
+    def _over(self, first: int, until: int) -> list[tuple[int, int]]:
+        """Where more is promised than there is. Nothing that is planned makes that: so once there is nothing such from
+        the first step on, none has to be looked for before the capacity changes."""
+        if self.fits:
+            return []
+        self.fits = not over_from(self.agent, self.agent.first, FOR_EVER)
+        return [] if self.fits else over_from(self.agent, first, until)
 
     def _lacks_nodes_from(self) -> int | None:
         """The first step at which units do not fit on the nodes, of the next changes of the plan."""
@@ -224,28 +254,28 @@ class CellPlan:
             self.lacks_nodes = first, version, step
         return self.lacks_nodes[2]
 
-    def next_edges(self, promises: Promises, now: int) -> list[int]:
-        """For each promise, the next step after `now` at which a lease of it begins or ends."""
-        found = []
-        for name, known in promises.known.items():
-            held = promises.held.get(name)
-            kept = self.edges.get(name)
-            if kept is None or kept[0] is not known or kept[1] is not held:
+    def next_edge(self, promises: Promises, now: int, found: Sequence[Found]) -> int | None:
+        """The next step after `now` at which a lease begins or ends. `found`: what made these promises of those that
+        hold. Costs what changed since it was last asked, but for the first time in a step.
+        """
+        if now != self.edges_at:
+            self.edges_at, self.edges, self.edges_of = now, {}, Promises({}, {})
+        follows = self.edges_of is self.promised and not any(each.touched is None for each in found)
+        touched = [name for each in found for name in each.touched or ()] if follows else None
+        for name in promises.changed_since(self.edges_of) if touched is None else touched:
+            self.edges.pop(name, None)
+            if name in promises.known:
                 leases = [lease for _, mine in promises.plan(name) for lease in mine]
-                kept = known, held, sorted({edge for lease in leases for edge in (lease.begin, lease.end)})
-                self.edges[name] = kept
-            i = bisect_right(kept[2], now)
-            if i < len(kept[2]):
-                found.append(kept[2][i])
-        if len(self.edges) > 2 * len(promises.known) + 64:
-            self.edges = {name: self.edges[name] for name in promises.known}
-        return found
+                later = [edge for lease in leases for edge in (lease.begin, lease.end) if edge > now]
+                if later:
+                    self.edges[name] = min(later)
+        self.edges_of = promises
+        return min(self.edges.values(), default=None)
 
     def over_later(self) -> int | None:
         """The first step behind those at which more is promised than there is."""
-        over = over_from(
-            self.agent, self.agent.first + self.check, max(self.agent.horizon, self.agent.first + self.check)
-        )
+        later = self.agent.first + self.check
+        over = self._over(later, max(self.agent.horizon, later))
         step = self._lacks_nodes_from()
         steps = [over[0][0]] if over else []
         if step is not None and step >= self.agent.first + self.check:
@@ -267,8 +297,11 @@ class CellPlan:
             assert self.book.journal is not None
             after = Promises(dict(self.agent.held), dict(self.known))
             entries = len(self.book.journal)
+            asked = running.asked
+            is_request = asked is not None and asked.kind != "proposal"
+            touched = [asked.reservation, *answer.moved] if asked is not None and is_request else None
             self.found.append(
-                Found(running.asked, answer, running.broken, running.work, running.before, after, entries)
+                Found(asked, answer, running.broken, running.work, running.before, after, entries, touched)
             )
             self.running = None
         return work

@@ -30,7 +30,7 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     plan.move_to(state.first)
     found = plan.search(state.waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
     body = _told(state, plan, found)
-    body.wake_ms = _wake_ms(plan, found[-1].after if found else plan.promised, opened.time)
+    body.wake_ms = _wake_ms(plan, found, opened.time)
     goes_on = plan.running is not None or len(found) < len(plan.found) or _waits(state, found)
     if not (found or body.gone or goes_on or body.wake_ms != state.wake_ms):
         return []
@@ -59,7 +59,7 @@ def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
             proposals.append(_weighed(each.asked.seq, each.answer))
         else:
             _answer(plan, each, answers)
-        for name in _changed(before, each.after):
+        for name in _changed(before, each):
             changed[name] = True
             if each.asked is None or name != each.asked.reservation:
                 _explain(name, each, answers)
@@ -73,16 +73,18 @@ def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
     return Plans(state.told_seq, answers, profiles, list(gone), proposals=proposals)
 
 
-def _changed(before: "Promises", after: "Promises") -> list[str]:
+def _changed(before: "Promises", each: "Found") -> list[str]:
     """Names of promises that are not what they were."""
-    found = [name for name in before.known if name not in after.known]
-    for name, known in after.known.items():
-        if known is before.known.get(name) and after.held.get(name) is before.held.get(name):
+    found = []
+    after = each.after
+    for name in each.changed_since(before):
+        known = after.known.get(name)
+        if known is None and name not in before.known:
             continue
-        is_new = name not in before.known or known.node is not before.known[name].node
+        is_new = known is None or name not in before.known or known.node is not before.known[name].node
         if is_new or after.leases(name) != before.leases(name):
             found.append(name)
-    return sorted(found)
+    return found
 
 
 def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None:
@@ -166,11 +168,12 @@ def _collect_order(node: Node, after: dict[str, list[str]]) -> None:
             earlier += mine
 
 
-def _wake_ms(plan: "CellPlan", promises: "Promises", now_ms: int) -> int | None:
+def _wake_ms(plan: "CellPlan", found: "list[Found]", now_ms: int) -> int | None:
     """When the next lease begins or ends, or a step that cannot be kept comes near."""
     now = now_ms // plan.step_ms
-    edges = plan.next_edges(promises, now)
-    later = plan.over_later()
+    promises = found[-1].after if found else plan.promised
+    edge, later = plan.next_edge(promises, now, found), plan.over_later()
+    edges = [] if edge is None else [edge]
     if later is not None:
         edges.append(later - plan.check)
     return min(edges) * plan.step_ms if edges else None
