@@ -3,6 +3,7 @@
 import pytest
 
 from schemas.quantities import on_devices
+from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.nodes import Room
 
 
@@ -195,3 +196,30 @@ def test_a_class_never_misses_a_node_however_many_got_room_meanwhile():
 
     assert len(rooms.changed) < 2_000
     assert rooms.best(seldom) == 1
+
+
+@pytest.mark.parametrize("waiting", [1, 16, 17, 100], ids=lambda waiting: f"{waiting} tasks wait")
+@pytest.mark.parametrize("opened", [1, 16, 17, 40], ids=lambda opened: f"{opened} nodes got room")
+def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waiting, opened):
+    rooms = room(*[{"cpu": 10, "memory": 10}] * 40)
+    for node in range(40):
+        rooms.occupy(f"n{node}", [(0, 10), (1, 10)], [])
+    task = asks(rooms, {"cpu": 2, "memory": 1})
+    task.waiting = waiting
+    candidates = Candidates(rooms, [task])
+    candidates.refresh()
+    candidates.block(task)
+    for node in range(opened):
+        rooms.give(node, [(0, 1 + node * 7 % 10), (1, 1 + node * 3 % 10)], [])
+    candidates.refresh()
+
+    found, expected = [], []
+    while task.waiting and (number := candidates.best(task)) is not None:
+        ranks = [(rank, n) for n, node in enumerate(rooms.nodes) if (rank := rooms.suits(task, node)) is not None]
+        expected.append(min(ranks)[1])
+        found.append(number)
+        rooms.take(task, number)
+        task.waiting -= 1
+
+    assert found == expected
+    assert not task.waiting or all(rooms.suits(task, node) is None for node in rooms.nodes)
