@@ -1,5 +1,6 @@
 """Bit sets of nodes by what they have free: nothing that fits is left out, and listings follow what changes."""
 
+from hypothesis import example
 from hypothesis import strategies as st
 
 from services.leftover.placement.fits import Amounts, Demands, Fits, Frees, array_of, numbers, step
@@ -74,6 +75,7 @@ def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, f
     st.lists(st.lists(st.integers(-5, 60), min_size=2, max_size=2), max_size=3),
     st.sets(st.integers(0, 79)),
 )
+@example([[{0: 1}]], [[1, -1]], {0})
 def test_exactly_the_classes_that_fit_into_one_of_some_rooms_are_found(batches, frees, asked):
     amounts, known = Amounts(2), []
     for batch in batches:

@@ -164,7 +164,8 @@ class Amounts:
         needs = self._needs[:, found]
         fits = np.zeros(len(found), bool)
         for free in frees:
-            fits |= (needs <= np.array(free, np.int64)[:, None]).all(axis=0)
+            # A node may have less than nothing free; who needs nothing of that fits all the same.
+            fits |= (needs <= np.maximum(np.array(free, np.int64), 0)[:, None]).all(axis=0)
         marks = np.zeros(among.bit_length(), np.uint8)
         marks[found[fits]] = 1
         return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
