@@ -27,6 +27,7 @@ def make_deep(folder: Path, mode: int = 0o700) -> None:
     os.close(here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o700, 0o500, 0])
 def test_a_deep_folder_is_put_away_and_removed_with_all_others(tmp_path, mode):
     make_deep(attempt(tmp_path, "deep", "7-e.1") / "work", mode)
@@ -39,6 +40,7 @@ def test_a_deep_folder_is_put_away_and_removed_with_all_others(tmp_path, mode):
     assert (done["removed"], done["runs"], kept(tmp_path)) == (2, 0, [])
 
 
+@pytest.mark.slow
 def test_few_descriptors_are_enough_for_any_depth(tmp_path):
     make_deep(attempt(tmp_path, "deep", "7-e.1") / "work")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -52,6 +54,7 @@ def test_few_descriptors_are_enough_for_any_depth(tmp_path):
     assert (done["removed"], kept(tmp_path)) == (1, [])
 
 
+@pytest.mark.slow
 def test_many_folders_side_by_side_and_below_each_other_are_removed(tmp_path):
     work = attempt(tmp_path, "j", "7-e.1") / "work"
     make_deep(work)

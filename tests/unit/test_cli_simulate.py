@@ -35,6 +35,7 @@ def test_json_is_one_document_with_every_field_of_the_contract():
     assert said.json["seed"] == 0
 
 
+@pytest.mark.slow
 def test_the_hash_seed_changes_no_digest():
     digests = [cli_process.largesse("simulate", *SMALL, "--json", PYTHONHASHSEED=seed).json["digest"] for seed in "12"]
 
@@ -247,6 +248,7 @@ def test_four_presets_fit_sixty_columns():
     assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "blocks"), [(60, 4), (80, 3), (200, 1)])
 def test_all_presets_are_shown_in_blocks_that_fit_and_nothing_is_torn(columns, blocks):
     presets = get_args(Preset)

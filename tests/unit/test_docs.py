@@ -180,6 +180,7 @@ def test_the_page_of_settings_is_current():
     assert PAGE.read_text(encoding="utf-8") == settings_page(), "run `make docs`"
 
 
+@pytest.mark.slow
 def test_the_check_of_that_page_notices_a_change(tmp_path):
     """As `make check` runs it."""
     code = (

@@ -141,6 +141,7 @@ def test_a_tree_so_deep_that_nothing_could_walk_it_is_still_only_refused():
     assert "deep" in refusal(deep(5_000)).reason
 
 
+@pytest.mark.slow
 def test_a_tree_as_wide_as_it_may_be():
     wide = [{"name": f"q{i}"} for i in range(QUEUES_MAX - 1)]
     patch({"queues": root(*wide)})

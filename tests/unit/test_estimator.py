@@ -233,6 +233,7 @@ def test_an_expected_end_does_not_depend_on_when_it_was_looked_at_before(start_m
         assert end_second(start_ms, lasts_ms, second * 1_000) == second
 
 
+@pytest.mark.slow
 @for_all(st.integers(0, 2**32))
 def test_a_forecast_follows_from_the_log_alone(seed):
     play = Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000, forecast_horizon_ms=5_000)
