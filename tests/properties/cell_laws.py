@@ -278,7 +278,7 @@ def check_conserved(cell):
     for key, reason in said.items():
         if reason == "pool":  # No room inside the pool of its class; and as conserving, none beyond it.
             assert has_pools(cell.admission.policy)
-            assert reasons[key] in {"no_room", "gang_no_room", "spread"}
+            assert reasons[key] in {"no_room", "gang_no_room"}
             reasons[key] = "pool"
     assert said == reasons
 
@@ -295,8 +295,8 @@ def _check_delayed(cell, of, able, now, said):
     if sum(able.values()) < (of.tasks if of.gang else 1):
         assert {*said.values()} <= {None, "no_room", "gang_no_room", "no_node", "pool", "spread"}
         return
-    assert said[False] in (None, "pool"), f"{of} waits though there is room: {able}"
-    assert said[True] in (None, "pool", "locality")
+    assert said[False] is None, f"{of} waits though there is room: {able}"
+    assert said[True] in (None, "locality")
     if said[True] == "locality":
         assert {name for name, room in now.items() if room} <= {*cell.leftover.awaited}
 

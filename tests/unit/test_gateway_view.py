@@ -6,6 +6,7 @@ import pytest
 from largesse.log.codec import decode
 from largesse.log.snapshots import dump, load
 from schemas import (
+    AntiAffinity,
     JobSpec,
     NodeDrained,
     NodeRegistered,
@@ -122,6 +123,35 @@ def test_a_gang_says_that_it_needs_room_for_all():
     cell = Watched(nodes=1, cpu=4).submit("one", stage(tasks=2)).submit("gang", stage(tasks=4, gang=True))
 
     assert cell.why("gang") == [("gang_no_room", 4)]
+
+
+def test_a_task_that_waits_for_better_nodes_says_so():
+    cell = Watched(nodes=1, cpu=4)
+    cell.take(NodeRegistered("best", "e1", {"cpu": 1_000}, {"disk": "ssd"})).settle()
+    cell.submit("j", stage(tasks=3, prefer={"disk": "ssd"}, locality_wait_ms=5_000))
+
+    assert cell.why("j") == [("locality", 2)]
+    assert told_waiting(cell) == {("default", "locality"): 2}
+    assert (
+        cell.job("j")["why"]
+        == "waits for a node with the labels that it prefers; after its locality_wait_ms it takes any"
+    )
+    assert node_document(cell.view, "n0")["kept"] is None
+
+    cell.settle(after_ms=5_000)
+    assert cell.tasks("j") == {"starting": 3}
+
+
+def test_a_task_that_a_rule_keeps_from_a_node_says_so():
+    cell = Watched(nodes=1).submit("j", stage(tasks=3, anti_affinity=AntiAffinity()))
+
+    assert cell.why("j") == [("spread", 2)]
+    assert told_waiting(cell) == {("default", "spread"): 2}
+
+
+def told_waiting(cell):
+    told = asyncio.run(Tally().look(cell.view))
+    return {key: waiting.tasks for key, waiting in told.waiting.items()}
 
 
 def test_a_task_that_failed_says_when_it_is_tried_again():

@@ -95,6 +95,14 @@ def test_as_many_go_anywhere_as_could_have_all_along():
     assert where(story.settle()) == [("far", 1)]
 
 
+def test_tasks_that_start_beside_them_take_nothing_off_the_wait_of_others():
+    story = cell(job("j", picky(tasks=4)))
+    assert where(story.settle()) == [("near", 1)]
+    assert story.leftover.delays == {"j": {"map": [[0, 3]]}}
+    story.at(WAIT_MS)
+    assert where(story.settle()) == [("far", 3)]
+
+
 def test_room_that_others_leave_free_is_used_by_those_that_do_not_wait():
     story = cell(job("j", picky(tasks=2)), job("any", stage(tasks=8)))
     assert {grant.node for grant in story.settle() if grant.job == "any"} == {"far"}

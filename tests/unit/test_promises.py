@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas import PlanProfile, Plans, PlanStep, ReservationRequested
+from schemas import AntiAffinity, PlanProfile, Plans, PlanStep, ReservationRequested
 from schemas.plans import AtomOrder
 from tests.cells import SlowCell, config, job, node, queue, stage, tree
 
@@ -396,3 +396,16 @@ def test_a_job_that_ends_leaves_no_trace_of_what_was_promised_to_it():
     state = story.leftover
     assert (state.lent, state.vacated, state.reserving, state.promises.profiles) == ({}, {}, {}, {})
     assert story.fairness.reserving == {}
+
+
+def test_a_promise_keeps_tasks_apart_and_waits_for_no_preferred_node():
+    apart = stage(tasks=3, anti_affinity=AntiAffinity(), prefer={"disk": "ssd"}, locality_wait_ms=60_000)
+    nodes = [node("n1", labels={"disk": "ssd"}), node("n2")]
+    story = promise(cell(nodes=nodes), step(0, 60_000, 3))
+    story.take(reserved("mine", apart))
+
+    grants = story.settle()
+
+    assert sorted((grant.node, grant.count) for grant in grants) == [("n1", 1), ("n2", 1)]
+    story.finish(grants[0])
+    assert [grant.node for grant in story.settle()] == [grants[0].node]

@@ -49,7 +49,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     placements = board.place(opened.time, state.policy.ageing_ms)
     gathered = hold(state, board, placements, opened.time)
     held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms
-    waits = waits_of(state, board, opened.time)
+    waits = waits_of(state, board, placements, opened.time)
     held, wake_ms = held + waits.held, least(wake_ms, waits.wake_ms)
     if kept is not None:
         placements = finish(state, board, kept, placements, opened.time)

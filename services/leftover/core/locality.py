@@ -13,7 +13,7 @@ from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
 from services.leftover.core.state import Job, State
 from services.leftover.placement.barred import elsewhere, rooms_on
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.entries import JobEntry, Placement
 from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.pending_reasons import reason_of, seekers
 
@@ -67,27 +67,29 @@ def are_over(board: Board, now_ms: int) -> list[str]:
     return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
 
 
-def waits_of(state: State, board: Board, now_ms: int) -> Waits:
-    """Which tasks begin to wait, once the round has placed all that it can, and which room they leave free."""
+def waits_of(state: State, board: Board, placements: list[Placement], now_ms: int) -> Waits:
+    """Which tasks begin to wait, once the round has made these `placements`, and which room they leave free."""
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
     near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]
     for task in sorted(near, key=lambda task: task.key):
         if reason_of(board, task) == "locality":
-            _note(state, board, task, elsewhere(board.room, task), begun, rooms)
+            could = _could_start(board, task, elsewhere(board.room, task), rooms)
+            for (name, stage), tasks in could.items():
+                begun[name, stage] = tasks - _known(state, board, task, name, stage)
+    if begun:
+        for placed in placements:  # They take off as many, once they are bound.
+            if (placed.job, placed.stage) in begun:
+                begun[placed.job, placed.stage] += placed.count
+    begun = {key: tasks for key, tasks in begun.items() if tasks > 0}
     waits = [LocalityWait(job, stage, begun[job, stage]) for job, stage in sorted(begun)]
     return Waits(waits, _said_of(state, rooms), _wake_ms(state, waits, now_ms))
 
 
-def _note(
-    state: State,
-    board: Board,
-    task: TaskClass,
-    nodes: list[int],
-    begun: dict[tuple[str, str], int],
-    rooms: dict[int, HeldRoom],
-) -> None:
-    """Notes the jobs of a class that could start on some nodes, and what of these they leave free."""
+def _could_start(
+    board: Board, task: TaskClass, nodes: list[int], rooms: dict[int, HeldRoom]
+) -> dict[tuple[str, str], int]:
+    """By job and stage, how many tasks of a class could start on some nodes. Notes what of these they leave free."""
     fitting = task.gang
     for number in nodes:
         count = rooms_on(board.room, task, number, task.waiting)
@@ -97,16 +99,19 @@ def _note(
             like = (task.demand, task.labels, task.prefer, task.gang)
             rooms[number] = HeldRoom(board.room.nodes[number].name, "locality", room, *like, count)
             rooms[number].rules = task.bounds.said if task.bounds is not None else []
+    could: dict[tuple[str, str], int] = {}
     for job in _jobs_of(board, task):
-        could: dict[str, int] = {}
         for span in job.waits:
             if span.task is task:
-                could[span.stage] = could.get(span.stage, 0) + span.count
-        for stage, count in could.items():
-            counted = _begun_before(state, job.name, stage)
-            more = min(count, fitting) - counted
-            if more > begun.get((job.name, stage), 0):
-                begun[job.name, stage] = more
+                key = job.name, span.stage
+                could[key] = min(fitting, could.get(key, 0) + span.count)
+    return could
+
+
+def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -> int:
+    """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
+    known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
+    return known - sum([s.count for s in board.jobs[name].waits if s.stage == stage and s.task is not task])
 
 
 def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
@@ -118,14 +123,6 @@ def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
         else:
             found += [board.by_admission[admitted] for admitted in leaf.bins[bin_id].key]
     return found
-
-
-def _begun_before(state: State, name: str, stage_name: str) -> int:
-    """How many tasks of a stage wait already, and not long enough yet."""
-    graph = state.jobs[name].graph
-    stage = graph.stages[graph.position[stage_name]]
-    entries = state.delays.get(name, {}).get(stage_name, [])
-    return sum([tasks for _, tasks in entries]) - over(state, name, stage)
 
 
 def _said_of(state: State, rooms: dict[int, HeldRoom]) -> list[HeldRoom]:

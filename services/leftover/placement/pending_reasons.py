@@ -43,10 +43,10 @@ def reason_of(board: Board, task: TaskClass) -> Reason:
         return "behind_head" if held_back else "queue_max"
     if not task.gang and not board.room.could_fit(task):
         return "no_node"
+    if task.bounds is not None and is_barred(board.room, task):
+        return "locality" if task.bounds.is_near else "spread"  # Room that nobody else can use is lent beyond pools.
     if board.pools.is_used_up(task):
         return "pool"
-    if task.bounds is not None and is_barred(board.room, task):
-        return "locality" if task.bounds.is_near else "spread"
     return "gang_no_room" if task.gang else "no_room"
 
 
