@@ -37,6 +37,9 @@ def tree_text(tree: Document) -> str:
     limits = [(queue["queue"] or "root", told) for _, queue in queues if (told := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
+    promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]
+    if promised:
+        text += "\n" + rendered(table(("queue", "promised now, beside the shares"), promised))
     broken = [(BROKEN, _broken_text(queue)) for _, queue in queues if queue["breach"] is not None]
     return text + ("\n" + rendered(table(("", ""), broken)) if broken else "")
 
@@ -52,8 +55,8 @@ def tree_rows(tree: Document) -> str:
         limits = limits_text(queue)
         broken = _broken_text(queue) if queue["breach"] is not None else ""
         said = [queue["queue"] or "root", f"{queue['weight']:g}", *shares, queue["resource"], *moved, *jobs]
-        rows.append((*said, limits, broken))
-    return tabbed((*heads, "limits", "broken"), rows)
+        rows.append((*said, limits, broken, _limit(queue["promised"])))
+    return tabbed((*heads, "limits", "broken", "promised"), rows)
 
 
 def limits_text(queue: Document) -> str:

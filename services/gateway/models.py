@@ -45,6 +45,9 @@ class Problem(BaseModel):
     job: Annotated[str | None, Field(description="the job that was refused")] = None
     job_state: Annotated[JobState | None, Field(description="of the job that has the name already")] = None
     answer: Annotated[ReservationAnswer | None, Field(description="of the planner, to a reservation")] = None
+    update_refused: Annotated[
+        bool | None, Field(description="of a reservation: the terms accepted before stay in force")
+    ] = None
     warnings: list[str] | None = None
     limit: Annotated[int | None, Field(description="in bytes")] = None
     size: Annotated[int | None, Field(description="in bytes")] = None
@@ -235,6 +238,7 @@ class QueueStatus(BaseModel):
     resource: Annotated[str | None, Field(description="the resource of which it holds the largest part")]
     held: Share
     used: Quantities
+    promised: Annotated[Quantities, Field(description="what its reservations may have now")]
     jobs: JobCounts
     target: Share | None
     breach: Shortage | None

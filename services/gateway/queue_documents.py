@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from largesse.lifecycle.promises import active
 from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
 from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
@@ -21,16 +22,18 @@ class _Sum:
     """The sum of the leaves below a queue."""
 
     used: Vector = field(default_factory=dict)
+    promised: Vector = field(default_factory=dict)
     waiting: int = 0
     running: int = 0
     parked: int = 0
 
     def is_any(self) -> bool:
         """Whether there are jobs, or tasks that hold something."""
-        return bool(self.waiting or self.running or any(self.used.values()))
+        return bool(self.waiting or self.running or any(self.used.values()) or any(self.promised.values()))
 
     def take(self, other: "_Sum") -> None:
         added(self.used, other.used)
+        added(self.promised, other.promised)
         self.waiting += other.waiting
         self.running += other.running
         self.parked += other.parked
@@ -44,7 +47,9 @@ def queue_document(state: State) -> Document:
     many `parked` before a gate; `breach` where a guarantee is broken.
 
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
-    `held` and `target` are older names: what it holds, and what it is entitled to now (null: it asks for nothing).
+    `promised`: what reservations of the queue may have now, whoever uses it; it is not part of the shares, which are of
+    what promises leave. `held` and `target` are older names: what it holds, and what it is entitled to now (null: it
+    asks for nothing).
     """
     sums: dict[str, _Sum] = {}
     for queue, used in used_by(state).items():
@@ -56,6 +61,10 @@ def queue_document(state: State) -> Document:
             at.parked += not job.began
         else:
             at.running += 1
+    if state.policy.reservations == "on":
+        for row in state.reservations.values():
+            for step in active(row.steps, state.time) if row.state == "accepted" else ():
+                added(sums.setdefault(row.queue, _Sum()).promised, step.usage)
     whole = _Sum()
     for leaf in sums.values():  # Also what is still held for queues that are gone.
         whole.take(leaf)
@@ -140,6 +149,7 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
         "resource": resource,
         "held": _part(allocated),
         "used": quantity_texts(used),
+        "promised": quantity_texts(dict(sorted(total.promised.items()))),
         "jobs": {"waiting": total.waiting, "running": total.running, "parked": total.parked},
     }
 

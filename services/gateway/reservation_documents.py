@@ -20,12 +20,18 @@ def reservation_document(row: ReservationRow) -> Document:
         "requested_ms": row.at_ms,
         "answered_ms": row.answered_ms,
         "answer": None if row.answer is None else _answer(row.answer),
+        "update_refused": is_update_refused(row),
         "unanswered": row.unanswered,
         "moved": row.moved,
         "moved_why": row.moved_why,
         "rdl": loads(row.rdl.encode()),
         "steps": [_step(step) for step in row.steps],
     }
+
+
+def is_update_refused(row: ReservationRow) -> bool:
+    """Whether the last answer is a no to other terms: then those before stay in force."""
+    return row.state == "accepted" and row.answer is not None and not row.answer.accepted
 
 
 def reservation_documents(state: State) -> list[Document]:
@@ -45,6 +51,7 @@ def dry_document(body: ReservationRequested | ReservationUpdated, found: Documen
         "requested_ms": now_ms,
         "answered_ms": now_ms,
         "answer": answer,
+        "update_refused": False,
         "unanswered": 0,
         "moved": 0,
         "moved_why": f"would move {', '.join(found['moved'])}" if found["moved"] else "",

@@ -26,6 +26,7 @@ class Reservation(BaseModel):
     requested_ms: Ms
     answered_ms: Ms | None
     answer: ReservationAnswer | None
+    update_refused: bool
     unanswered: Count
     moved: Count
     moved_why: str

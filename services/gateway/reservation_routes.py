@@ -131,7 +131,17 @@ async def _answered(api: "Api", mine: ReservationRow, found: Answer, status: int
     if answered and not _is_repeat(found) and last is not None and not last.accepted:
         document = reservation_document(mine)
         kind, detail = f"refused:{last.reason}", _no(name, last)
-        raise Problem(409, kind, detail, "rdl", reason=last.reason, answer=document["answer"])
+        if document["update_refused"]:
+            detail += "; the terms accepted before stay in force"
+        raise Problem(
+            409,
+            kind,
+            detail,
+            "rdl",
+            reason=last.reason,
+            answer=document["answer"],
+            update_refused=document["update_refused"],
+        )
     location = {"Location": f"/v1/reservations/{quote(name, safe='')}"} if status == 201 else {}
     return as_json(reservation_document(mine), status if answered else 202, **location)
 

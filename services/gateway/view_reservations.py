@@ -18,7 +18,7 @@ def fold_updated(state: State, record: Record) -> None:
     """Its owner asked for other terms."""
     body: ReservationUpdated = record.body
     row = state.reservations[body.reservation]
-    row.asked_rdl, row.asked_queue = body.rdl, body.queue
+    row.asked_rdl, row.asked_queue, row.asked_ms = body.rdl, body.queue, record.time
     row.unanswered += 1
 
 
@@ -79,9 +79,10 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
     elif answer.accepted:
         row.state = "accepted"
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
+        row.at_ms = row.asked_ms or row.at_ms
     elif row.state == "requested":
         _over(state, row, "rejected")
-    row.asked_rdl = row.asked_queue = ""
+    row.asked_rdl, row.asked_queue, row.asked_ms = "", "", 0
 
 
 def _over(state: State, row: ReservationRow, how: ReservationState) -> None:

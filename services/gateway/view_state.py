@@ -183,7 +183,8 @@ RESERVATIONS_KEPT_MAX = 1_000
 @dataclass(slots=True)
 class ReservationRow:
     """A reservation. `rdl`: the terms that were accepted last, or are asked for; `asked_rdl`, `asked_queue`: those of
-    an update that is not answered, else empty. `steps`, `order`: what the planner promised, also where that is over,
+    an update that is not answered, else empty, and `asked_ms` when it came. `at_ms`: when the terms in force were asked
+    for. `steps`, `order`: what the planner promised, also where that is over,
     and which part comes after which. `answer`: the last one; `unanswered`: requests that wait for theirs. `moved`: how
     often the promise was moved, and why last.
     """
@@ -201,6 +202,7 @@ class ReservationRow:
     unanswered: int = 1
     asked_rdl: str = ""
     asked_queue: str = ""
+    asked_ms: int = 0
     moved: int = 0
     moved_why: str = ""
 

@@ -22,6 +22,7 @@ def queue(path, *children, parked=0, breach=None, policy=None, share=0.3, resour
         "lent": share and 0.05,
         "borrowed": share and 0,
         "resource": resource,
+        "promised": {},
         "jobs": {"running": 12, "waiting": 1234, "parked": parked},
         "breach": breach,
         "children": list(children),
@@ -226,3 +227,8 @@ def test_who_has_no_share_inside_a_list_says_so(foretold):
     text = foretold(answer(change("a", "set", side(1), side(2, None, None, policy="fifo"))))
 
     assert "  a      1 -> 2  25.0 -> none  50.0 -> none" in text
+
+
+def test_what_is_promised_to_reservations_stands_below_the_shares(shown):
+    text = shown(queue("", queue("prod") | {"promised": {"cpu": "4"}}, queue("batch")), 80)
+    assert text.rstrip().splitlines()[-2:] == ["queue  promised now, beside the shares", "prod   cpu 4"]

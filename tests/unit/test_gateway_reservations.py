@@ -85,8 +85,38 @@ def test_new_terms_that_find_no_room_leave_the_old_ones_in_force():
 
     before, refused, after = told(story)
     assert refused.json()["reason"] == "invalid"
-    assert after.json()["state"] == "accepted"
+    assert refused.json()["detail"].endswith("; the terms accepted before stay in force")
+    assert refused.json()["update_refused"]
+    assert (after.json()["state"], after.json()["update_refused"]) == ("accepted", True)
+    assert after.json()["requested_ms"] == before.json()["requested_ms"]
     assert after.json()["steps"] == before.json()["steps"]
+
+
+def test_accepted_terms_are_those_that_were_requested_last():
+    async def story(cell):
+        before = await cell.http.post("/v1/reservations", json=request(cores=1))
+        await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=5)})
+        changed = await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=2)})
+        return before.json(), changed.json()
+
+    before, changed = told(story)
+    assert (changed["state"], changed["update_refused"]) == ("accepted", False)
+    assert before["requested_ms"] < changed["requested_ms"] <= changed["answered_ms"]
+
+
+def test_under_slots_no_capacity_is_promised():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request("a"))
+        await cell.http.put("/v1/config", json={"set": {"preset": "slots"}})
+        asked = await cell.http.post("/v1/reservations", json=request("b"))
+        changed = await cell.http.put("/v1/reservations/a", json={"user": "ann", "rdl": rdl(cores=2)})
+        return asked, changed, await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
+
+    asked, changed, deleted = told(story)
+    for refused in (asked, changed):
+        assert refused.status_code == 409
+        assert 'under the preset "slots" no capacity can be promised' in refused.json()["detail"]
+    assert deleted.json()["state"] == "deleted"
 
 
 def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():

@@ -5,10 +5,12 @@ import pytest
 from largesse.log.snapshots import dump, load
 from schemas import Plans, ReservationRequested
 from schemas.plans import PlanAnswer
+from schemas.quantities import quantity_texts
 from services.cli.watching import job_text
 from services.gateway import view
 from services.gateway.documents import job_document, job_documents
 from services.gateway.models import Job
+from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
 from tests.cells import config, job, node, stage, tree
 from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say
@@ -184,3 +186,16 @@ def test_a_view_that_is_restored_says_the_same():
     story.view = load(view.State, dump(story.view))
 
     assert [why(story, name) for name in ("first", "second")] == before
+
+
+def test_queues_show_what_is_promised_to_their_reservations_now():
+    story = cell(step(0, 60_000, 2), step(70_000, 80_000, 1))
+    usage = quantity_texts(story.view.reservations["r"].steps[0].usage)
+    found = {queue["queue"]: queue["promised"] for queue in queue_document(story.view)["children"]}
+
+    assert usage
+    assert (found["a"], found["b"]) == (usage, {})
+    assert queue_document(story.view)["promised"] == usage
+
+    story.view.time = 60_000
+    assert queue_document(story.view)["promised"] == {}

@@ -27,6 +27,11 @@ RESERVATIONS_MAX = 100_000
 UNASKED = ("moved", "broken")
 """Reasons of answers that tell of a promise, and that nobody asked for."""
 
+_NO_PROMISES = (
+    'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
+    " that makes them; choose another preset"
+)
+
 
 # ---------------------------------------------------------------- inputs
 def judge_request(
@@ -42,6 +47,8 @@ def judge_request(
             return InputRepeated("", author, name)
         told = f'"{name}" names another reservation; update it, delete it, or choose a new name'
         return _refused(told, "request.reservation", author)
+    if state.policy.preset == "slots":
+        return _refused(_NO_PROMISES, "request", author)
     if len(state.reservations) >= RESERVATIONS_MAX:
         told = f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
         return _refused(told, "request.reservation", author)
@@ -60,6 +67,8 @@ def judge_update(
     queue = body.queue or known.queue
     if (queue, _digest(body.rdl)) == (known.queue, known.asked):
         return InputRepeated("", author, body.reservation)
+    if state.policy.preset == "slots":
+        return _refused(_NO_PROMISES, "update", author)
     if problem := queue_problem(state, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)
