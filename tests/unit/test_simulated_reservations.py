@@ -77,11 +77,11 @@ def test_simulate_says_that_the_solver_takes_no_part(tmp_path, capsys):
     cluster.write_text(json.dumps({"nodes": [{"name": "n", "capacity": {"cpu": 1}}]}))
     given = Asked(str(workload), str(cluster), ["reservation_solver_ms=60000"])
 
-    run_one(*inputs_of(given), values_of(given, None))
+    run_one(inputs_of(given), values_of(given, None))
     assert "without the solver" in capsys.readouterr().err
 
     given.settings.clear()
-    run_one(*inputs_of(given), values_of(given, None))
+    run_one(inputs_of(given), values_of(given, None))
     assert "solver" not in capsys.readouterr().err
 
 
