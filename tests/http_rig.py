@@ -6,6 +6,8 @@ import socket
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import pytest
+
 from largesse import shell
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
@@ -14,6 +16,8 @@ from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
+from services.gateway import app as api
+from services.gateway import dry_run
 from services.gateway.app import make_app
 from services.gateway.connections import Door, Limits
 from services.gateway.follow import Follower
@@ -154,11 +158,15 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     tasks = [asyncio.ensure_future(each) for each in running]
     served = Served(listening.getsockname()[1], bus, follower, door, app)
     door.clock = lambda: clock() + served.ahead_s
+    patch = pytest.MonkeyPatch()
+    patch.setattr(api, "ANSWER_WAIT_S", GUARD_S)  # Wall-clock time, which a busy machine may use up.
+    patch.setattr(dry_run, "EFFECT_WAIT_S", GUARD_S)
     try:
         assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
         await until(lambda: follower.ready)
         yield served
     finally:
+        patch.undo()
         served.close()
         stop.set()
         await asyncio.gather(*tasks)

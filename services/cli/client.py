@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # Half of the time of a short command would go into importing
 URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
 """Longer than the gateway waits for the log's answer."""
+DRY_RUN_TIMEOUT_S = 150.0
+"""Longer than the gateway gives a dry run, also where it has to wait for another one."""
 
 BUSY_S_MAX = 30.0
 """So long a request is made again where the gateway has taken nothing of it, and says when to come again."""
@@ -73,6 +75,11 @@ def settled(url: str | None) -> dict[str, dict[str, str]]:
     return {name: {"value": value, "from": source} for name, (value, source) in found.items()}
 
 
+def timeout_s_of(dry_run: bool) -> float:
+    """How long the gateway may need to answer a request, in seconds."""
+    return DRY_RUN_TIMEOUT_S if dry_run else TIMEOUT_S
+
+
 def checked_url(url: str, source: str) -> str:
     """An address of a gateway, without a slash at its end. Raises Wrong that names the source."""
     url = url.rstrip("/")
@@ -108,7 +115,10 @@ class Gateway:
         self._timeout_s = timeout_s
         try:
             self._http = httpx.Client(
-                base_url=self.url, timeout=timeout_s, headers={USER_HEADER: user()}, trust_env=proxied
+                base_url=self.url,
+                timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, TIMEOUT_S)),
+                headers={USER_HEADER: user()},
+                trust_env=proxied,
             )
         except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
             raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
@@ -217,7 +227,7 @@ def failure_text(error: BaseException, timeout_s: float) -> str:
         cause = cause.__cause__ or cause.__context__
     match error:
         case httpx.ConnectTimeout():
-            return f"it cannot be reached within {timeout_s:g} s"
+            return f"it cannot be reached within {min(timeout_s, TIMEOUT_S):g} s"
         case httpx.TimeoutException():
             return f"it has said nothing for {timeout_s:g} s"
         case httpx.ProxyError():

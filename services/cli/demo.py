@@ -32,7 +32,7 @@ FAILING = ("fails",)
 SAID = "up.err"
 """In the cell's folder: its stderr."""
 
-START_S, JOBS_S, STOP_S = 60, 180, 15
+START_S, JOBS_S, STOP_S = 60, 600, 60
 LOOK_S = 0.2
 LINES_SHOWN = 6
 

@@ -48,8 +48,8 @@ CELL = "default"
 CORES: tuple[Any, ...] = (fairness, leftover, estimator)
 SHARDED: Any = altruism
 
-CONFIG_WAIT_S = 30.0
-NODES_WAIT_S = 10.0
+CONFIG_WAIT_S = 60.0
+NODES_WAIT_S = 60.0
 """Requests are taken once every agent has registered, or after so long."""
 END_S = 8.0
 """Whatever has not ended so long after the signal is cut off."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from services.cli.arguments import Json, Node, Url, file_path
-from services.cli.client import Gateway, step
+from services.cli.client import Gateway, step, timeout_s_of
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.show import plural
 
@@ -107,7 +107,9 @@ def apply_config(
 
     params = {"dry_run": "true"} if dry_run else {}
     written = read_config_file(file)
-    answer = Gateway(url).document("PUT", "/v1/config", "changed", params=params, **written.request)
+    answer = Gateway(url, timeout_s=timeout_s_of(dry_run)).document(
+        "PUT", "/v1/config", "changed", params=params, **written.request
+    )
     if json:
         out_json(answer)
     elif written.document.get("initial") and not answer["changed"]:

@@ -13,7 +13,7 @@ import typer
 
 from schemas.edge.read import Malformed, read_input
 from services.cli.arguments import Json, Url, file_path, given
-from services.cli.client import Gateway, step, user
+from services.cli.client import Gateway, step, timeout_s_of, user
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.plan_chart import Document, list_reservations, one_reservation
 
@@ -62,7 +62,7 @@ def submit(
 
     With --every, one reservation of all occurrences that end within the time that can be planned.
     """
-    gateway = Gateway(url)
+    gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     document = _request(gateway, name, file, queue, zone, every)
     params = {"dry_run": "true"} if dry_run else {}
     _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json, dry_run)
@@ -80,7 +80,7 @@ def update(
     json: Json = False,
 ) -> None:
     """Ask for other terms; the old ones stay in force where the answer is no (exit code 1)."""
-    gateway = Gateway(url)
+    gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     document = _request(gateway, name, file, queue, zone, every)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"

@@ -17,7 +17,7 @@ from services.cli.watching import ENDED_WELL
 STAGE = "run"
 TURNS_TOLD = 4
 """After so many looks at the output of a job that has not started it is told why."""
-CANCEL_S = 5.0
+CANCEL_S = 20.0
 """So long may the gateway take to cancel the job after Ctrl-C."""
 
 Document = dict[str, Any]

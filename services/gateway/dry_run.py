@@ -30,8 +30,8 @@ from services.gateway.view_state import LiveJob, State
 
 Document = dict[str, Any]
 
-EFFECT_WAIT_S = 10.0
-"""Time limit of the process that computes shares."""
+EFFECT_WAIT_S = 60.0
+"""Time limit of a dry run's process. An interpreter that starts on a busy machine may need tens of seconds."""
 
 MOVED_MIN = 100_000
 """A share that changes by less than this, in 10^-9 of the cell (0.01 percent), counts as unchanged."""

@@ -10,8 +10,10 @@ from threading import Thread
 import httpx
 import pytest
 
-from services.cli.client import Gateway, failure_text
+from services.cli.client import Gateway, failure_text, timeout_s_of
 from services.cli.ending import Unanswered, Wrong
+from services.gateway.app import ANSWER_WAIT_S
+from services.gateway.dry_run import EFFECT_WAIT_S
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT
 
@@ -328,6 +330,11 @@ def cause(error):
 )
 def test_the_words_of_the_library_are_never_shown(error, told):
     assert failure_text(error, 30).startswith(told)
+
+
+def test_a_request_waits_longer_than_the_gateway_may():
+    assert timeout_s_of(False) > 2 * ANSWER_WAIT_S  # For the log, and then for what it says to show.
+    assert timeout_s_of(True) > 2 * EFFECT_WAIT_S  # Behind another dry run, and then for itself.
 
 
 @pytest.mark.parametrize("url", ["http://a:x", "http://a:99999999", "http://[::1", "http://a b", "ftp://a", "a:8642"])

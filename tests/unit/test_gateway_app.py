@@ -20,6 +20,7 @@ from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.gateway import app as api
+from services.gateway import dry_run
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
 from services.leftover import core as leftover
@@ -52,7 +53,18 @@ class Cell:
 
 
 @asynccontextmanager
-async def a_cell(*, answering=True, following=True, read_output=None, hosts=None, address="", without=None):
+async def a_cell(
+    *,
+    answering=True,
+    following=True,
+    read_output=None,
+    hosts=None,
+    address="",
+    without=None,
+    answer_wait_s=GUARD_S,
+):
+    """`answer_wait_s`: how long a request waits for the log. The gateway's own limits are wall-clock time, which a busy
+    machine may use up."""
     bus, stop, halt = MemoryBus(), asyncio.Event(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -66,11 +78,15 @@ async def a_cell(*, answering=True, following=True, read_output=None, hosts=None
     app = make_app(follower, read_output, author="tester", hosts=hosts)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
+        patch = pytest.MonkeyPatch()
+        patch.setattr(api, "ANSWER_WAIT_S", answer_wait_s)
+        patch.setattr(dry_run, "EFFECT_WAIT_S", GUARD_S)
         try:
             if answering:
                 assert await follower.until(lambda view: "n1" in view.nodes, GUARD_S)
             yield Cell(http, bus, follower, leading, halt)
         finally:
+            patch.undo()
             stop.set()
             halt.set()
             await asyncio.gather(*tasks, *filter(None, [leading]))
@@ -354,14 +370,12 @@ def test_output_is_served_from_any_byte_on():
     ]
 
 
-def test_without_an_answer_of_the_log_the_id_is_told(monkeypatch):
-    monkeypatch.setattr(api, "ANSWER_WAIT_S", 0.05)
-
+def test_without_an_answer_of_the_log_the_id_is_told():
     async def story(cell):
         await until_ready(cell)
         return await cell.post(JOB), await cell.post({"stages": [STAGE]})
 
-    named, unnamed = told(story, answering=False)
+    named, unnamed = told(story, answering=False, answer_wait_s=0.05)
     assert (named.status_code, named.json()["job"], named.json()["state"]) == (202, "j", "unanswered")
     assert unnamed.json()["job"] == "jobs-0-1"
 

@@ -10,7 +10,6 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from largesse.task_output import Piece
 from schemas.edge.strict_json import INPUT_BYTES_MAX
-from services.gateway import app as api
 from services.leftover import core as leftover
 from tests.unit.test_gateway_app import JOB, STAGE, YAML, told
 
@@ -152,9 +151,7 @@ def recorded():
     """(What was asked and answered, the document)."""
     exchanges, document = told(asked, read_output=output)
     exchanges += told(stood_still, without=leftover)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "ANSWER_WAIT_S", 0.01)
-        exchanges += told(silent)
+    exchanges += told(silent, answer_wait_s=0.01)
     return exchanges, document
 
 
