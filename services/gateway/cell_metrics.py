@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
+from services.gateway.reservation_metrics import of_reservations
 from services.gateway.tally import Tally, Told, Waiting
 from services.gateway.view_classes import HORIZONS_S
 from services.gateway.view_state import State
@@ -114,6 +115,7 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
     )
     used = {kind: told.used.get(kind, 0) for kind in told.capacity}
     yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
+    yield from of_reservations(state, sorted(told.capacity)[:RESOURCES_MAX])
     yield from _of_classes(state, told)
     for name, help_text, value in (
         ("largesse_round", "The last round that was opened", state.round),
