@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
+from schemas import Policy
 from services.leftover import core
 from services.leftover.core import order, serving
 from services.leftover.core.order import STALE
@@ -65,6 +66,31 @@ def test_a_job_that_has_come_far_in_the_shadow_goes_before_a_newcomer_with_less_
     assert keys(story)["second"] & STALE
     assert served(story) == {"first": 4}
     assert keys(story)["first"] < keys(story)["second"]
+
+
+def test_the_shadow_goes_on_where_the_first_config_of_a_cell_changes_another_setting():
+    def told(*facts):
+        story = given(core, registered("n1", cpu=CORES * 1_000), wide("first", 12, 10, at=0))
+        served(story)
+        story.close().then(wide("second", 7, 10, at=10_000), finished("first/s", 0, 4, at=10_000), *facts)
+        return story
+
+    assert Policy().preset == "largesse"
+    alone, beside = told(), told(configured(altruism_shards=2))
+    # In a shadow that begins here, the newcomer would end as soon as `first`, and has less work left.
+    assert served(alone) == served(beside) == {"first": 4}
+    assert keys(alone) == keys(beside)
+
+
+def test_the_shadow_begins_anew_where_jobs_are_served_by_it_again():
+    story = cell(wide("first", 12, 10, at=0))
+    served(story)
+    story.close().then(configured(at=10_000, altruism="off"))
+    assert not story.state.shadow.works
+
+    story.then(configured(at=10_000, altruism="on"))
+    served(story)
+    assert keys(story) == {"first": 10_000 + 30_000}
 
 
 def test_a_small_job_goes_before_a_large_one_that_came_before_it():

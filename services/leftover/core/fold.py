@@ -68,12 +68,13 @@ def in_shard(name: str, asks: Asks) -> bool:
 
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
+    served = serves(state.policy)
     if body.policy is not None:
         state.policy = body.policy
         switch(state.promises, body.policy)
     if body.queues is not None:
         state.queues = body.queues
-    _regroup(state, record.time)
+    _regroup(state, record.time, served=served)
     leaves = {group.path: True for group in state.groups.values()}
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     _forget_board(state)
@@ -81,11 +82,12 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         _begin(state, limit(state.running_limits, body.queues), record)
 
 
-def _regroup(state: State, time: int) -> None:
-    """Queues, and who is served how in them, may be others: then the shadow begins anew."""
+def _regroup(state: State, time: int, *, served: bool) -> None:
+    """Queues, and who is served how in them, may be others: then the shadow begins anew. `served`: whether it was kept
+    before, which the default policy does without any record of a config."""
     before, fair = state.groups, state.shadow.tree
     state.groups = groups(state.queues, state.policy.preset, "fsp" if serves(state.policy) else "drf")
-    if serves(state.policy) != state.shadow.on or state.groups != before or state.queues != fair:
+    if serves(state.policy) != served or state.groups != before or state.queues != fair:
         set_up(state, time)
 
 

@@ -27,8 +27,8 @@ after those that are in it."""
 # ---------------------------------------------------------------- what the log tells
 def set_up(state: State, time: int) -> None:
     """The queues or the order of jobs are others: the shadow begins anew, with what is left to be done of each job."""
-    state.shadow = Shadow(on=serves(state.policy), tree=state.queues)
-    if not state.shadow.on:
+    state.shadow = Shadow(tree=state.queues)
+    if not serves(state.policy):
         return
     for node in state.nodes.values():
         if not node.lost:
@@ -104,7 +104,7 @@ def longest_first(state: State, job: Job, waits: list[Waiting]) -> None:
 def set_floors(state: State, board: Board) -> None:
     """Of the share of each job, `isolation_permille` go before the order of the shadow: its queue's level, by the jobs
     there are."""
-    if not state.shadow.on:
+    if not serves(state.policy):
         return
     live: dict[str, int] = {}
     for job in state.jobs.values():

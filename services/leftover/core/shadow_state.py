@@ -190,7 +190,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Shadow:
-    """`on`: whether it is kept; `tree`: the queues that it is shared out among.
+    """Empty where the policy serves jobs otherwise. `tree`: the queues that it is shared out among.
 
     `kinds`, `total`: kinds of resource and how much the cell has; `capacity`: what it has by now, `resized` once that
     is another. `base` follows log time; `ahead` runs on from there to see when jobs will end, None where it has seen
@@ -201,7 +201,6 @@ class Shadow:
     what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over.
     """
 
-    on: bool = False
     tree: Queue | None = None
     kinds: list[str] = field(default_factory=list)
     total: list[int] = field(default_factory=list)
