@@ -26,7 +26,7 @@ class ReservedWaits:
         row = None if spec.reservation is None else state.reservations.get(spec.reservation)
         if row is None or row.state != "accepted" or state.policy.reservations != "on":
             return None
-        if job.began > state.opened:
+        if job.began > state.answered:  # No round that saw it has closed.
             return "next_round", "is considered in the next round"
         part, stage = spec.reservation_atom, spec.stages[at]
         steps = [step for step in row.steps if serves(step.atom, part)]

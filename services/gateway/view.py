@@ -75,7 +75,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 16
+LAYOUT = 17
 
 
 def start(shard: int = 0, of: int = 1) -> State:

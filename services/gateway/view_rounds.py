@@ -22,7 +22,7 @@ def fold_opened(state: State, record: Record) -> None:
 def fold_closed(state: State, record: Record) -> None:
     """What was granted holds room from now on."""
     body: RoundClosed = record.body
-    state.open = False
+    state.open, state.answered = False, state.opened
     for grant in body.grants:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]

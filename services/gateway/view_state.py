@@ -236,7 +236,8 @@ class LedgerSum:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `running_limits`: which jobs may run. `opened`: seq
-    of the last opening. `holds`: by "job/stage/index". `used`, `tasks`: by leaf, what attempts hold, and how many.
+    of the last opening; `answered`: of the last one whose round has closed. `holds`: by "job/stage/index". `used`,
+    `tasks`: by leaf, what attempts hold, and how many.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
@@ -256,6 +257,7 @@ class State:
     configured: bool = False
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     opened: int = 0
+    answered: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     ended: dict[str, EndedJob] = field(default_factory=dict)

@@ -58,6 +58,16 @@ def test_before_the_first_round_it_is_considered_in_the_next_one():
     assert why(story, "mine")[0] == [("next_round", 3)]
 
 
+def test_while_the_first_round_that_sees_it_is_open_nothing_holds_it_back_yet():
+    story = cell(step(1_800_000_000_000, 1_800_000_060_000, 2))
+    story.take(reserved("mine", stage(tasks=9)))
+    assert story.open()
+    assert why(story, "mine")[0] == [("next_round", 9)]
+
+    story.close()
+    assert why(story, "mine")[0] == [("lease", 5)]
+
+
 def test_tasks_beyond_a_promise_wait_because_it_is_in_use():
     story = cell(step(0, 60_000, 2))
     story.take(job("other", stage(tasks=9), queue="b"), reserved("mine", stage(tasks=5)))
