@@ -16,7 +16,10 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
+    "largesse": (
+        "ids",
+        "rounds",
+    ),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
     "largesse/lifecycle": (
         "dag",
         "entitlements",

@@ -1,0 +1,103 @@
+"""A round in one process: in what order cores answer an opening, what each gets from the others, and which winning
+records each folds before the closing. Simulation and replay decide by it; a live shell folds winners by it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from largesse.core import Core, OpenRound
+from largesse.ids import content_hash
+from largesse.log.decisions import Wanted, answer
+from schemas import DecisionHash, Record
+from schemas.topics import SHARDED
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A core with one of its states; `shard`: which, of a core that is sharded."""
+
+    core: Core[Any]
+    state: object
+    shard: int = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """One decision record: whose, the record, its content."""
+
+    wanted: Wanted
+    record: Record
+    content: bytes
+
+    @property
+    def named(self) -> DecisionHash:
+        """As a closing names it."""
+        return DecisionHash(*self.wanted, content_hash(self.content))
+
+
+@dataclass(slots=True)
+class Answers:
+    """What a round came to: shares, asks by shard and grants in the order of a closing; what forecasters said."""
+
+    opening: Record
+    closing: list[Answer] = field(default_factory=list)
+    forecasts: list[Answer] = field(default_factory=list)
+
+
+Upstream = dict[str, list[Record]]
+"""Decision records by topic, in the order of shards."""
+
+Ask = Callable[[Hosted, Record, Upstream, int], list[Answer]]
+"""Asks one core to answer an opening, with what others have answered, as one of so many shards."""
+
+
+def ask(hosted: Hosted, opening: Record, upstream: Upstream, of: int) -> list[Answer]:
+    """A core's decision records for an open round, encoded."""
+    wanted = Wanted(hosted.core.TOPIC, hosted.shard, of)
+    needed = {topic: upstream[topic] for topic in hosted.core.UPSTREAM}
+    return [
+        Answer(wanted, *answer(opening, wanted, body))
+        for body in hosted.core.decide(hosted.state, OpenRound(opening, needed))
+    ]
+
+
+@dataclass(slots=True)
+class Deciders:
+    """The cores that answer rounds, `altruism` by shard. `forecasters`: what they say is no part of the closing."""
+
+    fairness: Hosted
+    altruism: list[Hosted]
+    leftover: Hosted
+    forecasters: list[Hosted]
+
+    def decide(self, opening: Record, ask: Ask = ask) -> Answers:
+        """What they answer to an opening that each of them folded last."""
+        shards = opening.body.shards
+        upstream: Upstream = {}
+        closing = ask(self.fairness, opening, upstream, 1)
+        upstream["shares"] = [each.record for each in closing]
+        asks = [said for each in self.altruism[:shards] for said in ask(each, opening, upstream, shards)]
+        upstream["asks"] = [each.record for each in asks]
+        closing = [*closing, *asks, *ask(self.leftover, opening, upstream, 1)]
+        forecasts = [said for each in self.forecasters for said in ask(each, opening, {}, 1)]
+        return Answers(opening, closing, forecasts)
+
+    def all(self) -> list[Hosted]:
+        """Each of them, in the order in which they answer."""
+        return [self.fairness, *self.altruism, self.leftover, *self.forecasters]
+
+
+def folds(own_topic: str, shard: int, topic: str, of_shard: int) -> bool:
+    """Whether a core folds, of a topic in its READS, the winning record of a shard: of its own topic only its own."""
+    return topic != own_topic or topic not in SHARDED or of_shard == shard
+
+
+def read_by(hosted: Hosted, winners: list[tuple[Wanted, Record]]) -> list[Record]:
+    """The winning records of a round that a core folds before its closing, in the order of its READS."""
+    return [
+        record
+        for topic in hosted.core.READS
+        for wanted, record in winners
+        if wanted.topic == topic and folds(hosted.core.TOPIC, hosted.shard, topic, wanted.shard)
+    ]
