@@ -28,6 +28,8 @@ from services.planner import core as planner
 GUARD_S = 240
 """Ends a story that hangs."""
 HOST = "127.0.0.1"
+PATIENT = Limits(head_s=GUARD_S, body_s=GUARD_S, body_grace_s=GUARD_S, idle_s=GUARD_S, stall_s=GUARD_S)
+"""Times that no machine is too slow for. A story that is about one moves the clock on."""
 JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}]}
 NODE = {"register": {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4", "memory": "8Gi"}, "address": ""}}
 
@@ -149,7 +151,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     if send_buffer is not None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # Connections inherit it.
     clock = asyncio.get_running_loop().time
-    door = Door(limits or Limits(), clock)
+    door = Door(limits or PATIENT, clock)
     app = make_app(follower, author="tester", hosts=hosts)
     running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, door)]
     running += [

@@ -18,7 +18,15 @@ from services.gateway.asking import Unanswered, ask
 from tests.printed import read_output
 from tests.unit.test_agent_folders import attempt
 
+GUARD_S = 240
 WANTED = Wanted("j", "map", 0)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """An agent on a busy machine answers late."""
+    for name in ("CONNECT_SECONDS", "ANSWER_SECONDS"):
+        monkeypatch.setattr(asking, name, GUARD_S)
 
 
 def test_output_is_that_of_the_last_attempt_unless_one_is_named(tmp_path):
@@ -128,7 +136,7 @@ def over_http(data: Path, story, *, node="n1"):
         return ""
 
     async def run():
-        async with asyncio.timeout(60), served("127.0.0.1", 0, ready, pages_of(node, data)) as port:
+        async with asyncio.timeout(GUARD_S), served("127.0.0.1", 0, ready, pages_of(node, data)) as port:
             return await story(f"127.0.0.1:{port}")
 
     return asyncio.run(run())

@@ -9,9 +9,9 @@ import pytest
 from largesse.hosts import hosts_of
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.gateway import guard
-from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX, Limits
+from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX
 from services.gateway.guard import Budget
-from tests.http_rig import HOST, JOB, request, told, until
+from tests.http_rig import GUARD_S, HOST, JOB, PATIENT, request, told, until
 
 HOUR_S = 3_600
 """Longer than any limit."""
@@ -30,7 +30,7 @@ def test_more_idle_connections_than_there_may_be_keep_nobody_out():
         ended = sum([client.reader.at_eof() for client in idle])
         return answers, ended
 
-    answers, ended = told(story, limits=Limits(connections=10))
+    answers, ended = told(story, limits=replace(PATIENT, connections=10))
     assert answers == [201] * 5
     assert ended >= 40
 
@@ -47,7 +47,7 @@ def test_the_connection_that_has_waited_longest_gives_way_and_none_that_is_at_wo
         assert (await third.ask("GET", "/livez")).status == 200
         return first.reader.at_eof()
 
-    assert told(story, limits=Limits(connections=2)) is False
+    assert told(story, limits=replace(PATIENT, connections=2)) is False
 
 
 def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_again():
@@ -63,7 +63,7 @@ def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_again():
             pass
         return refused, answer
 
-    refused, answer = told(story, limits=Limits(connections=3))
+    refused, answer = told(story, limits=replace(PATIENT, connections=3))
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
     assert refused.headers["retry-after"] == "1"
     assert answer.status == 200
@@ -81,11 +81,13 @@ def test_of_many_beyond_the_limit_those_that_came_last_are_heard():
         await first.is_closed()
         return refused
 
-    refused = told(story, limits=Limits(connections=1))
+    refused = told(story, limits=replace(PATIENT, connections=1))
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
 
 
-@pytest.mark.parametrize(("grace_s", "status"), [pytest.param(0, 200, id="old"), pytest.param(60, 503, id="young")])
+@pytest.mark.parametrize(
+    ("grace_s", "status"), [pytest.param(0, 200, id="old"), pytest.param(GUARD_S, 503, id="young")]
+)
 def test_bodies_that_do_not_end_make_room_once_they_had_their_time(grace_s, status):
     async def story(served):
         for _ in range(3):
@@ -94,7 +96,7 @@ def test_bodies_that_do_not_end_make_room_once_they_had_their_time(grace_s, stat
         await until(lambda: len(served.door.bodies) == 3)
         return (await served.ask("GET", "/livez")).status
 
-    assert told(story, limits=Limits(connections=3, body_grace_s=grace_s)) == status
+    assert told(story, limits=replace(PATIENT, connections=3, body_grace_s=grace_s)) == status
 
 
 @pytest.mark.parametrize(
@@ -133,20 +135,27 @@ def test_bytes_that_dribble_in_win_no_time():
         while not closed.done():
             client.writer.write(b"x")
             await asyncio.wait((closed,), timeout=0.01)
-            served.ahead_s += 1
+            served.ahead_s += 10
         return True
 
     assert told(story)
 
 
-def test_a_connection_is_used_again_and_ends_when_it_stays_idle():
+def test_a_connection_is_used_again():
     async def story(served):
         client = await served.connect()
-        answers = [(await client.ask("GET", "/livez")).status for _ in range(3)]
-        await client.is_closed()
-        return answers
+        return [(await client.ask("GET", "/livez")).status for _ in range(3)]
 
-    assert told(story, limits=Limits(idle_s=1)) == [200] * 3
+    assert told(story) == [200] * 3
+
+
+def test_a_connection_ends_when_it_stays_idle():
+    async def story(served):
+        client = await served.connect()
+        answer = await client.ask("GET", "/livez")
+        return answer.status, await client.is_closed()
+
+    assert told(story, limits=replace(PATIENT, idle_s=0.1)) == (200, True)
 
 
 def test_bodies_that_do_not_end_hold_a_limited_number_of_bytes_together(monkeypatch):
@@ -212,7 +221,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off():
 
 
 def test_what_all_clients_together_leave_untaken_has_a_limit():
-    limits = replace(Limits(), unsent_bytes=100_000, stall_s=HOUR_S)
+    limits = replace(PATIENT, unsent_bytes=100_000, stall_s=HOUR_S)
 
     async def story(served):
         await many_jobs(served, 100)
