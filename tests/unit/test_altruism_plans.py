@@ -241,3 +241,70 @@ def test_what_a_lost_node_takes_with_it_plans_the_job_again_even_if_it_ends_late
 
     assert plans(story)["j"].deadline_ms >= 3_000 + 5_000 + 1_000 > before.deadline_ms
     assert ("long", 1, "required") in asked(story)["j"]
+
+
+# ---------------------------------------------------------------- what a round may plan again
+def long_jobs(count, tasks=600):
+    """Jobs that each get room for one task, or for two: a plan of 600 tasks then takes 600 steps."""
+    return [job(f"j{at}", stage("a", tasks, cpu=900, duration_ms=1_000 + at)) for at in range(count)]
+
+
+def replanned_rounds(story, rounds):
+    """Which jobs each of so many rounds plans, one millisecond behind the other."""
+    found = []
+    for _ in range(rounds):
+        story.at(story.time + 1)
+        if story.open():
+            found.append(list(plans(story)))
+            story.close()
+    return found
+
+
+def crowd():
+    """Twelve jobs, planned, of which six are cancelled: the others are entitled to twice as much."""
+    story = cell(*long_jobs(12), cpu=12_000)
+    story.open()
+    assert len(plans(story)) == 12  # A job's first plan waits for nothing.
+    assert bodies(story, "asks").planned == []
+    story.close()
+    for at in range(6):
+        story.cancel(f"j{at}")
+    return story
+
+
+def test_jobs_beyond_what_a_round_may_plan_again_are_planned_in_the_next_rounds_in_turn():
+    story = crowd()
+    story.at(10).open()
+    first = list(plans(story))
+    assert 1 <= len(first) < 6
+    assert bodies(story, "asks").planned == first
+    assert bodies(story, "asks").wake_ms == 11
+    story.close()
+
+    later = replanned_rounds(story, 6)
+    assert [*first, *[name for each in later for name in each]] == [f"j{at}" for at in range(6, 12)]
+    assert bodies(story, "asks").planned == []
+    assert story.altruism.stale == {}
+
+
+def test_jobs_that_wait_for_their_turn_keep_their_plans_and_it_comes_also_after_a_restore():
+    story = crowd()
+    story.at(10).round()
+    waiting = list(story.altruism.stale)
+    assert waiting
+    shares = {name: story.altruism.jobs[name].plan.share for name in (*waiting, "j6")}
+    assert all(shares[name] < shares["j6"] for name in waiting)
+
+    story.restore()
+    assert [name for each in replanned_rounds(story, 6) for name in each] == waiting
+    assert {story.altruism.jobs[name].plan.share for name in waiting} == {shares["j6"]}
+
+
+def test_an_abandoned_round_leaves_jobs_to_be_planned_again_for_the_next():
+    story = crowd()
+    story.at(10).round()
+    waiting = list(story.altruism.stale)
+    story.at(11).open()
+    story.abandon()
+
+    assert [name for each in replanned_rounds(story, 6) for name in each] == waiting

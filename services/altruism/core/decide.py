@@ -6,8 +6,8 @@ from largesse.core import OpenRound
 from largesse.ids import shard_of
 from largesse.lifecycle.entitlements import shares_said
 from largesse.lifecycle.queue_policy import GIVING
-from schemas import Asks, Entitlement, JobAsk, LedgerEntry
-from services.altruism.core.giving import asks_of, has_moved, plan_of, planned_of
+from schemas import Asks, Entitlement, JobAsk, JobPlan, LedgerEntry
+from services.altruism.core.giving import STEPS_A_ROUND, asks_of, moved_jobs, plan_of, planned_of
 from services.altruism.core.ledger import entry_of
 from services.altruism.core.state import State
 from services.altruism.core.waits import does_wait
@@ -20,15 +20,17 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
     if state.full:
         names = {name: True for name in state.jobs if shard_of(name, of) == state.shard}
     asks: list[JobAsk] = []
+    planned: list[str] = []
     if state.policy.preset in GIVING:
-        asks = _planned_asks(state, opened, names)
+        asks, planned = _planned_asks(state, opened, names)
     else:
         for name in names:
             job = state.jobs.get(name)
             if job is not None and (does_wait(job) or not state.full):
                 asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
     ledger = [*state.settling, *_accounts(state, opened, asks)]
-    return [Asks(state.shard, of, asks, state.full, _wake_ms(state, opened, asks), ledger)]
+    wake_ms = opened.time + 1 if planned else _wake_ms(state, opened, asks)
+    return [Asks(state.shard, of, asks, state.full, wake_ms, ledger, planned)]
 
 
 def _accounts(state: State, opened: OpenRound, asks: list[JobAsk]) -> list[LedgerEntry]:
@@ -37,27 +39,51 @@ def _accounts(state: State, opened: OpenRound, asks: list[JobAsk]) -> list[Ledge
     return [entry_of(name, state.jobs[name], opened.time) for name in replanned]
 
 
-def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> list[JobAsk]:
-    """The same where jobs are planned: also of those that are entitled to something else by now."""
+def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tuple[list[JobAsk], list[str]]:
+    """The same where jobs are planned: also of those that are entitled to something else by now. And the jobs that
+    were planned again, if others have to wait for that."""
     said: list[Entitlement] = opened.upstream["shares"][0].body.entitlements
-    entitled: Mapping[str, int] = state.entitled
+    entitled: Mapping[str, int] = {**state.entitled, **shares_said(said)} if said else state.entitled
     planning = dict(state.planning)
-    if said:
-        moved = shares_said(said)
-        entitled = {**entitled, **moved}
-        for name, job in state.jobs.items():
-            if job.plan is not None and job.plan.key in moved and has_moved(state, job, entitled):
-                planning[name] = names[name] = True
+    for name in moved_jobs(state, said, entitled):
+        planning[name] = names[name] = True
+    plans, planned = _plans(state, opened, names, planning, entitled)
     asks = []
-    for name in names:
-        if name not in state.jobs or (state.full and not does_wait(state.jobs[name])):
+    for name in [*names, *[name for name in plans if name not in names]]:
+        if not _is_asked(state, name):
             continue
-        job = state.jobs[name]
-        due = (name in planning or job.plan is None) and name not in state.outside
-        said_plan = plan_of(state, job, name, entitled, opened) if due else None
-        planned = planned_of(state, job, said_plan) if said_plan is not None else job.plan
-        asks.append(JobAsk(name, asks_of(state, job, planned, opened.time), said_plan))
-    return asks
+        job, said_plan = state.jobs[name], plans.get(name)
+        in_force = planned_of(state, job, said_plan) if said_plan is not None else job.plan
+        asks.append(JobAsk(name, asks_of(state, job, in_force, opened.time), said_plan))
+    return asks, planned
+
+
+def _is_asked(state: State, name: str) -> bool:
+    return name in state.jobs and (not state.full or does_wait(state.jobs[name]))
+
+
+def _plans(
+    state: State, opened: OpenRound, names: dict[str, bool], planning: dict[str, bool], entitled: Mapping[str, int]
+) -> tuple[dict[str, JobPlan], list[str]]:
+    """New plans: of all jobs that have none, then of those to be planned again, in the order in which that was found,
+    until the steps of the round are used up. And which of the latter had their turn; empty where all had."""
+    plans: dict[str, JobPlan] = {}
+    due = [name for name in names if _is_due(state, name) and state.jobs[name].plan is None]
+    first = len(due)
+    due += [name for name in planning if _is_due(state, name) and state.jobs[name].plan is not None]
+    steps = 0
+    for turn, name in enumerate(due):
+        if turn > first and steps >= STEPS_A_ROUND:
+            return plans, due[first:turn]
+        found, took = plan_of(state, state.jobs[name], name, entitled, opened)
+        steps += took
+        if found is not None:
+            plans[name] = found
+    return plans, []
+
+
+def _is_due(state: State, name: str) -> bool:
+    return _is_asked(state, name) and name not in state.outside
 
 
 def _wake_ms(state: State, opened: OpenRound, asks: list[JobAsk]) -> int | None:

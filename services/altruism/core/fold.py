@@ -37,6 +37,7 @@ from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.altruism.core.giving import (
     count_capacity,
     is_late,
+    moved_jobs,
     next_due,
     planned_of,
     running_now,
@@ -379,13 +380,22 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
 
 
 def _shares(state: State, record: Record[Shares]) -> None:
+    """Jobs that have to be planned again for it are, in this round or a later one."""
     body = record.body
     fold_entitlements(state.entitled, body.entitlements)
+    if state.policy.preset in GIVING:
+        for name in moved_jobs(state, body.entitlements, state.entitled):
+            state.planning[name] = True
 
 
 def _asks(state: State, record: Record[Asks]) -> None:
-    """What it said itself: plans that are in force from now on."""
+    """What it said itself: plans that are in force from now on. Where not all jobs had their turn to be planned again,
+    the others come first in the next round."""
     body = record.body
+    if body.planned:
+        had_turn = dict.fromkeys(body.planned, True)
+        rest = [name for name in state.planning if name not in had_turn and state.jobs[name].plan is not None]
+        state.stale = {**dict.fromkeys(rest, True), **state.stale}
     for ask in body.jobs:
         job = state.jobs.get(ask.job)
         if job is None or ask.plan is None or job.admitted > state.opened or ask.job in state.outside:

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from largesse.core import OpenRound
 from largesse.ids import draw
-from largesse.lifecycle.entitlements import key_of
+from largesse.lifecycle.entitlements import key_of, shares_said
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import direction_of, set_of, share_vector, work_of
 from largesse.lifecycle.run_times import expected_ms, source_of
 from largesse.lifecycle.state import Span
-from schemas import JobPlan, LateStart, StageAsk, StageEstimate, Vector
+from schemas import Entitlement, JobPlan, LateStart, StageAsk, StageEstimate, Vector
 from schemas.estimates import end_ms
 from schemas.queue_tree import upwards
 from schemas.queues import JobOrder
@@ -22,39 +22,57 @@ from schemas.rounds import AskKind
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting
-from services.altruism.planning.plan import plan
+from services.altruism.planning.plan import completed, forward
 from services.altruism.planning.work import Amounts, Running, Work
 
 PERMILLE = 1_000
 
+STEPS_A_ROUND = 2_000
+"""No job is planned *again* in a round in which planning has taken this many steps (batches of tasks that a packing
+places); the next rounds go on. One job is always planned again, so its plan may exceed this. Meanwhile the plans that
+jobs have stay in force: their latest starts hold, and tasks without one are required. A job's first plan waits for
+nothing, but counts."""
+
 
 # ---------------------------------------------------------------- entitlements
-def has_moved(state: State, job: Job, entitled: Mapping[str, int]) -> bool:
-    """Whether a planned job is entitled to something else by now, by more than the tolerance."""
-    planned = job.plan
-    if planned is None:
-        return True
+def moved_jobs(state: State, said: list[Entitlement], entitled: Mapping[str, int]) -> list[str]:
+    """Planned jobs that are entitled to something else since that was said, by more than the tolerance."""
+    keys = shares_said(said)
+    if not keys:
+        return []
+    return [
+        name for name, job in state.jobs.items() if job.plan is not None and _has_moved(state, job.plan, keys, entitled)
+    ]
+
+
+def _has_moved(state: State, planned: Planned, keys: Mapping[str, int], entitled: Mapping[str, int]) -> bool:
+    if planned.key not in keys:
+        return False
     share = entitled.get(planned.key, 0)
     return abs(share - planned.share) * PERMILLE > planned.share * state.policy.share_tolerance_permille
 
 
 # ---------------------------------------------------------------- plans
-def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound) -> JobPlan | None:
-    """A plan for a job at an opening; None where the one it has stays, or where nothing is known to plan by."""
+def plan_of(
+    state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound
+) -> tuple[JobPlan | None, int]:
+    """A plan for a job at an opening, None where the one it has stays or nothing is known to plan by; and how many
+    steps that took (batches of tasks placed, at least one)."""
     direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
     share = entitled.get(key_of(job.queue, set_of(direction)), 0)
     if not share:
-        return None
+        return None, 1
     kinds = sorted(state.capacity)
     vector = share_vector(direction, state.capacity, share)
     work = work_left(job, kinds, opened.time)
     order: JobOrder = "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
-    found = plan(work, [vector.get(kind, 0) for kind in kinds], order)
-    deadline_ms = opened.time + found.makespan_ms
+    begun = forward(work, [vector.get(kind, 0) for kind in kinds], order)
+    deadline_ms = opened.time + begun.packing.makespan_ms
     before = job.plan
     if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:
         if not is_late(job, opened.time):
-            return None
+            return None, max(1, begun.packing.steps)
+    found = completed(work, begun)
     late = [
         LateStart(job.graph.stages[at].stage, opened.time + each.at_ms, each.count)
         for at, stage in enumerate(found.late)
@@ -62,7 +80,7 @@ def plan_of(state: State, job: Job, name: str, entitled: Mapping[str, int], open
     ]
     chance = draw(state.policy.seed, opened.record.round, "altruism", name) % PERMILLE
     gives = chance < permille_of(state, job)
-    return JobPlan(deadline_ms, share, late, found.turned, gives, _estimates_of(job))
+    return JobPlan(deadline_ms, share, late, found.turned, gives, _estimates_of(job)), found.steps
 
 
 def permille_of(state: State, job: Job) -> int:

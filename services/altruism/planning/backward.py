@@ -110,12 +110,17 @@ def _best(
     ends: list[tuple[int, int, int]],
     now_ms: int,
 ) -> tuple[int, int] | None:
-    """The stage to serve next and how many of its tasks; None where none fits."""
-    best, best_score, fits = -1, 0, 0
+    """The stage to serve next and how many of its tasks; None where none fits. A score is worked out only where a
+    second stage fits, which is rare."""
+    best, best_score, fits, is_scored = -1, 0, 0, False
     for at in ready:
         if not how_many_fit(work.demand[at], free, 1):
             continue
-        score = scores.of(at, free)
+        score = 0
+        if best >= 0:
+            if not is_scored:
+                best_score, is_scored = scores.of(best, free), True
+            score = scores.of(at, free)
         if best < 0 or score > best_score or (score == best_score and at < best):
             count = _fits_through(work, at, waiting[at], free, claims, ends, now_ms)
             if count:
@@ -158,14 +163,14 @@ def _moved(work: Work, share: Amounts, packing: Packing) -> list[Batch]:
         before_ms = packing.makespan_ms
         for child in work.children[at]:
             before_ms = min(before_ms, bounds[child])
-        start_ms = before_ms - lasts_ms
+        start_ms = min(before_ms - lasts_ms, bounds[at])
         while count:
             start_ms, fits = profile.latest(start_ms, lasts_ms, work.demand[at], count)
             assert start_ms >= batch.start_ms, "a task is moved to an earlier time"
             profile.take(start_ms, start_ms + lasts_ms, work.demand[at], fits)
             late.append(Batch(at, start_ms, fits))
             count -= fits
-            bounds[at] = min(bounds[at], start_ms)
+            bounds[at] = start_ms
     late.sort(key=lambda each: (each.start_ms, each.stage))
     return late
 

@@ -55,15 +55,19 @@ def pack_around(work: Work, share: Amounts) -> tuple[Packing, Scores]:
     best = pack(work, share, Scores("tetris", work, share))
     turned = Scores("tetris", work, share, reverse=True)
     other = pack(work, share, Scores("critical_path", work, share))
+    steps = best.steps + other.steps
     if other.makespan_ms < best.makespan_ms:
         best, turned = other, Scores("critical_path", work, share, reverse=True)
     graph = _graph_of(work)
     if len(graph.live) > STAGES_MAX:
+        best.steps = steps
         return best, turned
     for starts in _candidates(work, share, graph):
         other = pack(work, share, Scores("dagps", work, share, fixed=[-start for start in starts]))
+        steps += other.steps
         if other.makespan_ms < best.makespan_ms:
             best, turned = other, Scores("dagps", work, share, fixed=starts)
+    best.steps = steps
     return best, turned
 
 

@@ -31,6 +31,7 @@ def pack(work: Work, share: Amounts, scores: Scores) -> Packing:
         _start_all(work, scores, packing, ready, waiting, free, ends)
         if not ends:
             assert not ready, "a task is larger than the share"
+            packing.steps = len(packing.batches)
             return packing
         packing.makespan_ms = now_ms = ends[0][0]
         while ends and ends[0][0] == now_ms:
@@ -66,12 +67,18 @@ def _start_all(
 
 
 def _best(work: Work, scores: Scores, ready: list[int], free: list[int]) -> int:
-    """The stage to serve next of those of which a task fits; -1 where none does."""
-    best, best_score = -1, 0
+    """The stage to serve next of those of which a task fits; -1 where none does. A score is worked out only where a
+    second stage fits, which is rare."""
+    best, best_score, is_scored = -1, 0, False
     for at in ready:
         if how_many_fit(work.demand[at], free, 1):
+            if best < 0:
+                best = at
+                continue
+            if not is_scored:
+                best_score, is_scored = scores.of(best, free), True
             score = scores.of(at, free)
-            if best < 0 or score > best_score or (score == best_score and at < best):
+            if score > best_score or (score == best_score and at < best):
                 best, best_score = at, score
     return best
 

@@ -41,9 +41,10 @@ class Scores:
         if not self._aligned:
             return self._fixed[at]
         score = 0
-        for part, room, most in zip(self._parts[at], free, self._share, strict=True):
+        for kind, part in enumerate(self._parts[at]):
+            room = free[kind]
             if part and room > 0:
-                score += part * (room * SCALE // most)
+                score += part * (room * SCALE // self._share[kind])
         return score
 
 

@@ -3,10 +3,9 @@
 Times are whole milliseconds from the moment of planning. Amounts are base units, by position of the kind of resource.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-Amounts = Sequence[int]
+Amounts = list[int]
 
 
 @dataclass(slots=True)
@@ -56,10 +55,12 @@ class Batch:
 
 @dataclass(slots=True)
 class Packing:
-    """When what waits starts, in order of time, and when all has ended."""
+    """When what waits starts, in order of time, and when all has ended. `steps`: batches that were started to find it,
+    those of other packings that were tried as well."""
 
     batches: list[Batch]
     makespan_ms: int
+    steps: int = 0
 
 
 def widened(share: Amounts, work: Work) -> list[int]:
@@ -74,9 +75,11 @@ def widened(share: Amounts, work: Work) -> list[int]:
 
 def how_many_fit(demand: Amounts, free: Amounts, most: int) -> int:
     """How many tasks fit, at most `most`; none where something free is negative and asked for."""
-    for amount, room in zip(demand, free, strict=True):
-        if amount > 0:
-            most = min(most, room // amount)
-            if most <= 0:
+    for kind, amount in enumerate(demand):
+        if amount:
+            room = free[kind]
+            if room < amount:
                 return 0
+            if room < amount * most:
+                most = room // amount
     return most
