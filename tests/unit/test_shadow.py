@@ -48,13 +48,29 @@ def test_jobs_are_served_one_after_the_other_and_the_one_that_would_end_first_go
     assert keys(story)["short"] == 20_000
 
 
-def test_no_more_jobs_are_ranked_than_could_fill_the_cell_with_what_waits_of_them():
-    story = cell(wide("long", 16, 10, at=0), wide("short", 4, 10, at=0), wide("other", 20, 10, at=0))
+def test_all_jobs_are_seen_to_end_however_few_of_them_could_fill_the_cell():
+    story = cell(wide("short", 8, 10, at=0), wide("long", 16, 10, at=0))
     served(story)
-    assert [name for name, key in keys(story).items() if not key & STALE] == ["short"]
 
-    served(story.close())  # All that `short` has runs by now.
-    assert [name for name, key in keys(story).items() if not key & STALE] == ["long", "short"]
+    assert keys(story) == {"short": 40_000, "long": 60_000}
+    assert story.state.shadow.ahead is None
+
+
+def test_what_was_seen_before_an_arrival_counts_until_the_shadow_has_looked_as_far_again():
+    story = cell(wide("a", 8, 10, at=0), wide("b", 16, 10, at=0), shadow_steps=1)
+    for _ in range(100):
+        served(story)
+        story.close()
+    before = keys(story)
+    claims = {seq: claim.key for seq, claim in story.state.shadow.claims.items()}
+    assert before == {"a": 40_000, "b": 60_000}
+
+    story.then(wide("c", 4, 10, at=0))
+    for _ in range(3):  # `c` arrives, what it changes at once, and a step ahead.
+        served(story)
+        story.close()
+    assert {name: keys(story)[name] for name in before} == {name: STALE | end for name, end in before.items()}
+    assert {seq: story.state.shadow.claims[seq].key for seq in claims} == claims
 
 
 def test_a_job_that_has_come_far_in_the_shadow_goes_before_a_newcomer_with_less_work():
@@ -120,7 +136,7 @@ def test_a_job_with_little_work_left_goes_before_one_that_ends_a_little_earlier_
     story.close().then(admitted(chain, 10_000), finished("wide/s", 0, 4, at=10_000))
 
     assert served(story) == {"chain": 1, "wide": 3}
-    assert (keys(story)["wide"], keys(story)["chain"]) == (40_000, STALE | 45_000)
+    assert (keys(story)["wide"], keys(story)["chain"]) == (40_000, 55_000)
 
 
 def test_a_job_that_is_about_to_end_in_the_shadow_goes_before_one_with_less_work():

@@ -1,9 +1,8 @@
 """When jobs end in the shadow cluster (shadow.py): with the work that is left, the order of `largesse` (order.py).
 
-The base of the shadow follows log time; from there it is run on, to see when jobs will end, once after each arrival or
-change of capacity: only until the jobs that it has seen end could fill the cell with what waits of them, and only so
-many steps a round (`shadow_steps`). Of jobs that it has not seen end, what was seen before counts, or else an estimate
-from their work.
+The base of the shadow follows log time; from there it is run on, once after each arrival or change of capacity, to see
+when all jobs in it will end: so many steps a round (`shadow_steps`). Until a job is seen to end, what was seen before
+counts, or else an estimate from its work.
 """
 
 from largesse.lifecycle.queue_policy import serves
@@ -11,7 +10,6 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS
-from services.leftover.core.asks import does_ask
 from services.leftover.core.order import STALE, claim, renew
 from services.leftover.core.shadow import advance, arrive, dominant, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
@@ -194,13 +192,12 @@ def move(state: State, time: int) -> None:
         changed[state.jobs[name].admitted] = 0
     steps = _follow(shadow, tree, time, state.policy.shadow_steps, changed)
     if steps > 0 and shadow.moved:
-        _look_anew(shadow, changed)
+        _look_anew(shadow)
     elif shadow.ahead is not None and shadow.ahead.now_ms <= shadow.base.now_ms:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
-    if steps > 0 and shadow.ahead is not None:
-        _look_ahead(state, steps, changed)
+    _look_ahead(shadow, steps, changed)
     for seq in list(shadow.ends) if resized else changed:
-        if resized or shadow.ends[seq] != changed[seq]:
+        if resized or shadow.ends[seq] | STALE != changed[seq] | STALE:
             claim(state, state.jobs[shadow.works[seq].name], time)
     renew(state, time)
 
@@ -238,56 +235,28 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
         shadow.arrivals, shadow.moved = shadow.arrivals[come:], shadow.moved or come > 0
 
 
-def _look_anew(shadow: Shadow, changed: dict[int, int]) -> None:
-    """What was seen ahead may come about otherwise."""
+def _look_anew(shadow: Shadow) -> None:
+    """What was seen ahead may come about otherwise. It is what is known until jobs are seen to end again."""
     shadow.moved = False
     shadow.ahead = fork(shadow.base)
     for seq in list(shadow.ranked):
         if seq in shadow.base.runs:
             del shadow.ranked[seq]
-            _set_end(shadow, changed, seq, STALE | shadow.ends[seq])
+            shadow.ends[seq] |= STALE
 
 
-def _look_ahead(state: State, steps: int, changed: dict[int, int]) -> None:
-    """Sees more jobs end, until what waits of those could fill the cell."""
-    shadow, ahead = state.shadow, state.shadow.ahead
-    waiting = [0] * len(shadow.kinds)
-    enough = False
-    for seq in shadow.ranked:
-        enough = _add_waiting(state, seq, waiting)
-        if enough:
-            break
-    while steps > 0 and not enough and ahead is not None:
+def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, int]) -> None:
+    """Sees more jobs end."""
+    ahead = shadow.ahead
+    while steps > 0 and ahead is not None:
         ended: list[tuple[int, int]] = []
         steps = advance(shadow, ahead, shadow.tree, None, steps, ended)
         for end_ms, seq in ended:
             if seq in shadow.ends and seq in shadow.base.runs:
                 shadow.ranked[seq] = True
                 _set_end(shadow, changed, seq, end_ms)
-                enough = _add_waiting(state, seq, waiting) or enough
         if not ended and not ahead.open and not ahead.running:
             shadow.ahead = ahead = None
-
-
-def _add_waiting(state: State, seq: int, waiting: list[int]) -> bool:
-    """Adds what waits of a job; whether it all comes to the whole cell."""
-    shadow = state.shadow
-    work = shadow.works[seq]
-    job = state.jobs[work.name]
-    full = False
-    if not does_ask(job):
-        return False
-    if job.fresh_ms >= 0:  # As `asks_of` says it, without making it: many jobs are like that.
-        for at in job.graph.roots:
-            for p, amount in work.needs[at]:
-                waiting[p] += amount * job.graph.stages[at].tasks
-                full = full or waiting[p] >= shadow.total[p]
-        return full
-    for ask in job.asks:
-        for p, amount in work.needs[job.graph.position[ask.stage]]:
-            waiting[p] += amount * ask.count
-            full = full or waiting[p] >= shadow.total[p]
-    return full
 
 
 def _resize(shadow: Shadow) -> None:
