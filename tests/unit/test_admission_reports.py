@@ -76,7 +76,7 @@ def test_a_report_of_what_was_never_granted_is_refused_and_meets_no_core(change)
 
 def test_of_a_batch_only_what_was_granted_is_taken():
     story = running(job("j", stage(tasks=2)), job("k"))
-    theirs, mine = story.granted
+    theirs, mine = sorted(story.granted, key=lambda granted: granted.job)
 
     body = story.finish(replace(theirs, count=3), replace(mine, node="n2"))
 
