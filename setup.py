@@ -16,10 +16,8 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    "largesse": (
-        "ids",
-        "rounds",
-    ),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
+    # Not `core` and `rounds`: of a compiled module no type variable and no generic alias can be imported.
+    "largesse": ("ids",),
     "largesse/lifecycle": (
         "dag",
         "entitlements",
