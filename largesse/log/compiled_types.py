@@ -59,4 +59,5 @@ def _annotate(kind: type, annotations: dict[str, str]) -> None:
         if field.name in annotations:  # Else it is inherited: the field is the base's, and gets its type there.
             field.type = annotations[field.name]
     kind.__annotations__ = annotations
-    kind.__slots__ = tuple(annotations)  # type: ignore[attr-defined]
+    if not kind.__subclasses__():  # A base is never read itself, and with slots no compiled class could extend it.
+        kind.__slots__ = tuple(annotations)  # type: ignore[attr-defined]

@@ -114,6 +114,9 @@ def _admitted(state: State, record: Record) -> None:
         retry_ms=[0] * of,
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
+        began=0,
+        started_ms=None,
+        failures=[],
         used=[StageUse() for _ in body.spec.stages],
     )
     state.ended.pop(body.spec.job, None)

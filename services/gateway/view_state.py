@@ -71,12 +71,32 @@ class StageUse:
     cpu_ms: list[int] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
     ("": none; as long as the highest index granted), and by node how many tasks are there now. `admitted`: seq of its
     admission. `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
+
+    # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
+    __slots__ = (
+        "admitted",
+        "asked",
+        "author",
+        "began",
+        "failed",
+        "failures",
+        "job_class",
+        "nodes",
+        "places",
+        "retry_ms",
+        "running",
+        "spec",
+        "started_ms",
+        "starting",
+        "submitted_ms",
+        "used",
+    )
 
     spec: JobSpec
     job_class: int
@@ -90,10 +110,10 @@ class LiveJob(JobLife):
     retry_ms: list[int]
     places: list[list[str]]
     nodes: list[dict[str, int]]
-    began: int = 0
-    started_ms: int | None = None
-    failures: list[FailedAttempt] = field(default_factory=list)
-    used: list[StageUse] = field(default_factory=list)
+    began: int
+    started_ms: int | None
+    failures: list[FailedAttempt]
+    used: list[StageUse]
 
 
 @dataclass(slots=True)
