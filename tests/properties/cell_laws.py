@@ -251,7 +251,7 @@ def check_conserved(cell):
     """Nothing that waits fits on what is free (any preset but fifo), and what was said of who waits is so."""
     if is_limited(cell.admission.queues):
         return
-    reasons = {}
+    reasons, delayed = {}, set()
     said = {(*_class_of(w, w.gang, w.rules), w.near): w.reason for w in cell.leftover.reasons.values()}
     for name, job in cell.altruism.jobs.items():
         for at, spans in waiting(job).items():
@@ -267,14 +267,17 @@ def check_conserved(cell):
                     of,
                     able,
                     _within(cell, of, rules, rooms, first=True),
-                    {near: said.pop((*key, near), None) for near in (True, False)},
+                    {near: said.get((*key, near)) for near in (True, False)},
                 )
+                delayed.update({(*key, True), (*key, False)})
                 continue
             assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
             assert not spans or sum(span.count for span in spans)
             barred = rules and sum(rooms.values()) >= max(1, gang) and could_run(cell, of, rules)
             plain = "gang_no_room" if gang else _reason(cell, of, rules)
             reasons[(*key, False)] = "spread" if barred and plain != "no_node" else plain
+    # Those that wait for better nodes no longer are of one class with those that never did.
+    said = {key: reason for key, reason in said.items() if key in reasons or key not in delayed}
     for key, reason in said.items():
         if reason == "pool":  # No room inside the pool of its class; and as conserving, none beyond it.
             assert has_pools(cell.admission.policy)
