@@ -16,8 +16,7 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    # Not `core` and `rounds`: of a compiled module no type variable and no generic alias can be imported.
-    "largesse": ("ids",),
+    "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
     "largesse/lifecycle": (
         "dag",
         "entitlements",
