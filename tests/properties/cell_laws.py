@@ -351,7 +351,8 @@ def _within(cell, of, rules, rooms, *, first=False):
                     name
                     for name, room in rooms.items()
                     if room
-                    and counts.get(nodes[name].labels.get(rule.label), 1 << 30) < min(counts.values()) + rule.max_skew
+                    and counts.get(nodes[name].labels.get(rule.label), 1 << 30)
+                    < min(counts.values(), default=0) + rule.max_skew
                 ]
                 if first:
                     return dict.fromkeys(free, 1)
