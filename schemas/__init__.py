@@ -1,7 +1,9 @@
 """The vocabulary: the newest version of every body, by its public name. Imports nothing of ours but itself."""
 
+from schemas.asks import Asks, JobAsk, JobPlan, LateStart, LedgerEntry, StageAsk, StageEstimate
 from schemas.cache import Cache
 from schemas.envelope import Header, Record
+from schemas.grants import ClassWait, Grant, Grants, HeldRoom, LocalityWait, PoolBreach, Revocation, Shortfall
 from schemas.jobs import (
     AntiAffinity,
     InputRefused,
@@ -41,43 +43,21 @@ from schemas.plans import (
 )
 from schemas.quantities import Vector
 from schemas.queues import ConfigChanged, Policy, Queue
+from schemas.releases import ForecastScore, ReleaseCurve, Releases
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 from schemas.rounds import (
-    Asks,
-    Breach,
-    ClassWait,
     DecisionHash,
-    Entitlement,
-    ForecastScore,
-    Grant,
-    Grants,
-    HeldRoom,
-    JobAsk,
     JobJudged,
-    JobPlan,
-    KindsLevel,
-    LateStart,
-    LedgerEntry,
-    Level,
-    LocalityWait,
-    PoolBreach,
     Position,
-    QueueShare,
-    ReleaseCurve,
-    Releases,
-    Revocation,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
     SequencerAlive,
     SequencerClaimed,
-    Shares,
-    Shortfall,
-    StageAsk,
-    StageEstimate,
     Struck,
     TimeReached,
 )
+from schemas.shares import Breach, Entitlement, KindsLevel, Level, QueueShare, Shares
 from schemas.tasks import DeviceShare, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 
 __all__ = [name for name in dir() if name[0].isupper()]

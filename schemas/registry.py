@@ -4,7 +4,7 @@ newest.
 
 from dataclasses import dataclass
 
-from schemas import jobs, nodes, plans, queues, reservations, rounds, tasks
+from schemas import asks, grants, jobs, nodes, plans, queues, releases, reservations, rounds, shares, tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ NEWEST: dict[str, Released] = {
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
         rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
-        rounds.RoundAbandoned, rounds.Shares, rounds.Asks, rounds.Grants, rounds.Releases,
+        rounds.RoundAbandoned, shares.Shares, asks.Asks, grants.Grants, releases.Releases,
         plans.Plans, plans.PlanProposed, )
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from largesse.core import Folds, OpenRound
 from schemas import Asks, Cache, Grants, JobAsk, JobCancelled, Level, Record, Releases, RoundClosed, Shares
-from schemas.rounds import ClassWait
+from schemas.grants import ClassWait
 
 
 @dataclass(slots=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from mypy_extensions import mypyc_attr
 
+from schemas.asks import EstimateSource
 from schemas.estimates import duration_ms, total_ms
 from schemas.jobs import JobSpec, Stage
 from schemas.queues import Estimates
-from schemas.rounds import EstimateSource
 
 HISTORY_STAGES_MAX = 10_000
 """Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""

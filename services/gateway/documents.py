@@ -9,8 +9,8 @@ from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
 from schemas.edge.queues import tree_document
+from schemas.grants import WaitReason
 from schemas.quantities import quantity_texts
-from schemas.rounds import WaitReason
 from services.gateway.kept import results_of
 from services.gateway.places import indexes_of
 from services.gateway.queueing import Queueing

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from schemas.grants import HoldReason
 from schemas.plans import PlanForm, PlanReason
-from schemas.rounds import HoldReason
 from schemas.tasks import Failure
 from services.gateway.queueing import PendingReason
 

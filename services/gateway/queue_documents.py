@@ -10,7 +10,7 @@ from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
-from schemas.rounds import Breach, QueueShare
+from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.view_state import State
 

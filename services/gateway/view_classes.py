@@ -5,7 +5,7 @@ from typing import Any
 from largesse.lifecycle.job_classes import class_names, has_pools, thresholds_of
 from schemas import Record, Releases, RoundOpened, Vector
 from schemas.quantities import MILLIONTHS, quantity_texts
-from schemas.rounds import ReleaseCurve
+from schemas.releases import ReleaseCurve
 from services.gateway.tally import Told
 from services.gateway.view_state import POOLS_KEPT, PoolsRow, State
 

@@ -18,10 +18,11 @@ from schemas import (
     Stage,
     Vector,
 )
+from schemas.grants import HeldRoom, WaitReason
 from schemas.nodes import ResultsKept
 from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
-from schemas.rounds import Breach, HeldRoom, QueueShare, WaitReason
+from schemas.shares import Breach, QueueShare
 from schemas.tasks import Failure
 
 ENDED_JOBS_MAX = 10_000

@@ -10,7 +10,7 @@ from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of
 from largesse.telemetry import exposition
 from schemas import Asks, Shares
-from schemas.rounds import Level
+from schemas.shares import Level
 from tests.bus_stories import append_raw, story
 from tests.unit.test_decisions import SHARES, large, opening, queues, said, send
 

@@ -6,7 +6,7 @@ from largesse.log import fencing
 from largesse.log.codec import heading, record_of
 from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
 from schemas import Asks, Grants, Releases, RoundOpened, Shares
-from schemas.rounds import Level
+from schemas.shares import Level
 from tests.bus_stories import append_raw, story
 
 SHARES = Wanted("shares", 0, 1)

@@ -12,9 +12,9 @@ from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, 
 from schemas.edge.read import ConfigPatch, read_input
 from schemas.edge.strict_json import loads
 from schemas.envelope import Record
+from schemas.grants import WaitReason
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
-from schemas.rounds import WaitReason
 from services.admission import core as admission
 from services.admission.core.judge import judge
 from services.fairness.core.queue_report import accounts_of

@@ -11,7 +11,7 @@ from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
 from largesse.telemetry import exposition
 from schemas import Asks, DecisionHash, JobCancelled, Shares
-from schemas.rounds import Level
+from schemas.shares import Level
 from tests.bus_stories import answers_in, settle, story
 from tests.toy import Toy
 

@@ -15,10 +15,10 @@ from largesse.lifecycle.remaining import direction_of, set_of, share_vector, wor
 from largesse.lifecycle.run_times import expected_ms, source_of
 from largesse.lifecycle.state import Span
 from schemas import Entitlement, JobPlan, LateStart, StageAsk, StageEstimate, Vector
+from schemas.asks import AskKind
 from schemas.estimates import end_ms
 from schemas.queue_tree import upwards
 from schemas.queues import JobOrder
-from schemas.rounds import AskKind
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting

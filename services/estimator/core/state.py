@@ -8,7 +8,7 @@ from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.run_times import History, Seen
 from largesse.lifecycle.state import Graph
 from schemas import Cache, Policy, ReleaseCurve, Vector
-from schemas.rounds import Forecaster
+from schemas.releases import Forecaster
 from services.estimator.phases import JobPhases
 from services.estimator.scores import Sample, Score
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from schemas import HeldRoom, Level, Shortfall, Stage
 from schemas.estimates import end_ms
-from schemas.rounds import HoldReason
+from schemas.grants import HoldReason
 from services.leftover.core.board import estimate_of, leaf_of, rules_said, task_class_of
 from services.leftover.core.state import Allocation, Job, State
 from services.leftover.placement.board import Board

@@ -1,0 +1,134 @@
+"""What leftover answers an opening with: tasks with nodes, room that is held, and who waits why."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from schemas.jobs import PlacementRule
+from schemas.quantities import Vector
+from schemas.tasks import DeviceShare
+
+Why = Literal["required", "optional", "packed", "reserved"]
+WaitReason = Literal[
+    "none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"
+]
+HoldReason = Literal["headroom", "gang", "promise", "locality"]
+PoolWinner = Literal["promise", "guarantee"]
+"""What comes before class pools, the stronger first (docs/concepts/dress.md)."""
+
+
+@dataclass
+class Grant:
+    """Tasks `first` .. `first + count - 1` of a stage may start on `node` (agent epoch `epoch`) as attempt `attempt`.
+
+    `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none. `revocable`: the
+    room is promised to a reservation before the tasks are expected to end, so they may be taken back.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+    why: Why = "required"
+    devices: list[list[DeviceShare]] = field(default_factory=list)
+    revocable: bool = False
+
+
+@dataclass(slots=True)
+class Revocation:
+    """Attempts that the node must give back."""
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+
+
+@dataclass(slots=True)
+class HeldRoom:
+    """Room of a node that is kept free on purpose, `demand` in base units: for tasks of the class (`task`, `labels`,
+    `prefer`, `gang`, `rules`), `tasks` of them, and meanwhile for others that do not delay those. An empty `demand`:
+    nothing is kept there any more. `complete_ms`: when the room is complete, by the estimated ends of what runs on the
+    node. `why` locality: tasks of the class could start there, but still wait for nodes that they prefer; others may
+    use the room.
+    """
+
+    node: str
+    why: HoldReason
+    demand: Vector
+    task: Vector = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    prefer: dict[str, str] = field(default_factory=dict)
+    gang: int = 0
+    tasks: int = 1
+    complete_ms: int | None = None
+    rules: list[PlacementRule] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Shortfall:
+    """A leaf queue that waits holds less than it is due by more than one of its tasks. `over`: it is no longer so."""
+
+    queue: str
+    over: bool = False
+
+
+@dataclass(slots=True)
+class ClassWait:
+    """Tasks of one class (same demand, labels and rules, same width of a gang) wait, and why; reason `none`: they wait
+    no longer. `near`: those that still wait for nodes that they prefer.
+    """
+
+    demand: Vector
+    labels: dict[str, str]
+    prefer: dict[str, str]
+    gang: int
+    reason: WaitReason
+    rules: list[PlacementRule] = field(default_factory=list)
+    near: bool = False
+
+
+@dataclass(slots=True)
+class LocalityWait:
+    """So many `tasks` more of a stage than were said before could have started in this round if they did not wait for
+    nodes that they prefer: their wait begins at the opening.
+    """
+
+    job: str
+    stage: str
+    tasks: int
+
+
+@dataclass(slots=True)
+class PoolBreach:
+    """The jobs of a class in a leaf queue start tasks beyond their class's pool, though others could start within
+    theirs: `winner` comes before the pools. `over`: the class holds no more than its pool again.
+    """
+
+    queue: str
+    job_class: int
+    winner: PoolWinner = "guarantee"
+    over: bool = False
+
+
+@dataclass
+class Grants:
+    """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
+    wait has changed; leaf queues that began to hold too little, or hold enough again; class pools that give way to what
+    comes before them, or no longer have to; tasks that begin to wait for nodes that they prefer.
+    """
+
+    grants: list[Grant]
+    held: list[HeldRoom] = field(default_factory=list)
+    revoked: list[Revocation] = field(default_factory=list)
+    waits: list[ClassWait] = field(default_factory=list)
+    full: bool = False
+    wake_ms: int | None = None
+    shortfalls: list[Shortfall] = field(default_factory=list)
+    pool_breaches: list[PoolBreach] = field(default_factory=list)
+    locality_waits: list[LocalityWait] = field(default_factory=list)
