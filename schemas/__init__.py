@@ -32,6 +32,7 @@ from schemas.nodes import (
 )
 from schemas.plans import (
     AtomOrder,
+    AtomProgress,
     PlanAnswer,
     PlanProfile,
     PlanProposed,

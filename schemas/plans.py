@@ -6,10 +6,14 @@ from typing import Literal
 from schemas.quantities import Vector
 
 PlanReason = Literal[
-    "", "no_room", "invalid", "horizon", "limit", "too_late", "off", "unknown", "broken", "moved", "deleted"
+    *("", "no_room", "invalid", "horizon", "limit", "too_late", "off", "unknown"),
+    *("broken", "moved", "ahead", "behind", "deleted"),
 ]
 PlanForm = Literal["", "early", "late", "flat", "milp"]
 ProposalReason = Literal["", "stale", "infeasible", "no_better"]
+
+UNASKED: tuple[PlanReason, ...] = ("moved", "broken", "ahead", "behind")
+"""Reasons of answers that tell of a promise, and that nobody asked for."""
 
 
 @dataclass(slots=True)
@@ -37,15 +41,30 @@ class AtomOrder:
 
 
 @dataclass(slots=True)
+class AtomProgress:
+    """How far the work of `atom` has come, when the plan was compared with it last. `work_ms`: unit-milliseconds that
+    the plan has for the atom in all, leases that are over included; from now on this takes the place of `w` of its
+    request. `missing_ms`: how much more its jobs are expected to need than the plan has for them; negative: how much
+    less, where the terms of the request do not let it be given back.
+    """
+
+    atom: str
+    work_ms: int
+    missing_ms: int = 0
+
+
+@dataclass(slots=True)
 class PlanProfile:
     """All that is promised to an accepted reservation, in order of time; leases that are over may be left out. It
-    replaces what was promised before. `queue`: the path of the queue that it serves.
+    replaces what was promised before. `queue`: the path of the queue that it serves. `progress`: of atoms whose plan
+    was just compared with the progress of jobs; what was said of others stays in force until the request is updated.
     """
 
     reservation: str
     queue: str
     steps: list[PlanStep] = field(default_factory=list)
     order: list[AtomOrder] = field(default_factory=list)
+    progress: list[AtomProgress] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -53,7 +72,8 @@ class PlanAnswer:
     """The answer to a request, to new terms for one, or to what made a promise change. `reason`: why it is rejected
     (`horizon`: its window is outside what can be planned; `limit`: that of its queue; `unknown`: new terms for a
     promise that is over), or `broken` for a promise that can be kept no longer; empty where it is accepted. `deleted`
-    answers its owner who gave it back; `moved` tells that a promise is kept at another time than before. Of a rejected
+    answers its owner who gave it back; `moved` tells that a promise is kept at another time than before, `ahead` and
+    `behind` that the plan was compared with the progress of the reservation's jobs, and how it follows. Of a rejected
     one, the nearest window that would be accepted (`offer_from_ms`, `offer_to_ms`), or the part of its size
     (`size_permille`); neither where nothing would. `form`: how it was planned.
     """

@@ -110,7 +110,7 @@ class Policy:
     capacity is never promised; a queue is promised at most `reservation_instant_permille` of the rest at any moment,
     and `reservation_average_permille` on average over every `reservation_average_ms`. Every `reservation_solver_ms`,
     where it is not 0, a solver beside the planner looks for a better plan of what is promised, for at most
-    `reservation_solver_limit_ms`.
+    `reservation_solver_limit_ms`. `reservation_progress`: whether plans follow the progress of the reservations' jobs.
     `classes`: whether jobs of
     different size have pools of their own (DRESS); `preset`: as the preset has it. `class_thresholds_permille`: further
     thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
@@ -165,6 +165,7 @@ class Policy:
     reservation_average_ms: int = 24 * 3_600 * 1_000
     reservation_solver_ms: int = 0
     reservation_solver_limit_ms: int = 10_000
+    reservation_progress: Literal["on", "off"] = "on"
     classes: Literal["preset", "on", "off"] = "preset"
     class_thresholds_permille: list[int] = field(default_factory=list)
     class_reference: Literal["total", "available"] = "total"
@@ -250,6 +251,8 @@ KNOBS = {
     "reservation_solver_ms": "so often at most a solver beside the planner looks for a better plan of what is promised;"
     " 0: never (needs the extra `planner`; simulations leave it out)",
     "reservation_solver_limit_ms": "how long that solver may look for it",
+    "reservation_progress": "whether plans follow jobs that run ahead (what they will not use is given back) or behind"
+    " (their leases are lengthened where there is room)",
     "classes": "whether classes of jobs have pools of capacity of their own: `on`, `off`, or as the preset has it"
     " (`preset`)",
     "class_thresholds_permille": "further thresholds above `theta_permille`, ascending, for more than two classes: a"

@@ -86,6 +86,8 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         rows.append(("moved", f"{plural(found['moved'], 'time')}, last {found['moved_why']}"))
     elif found["moved_why"]:
         rows.append(("others", found["moved_why"]))
+    if found.get("progress"):
+        rows.append(("progress", found["progress"]))
     text = described(rows)
     if found["steps"]:
         begin, end = extent(found["steps"])

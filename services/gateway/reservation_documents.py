@@ -24,6 +24,9 @@ def reservation_document(row: ReservationRow) -> Document:
         "unanswered": row.unanswered,
         "moved": row.moved,
         "moved_why": row.moved_why,
+        "ahead": row.ahead,
+        "behind": row.behind,
+        "progress": row.progress,
         "rdl": loads(row.rdl.encode()),
         "steps": [_step(step) for step in row.steps],
     }
@@ -55,6 +58,9 @@ def dry_document(body: ReservationRequested | ReservationUpdated, found: Documen
         "unanswered": 0,
         "moved": 0,
         "moved_why": f"would move {', '.join(found['moved'])}" if found["moved"] else "",
+        "ahead": 0,
+        "behind": 0,
+        "progress": "",
         "rdl": loads(body.rdl.encode()),
         "steps": steps,
     }

@@ -44,3 +44,11 @@ def of_reservations(state: State, resources: list[str]) -> Iterator[GaugeMetricF
         "How often promises of these reservations were moved",
         value=sum(r.moved for r in rows),
     )
+    followed = GaugeMetricFamily(
+        "largesse_promises_followed",
+        "How often plans of these reservations followed jobs that ran ahead or behind",
+        labels=("progress",),
+    )
+    followed.add_metric(("ahead",), sum(r.ahead for r in rows))
+    followed.add_metric(("behind",), sum(r.behind for r in rows))
+    yield followed

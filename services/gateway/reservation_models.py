@@ -30,6 +30,9 @@ class Reservation(BaseModel):
     unanswered: Count
     moved: Count
     moved_why: str
+    ahead: Count
+    behind: Count
+    progress: str
     rdl: dict[str, Any]
     steps: list[PromisedStep]
 

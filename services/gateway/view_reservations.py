@@ -59,6 +59,7 @@ def fold_planned(state: State, record: Record) -> None:
         row = state.reservations.get(profile.reservation)
         if row is not None:
             row.steps, row.order = profile.steps, profile.order
+            row.works.update({each.atom: each.work_ms for each in profile.progress})
     for name in body.gone:
         row = state.reservations.get(name)
         if row is not None and row.state == "accepted":
@@ -68,6 +69,9 @@ def fold_planned(state: State, record: Record) -> None:
 def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) -> None:
     if answer.reason == "moved":
         row.moved, row.moved_why = row.moved + 1, answer.detail
+        return
+    if answer.reason in ("ahead", "behind"):
+        _followed(row, answer)
         return
     row.answer, row.answered_ms = answer, time
     if answer.reason == "broken":
@@ -80,9 +84,19 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
         row.state = "accepted"
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
         row.at_ms = row.asked_ms or row.at_ms
+        row.works, row.progress = {}, ""
     elif row.state == "requested":
         _over(state, row, "rejected")
     row.asked_rdl, row.asked_queue, row.asked_ms = "", "", 0
+
+
+def _followed(row: ReservationRow, answer: PlanAnswer) -> None:
+    """The plan was compared with the progress of jobs."""
+    row.progress = answer.detail
+    if answer.reason == "ahead":
+        row.ahead += 1
+    else:
+        row.behind += 1
 
 
 def _over(state: State, row: ReservationRow, how: ReservationState) -> None:

@@ -207,7 +207,9 @@ class ReservationRow:
     an update that is not answered, else empty, and `asked_ms` when it came. `at_ms`: when the terms in force were asked
     for. `steps`, `order`: what the planner promised, also where that is over,
     and which part comes after which. `answer`: the last one; `unanswered`: requests that wait for theirs. `moved`: how
-    often the promise was moved, and why last.
+    often the promise was moved, and why last; `ahead`, `behind`: how often the plan followed its jobs, `progress` what
+    was said of that last. `works`: by atom, unit-milliseconds that the plan has for it, where that is another amount
+    than it asked for.
     """
 
     reservation: str
@@ -226,6 +228,10 @@ class ReservationRow:
     asked_ms: int = 0
     moved: int = 0
     moved_why: str = ""
+    ahead: int = 0
+    behind: int = 0
+    progress: str = ""
+    works: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ class _Row:
     reason: str = ""
     detail: str = ""
     moved: int = 0
+    followed: int = 0
     broken: bool = False
     jobs: int = 0
     succeeded: int = 0
@@ -90,6 +91,8 @@ class Reservations:
             row = self.rows[answer.reservation]
             if answer.reason == "moved":
                 row.moved += 1
+            elif answer.reason in ("ahead", "behind"):
+                row.followed += 1
             elif answer.reason == "broken":
                 row.broken, row.detail = True, answer.detail
             elif answer.reason != "deleted":
@@ -109,6 +112,7 @@ class Reservations:
                 "reason": row.reason,
                 "detail": row.detail,
                 "moved": row.moved,
+                "followed": row.followed,
                 "broken": row.broken,
                 "deadline_ms": row.deadline_ms,
                 "jobs": row.jobs,

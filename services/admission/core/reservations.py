@@ -16,6 +16,7 @@ from schemas import (
     ReservationUpdated,
 )
 from schemas.jobs import Rejection
+from schemas.plans import UNASKED
 from schemas.queue_tree import leaf_paths
 from services.admission.core.demand import note_reservation
 from services.admission.core.queue_rules import queue_problem
@@ -23,9 +24,6 @@ from services.admission.core.state import Reserved, State
 
 RESERVATIONS_MAX = 100_000
 """Reservations of a cell that are promised, or not answered yet. One more is refused."""
-
-UNASKED = ("moved", "broken")
-"""Reasons of answers that tell of a promise, and that nobody asked for."""
 
 _NO_PROMISES = (
     'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'

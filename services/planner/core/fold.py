@@ -16,10 +16,8 @@ from schemas import (
     ReservationUpdated,
     RoundOpened,
 )
+from schemas.plans import UNASKED
 from services.planner.core.state import Lease, Node, Promise, State, Waiting, counted
-
-UNASKED = ("moved", "broken")
-"""Reasons of answers that nobody asked for."""
 
 
 def start(shard: int = 0, of: int = 1) -> State:

@@ -12,6 +12,7 @@ from largesse.core import OpenRound
 from schemas import Plans, Record, RoundOpened
 from schemas.edge.base import Input, Malformed, validated
 from schemas.edge.config import knobs_of
+from schemas.plans import UNASKED
 from schemas.queues import Policy, with_knobs
 from services.planner import core
 from services.planner.core.state import Lease, Node, Promise, Waiting
@@ -69,7 +70,7 @@ def would_answer(question: Question) -> dict[str, object]:
         Waiting("update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0)
     )
     found = _answered(state, question.now_ms)
-    (answer,) = [each for each in found.answers if each.reservation == ask.reservation and each.reason != "moved"]
+    (answer,) = [each for each in found.answers if each.reservation == ask.reservation and each.reason not in UNASKED]
     plans = [profile for profile in found.profiles if profile.reservation == ask.reservation]
     return {
         "answer": asdict(answer),
@@ -99,7 +100,7 @@ def _answered(state: core.State, now_ms: int) -> Plans:
         opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(0, ""))
         core.fold(state, opened)
         for body in core.decide(state, OpenRound(opened)):
-            if any(each.reason not in ("moved", "broken") for each in body.answers):
+            if any(each.reason not in UNASKED for each in body.answers):
                 return body
             core.fold(state, Record("Plans", 1, "dry-run", number, number, now_ms, "", "", body))
     raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
