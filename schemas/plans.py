@@ -6,8 +6,19 @@ from typing import Literal
 from schemas.quantities import Vector
 
 PlanReason = Literal[
-    *("", "no_room", "invalid", "horizon", "limit", "too_late", "off", "unknown"),
-    *("broken", "moved", "ahead", "behind", "deleted"),
+    "",
+    "no_room",
+    "invalid",
+    "horizon",
+    "limit",
+    "too_late",
+    "off",
+    "unknown",
+    "broken",
+    "moved",
+    "ahead",
+    "behind",
+    "deleted",
 ]
 PlanForm = Literal["", "early", "late", "flat", "milp"]
 ProposalReason = Literal["", "stale", "infeasible", "no_better"]
