@@ -20,7 +20,7 @@ from tests.unit.cli_process import ROOT
 
 pytestmark = pytest.mark.slow
 
-GUARD_S = 400
+GUARD_S = 1_000
 README = (ROOT / "README.md").read_text()
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 END = "-- end of output --"
