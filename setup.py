@@ -16,7 +16,8 @@ SHIPPED = "services.cli.shipped"
 """As what the folder `examples` is installed."""
 
 COMPILED = {
-    "largesse": ("ids",),  # Not `core`: of a compiled module no type variable and no generic alias can be imported.
+    # Not `core` and `rounds`: no type variable and no generic alias can be imported from a compiled module.
+    "largesse": ("ids",),
     "largesse/lifecycle": (
         "dag",
         "entitlements",

@@ -12,10 +12,12 @@ from typing import Generic
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.core import RULES, Core, OpenRound, S
-from largesse.log.decisions import FORECASTS, DecisionReader, Wanted, answer, messages_of, wanted_of
+from largesse.log.decisions import FORECASTS, DecisionReader, messages_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import Lookahead, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
+from largesse.log.wanted import Wanted, answer, wanted_of
+from largesse.rounds import folds
 from largesse.settings import Settings
 from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
@@ -172,7 +174,7 @@ class Shell(Generic[S]):
             each
             for topic in self.core.READS
             for each in closing.body.hashes
-            if each.topic == topic and (topic not in SHARDED or topic != self.core.TOPIC or each.shard == self.shard)
+            if each.topic == topic and folds(self.core.TOPIC, self.shard, topic, each.shard)
         ]
         for winner in await self.decisions.winners(closing, named, self._settings.gap_wait_ms):
             self._fold(winner.record)

@@ -10,8 +10,9 @@ from largesse.bus.port import Bus, Outgoing
 from largesse.core import RULES
 from largesse.ids import content_hash
 from largesse.log.codec import encode, record_of
-from largesse.log.decisions import Wanted, answer, messages_of, wanted_of
+from largesse.log.decisions import messages_of
 from largesse.log.reader import LogReader
+from largesse.log.wanted import Wanted, answer, wanted_of
 from largesse.log.writer import LogWriter, claim_message
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened
 

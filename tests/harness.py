@@ -10,8 +10,8 @@ from typing import Any
 from largesse.core import RULES, Core, OpenRound
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, log_id, opening_id
 from largesse.log.codec import decode, encode, record_of
-from largesse.log.decisions import Wanted, answer
 from largesse.log.snapshots import dump, load
+from largesse.log.wanted import Wanted, answer
 from schemas import Asks, DecisionHash, Grant, Grants, Record, RoundAbandoned, RoundClosed, RoundOpened, Shares
 from schemas.topics import SHARDED
 from tests.builders import Fact

@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from largesse.bus.port import Bus, Outgoing
 from largesse.ids import content_hash, decision_id
 from largesse.log.answers import Found, Shelf
-from largesse.log.codec import Undecodable, encode, record_of
+from largesse.log.codec import Undecodable
 from largesse.log.fencing import split
+from largesse.log.wanted import Wanted
 from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
 from schemas.edge.config import SHARDS_MAX
@@ -33,14 +33,6 @@ class DecisionGap(Exception):
     """A decision record that a closing names is missing, or is not the one it names. Says which one, and where."""
 
 
-class Wanted(NamedTuple):
-    """An answer that is waited for."""
-
-    topic: str
-    shard: int
-    of: int
-
-
 @dataclass(slots=True)
 class Decision:
     """A winning decision record, its content's bytes, and the offset of its last message."""
@@ -50,33 +42,9 @@ class Decision:
     offset: int
 
 
-def wanted_of(topics: Iterable[str], shards: int) -> list[Wanted]:
-    """All answers of these topics to a round with so many altruism shards, in shard order."""
-    return [
-        Wanted(topic, shard, of)
-        for topic in topics
-        for of in (shards if topic in SHARDED else 1,)
-        for shard in range(of)
-    ]
-
-
 def partition_of(topic: str, partition: int, shard: int) -> int:
     """Where a cell's answers lie in a decision topic: sharded topics have a partition for every shard of every cell."""
     return partition * SHARDS_MAX + shard if topic in SHARDED else partition
-
-
-def answer(opening: Record, wanted: Wanted, body: object) -> tuple[Record, bytes]:
-    """The decision record that answers an opening, and its content."""
-    record = record_of(
-        body,
-        cell=opening.cell,
-        seq=opening.seq,
-        round_number=opening.round,
-        time=opening.time,
-        id_=decision_id(*wanted, opening.id),
-        cause=opening.id,
-    )
-    return record, encode(record)
 
 
 def messages_of(record: Record, content: bytes, wanted: Wanted, partition: int, author: str) -> list[Outgoing]:

@@ -13,10 +13,10 @@ from copy import deepcopy
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
 from largesse.ids import content_hash
-from largesse.log.decisions import wanted_of
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
+from largesse.log.wanted import wanted_of
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
 from largesse.shell import FOLDING, CoreStopped

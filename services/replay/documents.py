@@ -7,9 +7,9 @@ second, those that came too late. Which opening it answers, its name says (ids.d
 import json
 
 from largesse.ids import content_hash
+from largesse.rounds import Answer, Answers
 from schemas import Record
 from services.replay.differences import Difference, Diverged, first_difference, shown
-from services.replay.refold import Answer, Answers
 
 ROUNDS_KEPT = 100_000
 """Rounds for which hashes of what was decided are remembered, some 300 B each: a document that comes after the end of

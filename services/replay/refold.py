@@ -4,15 +4,13 @@ The caller brings records in order, asks for answers directly after an opening, 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from largesse.core import OpenRound
-from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
-from largesse.log.decisions import Wanted, answer
+from largesse.ids import PREFIX_OF_NOTHING, chain
 from largesse.log.fencing import Accepted
-from schemas import DecisionHash, Record
-from schemas.topics import SHARDED
+from largesse.log.wanted import Wanted
+from largesse.rounds import Answer, Answers, Deciders, Hosted, Upstream, ask, read_by
+from schemas import Record
 from services.admission import core as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -25,36 +23,6 @@ class CoreRaised(Exception):
     """A core raised while it folded or decided: says which, and the error is its cause."""
 
 
-@dataclass(slots=True)
-class Answer:
-    """One decision record: whose, the record, its content."""
-
-    wanted: Wanted
-    record: Record
-    content: bytes
-
-    @property
-    def named(self) -> DecisionHash:
-        """As a closing names it."""
-        return DecisionHash(*self.wanted, content_hash(self.content))
-
-
-@dataclass(slots=True)
-class Answers:
-    """What a round came to: shares, asks by shard and grants in the order of a closing; what forecasters said."""
-
-    opening: Record
-    closing: list[Answer] = field(default_factory=list)
-    forecasts: list[Answer] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Hosted:
-    core: Any
-    state: object
-    shard: int = 0
-
-
 class Refold:
     """All states of one cell. `before_round` is called before a round is decided; `hosted` lists the states."""
 
@@ -62,11 +30,14 @@ class Refold:
         self.prefix = PREFIX_OF_NOTHING
         self.records = 0
         self._before_round = before_round
-        self._altruism = [_Hosted(altruism, altruism.start(shard, shards), shard) for shard in range(shards)]
-        self._fairness = _Hosted(fairness, fairness.start())
-        self._leftover = _Hosted(leftover, leftover.start())
-        self._forecasters = [_Hosted(estimator, estimator.start()), _Hosted(planner, planner.start())]
-        self._admission = _Hosted(admission, admission.start())
+        self._deciders = Deciders(
+            Hosted(fairness, fairness.start()),
+            [Hosted(altruism, altruism.start(shard, shards), shard) for shard in range(shards)],
+            Hosted(leftover, leftover.start()),
+            [Hosted(estimator, estimator.start()), Hosted(planner, planner.start())],
+        )
+        # It judges and is asked by nobody, so it has no `decide`.
+        self._admission = Hosted(cast(Any, admission), admission.start())
 
     @property
     def admission(self) -> Any:
@@ -90,29 +61,19 @@ class Refold:
         """What every service answers to an opening that was folded last. Raises CoreRaised."""
         if self._before_round is not None:
             self._before_round(self)
-        shards = opening.body.shards
-        answers = Answers(opening)
-        shares = _decide(self._fairness, opening, {}, 1)
-        asks = [a for each in self._altruism[:shards] for a in _decide(each, opening, _records(shares), shards)]
-        grants = _decide(self._leftover, opening, _records([*shares, *asks]), 1)
-        answers.closing = [*shares, *asks, *grants]
-        answers.forecasts = [a for each in self._forecasters for a in _decide(each, opening, {}, 1)]
-        return answers
+        return self._deciders.decide(opening, _ask)
 
     def feed(self, winners: list[tuple[Wanted, Record]]) -> None:
         """Gives every core the winning records that it reads, in the order of its READS. Raises CoreRaised."""
         for each in self._all():
-            for topic in each.core.READS:
-                for wanted, record in winners:
-                    own = topic not in SHARDED or topic != each.core.TOPIC or wanted.shard == each.shard
-                    if wanted.topic == topic and own:
-                        _fold(each, record)
+            for record in read_by(each, winners):
+                _fold(each, record)
 
-    def _all(self) -> list[_Hosted]:
-        return [self._admission, self._fairness, *self._altruism, self._leftover, *self._forecasters]
+    def _all(self) -> list[Hosted]:
+        return [self._admission, *self._deciders.all()]
 
 
-def _fold(hosted: _Hosted, record: Record) -> None:
+def _fold(hosted: Hosted, record: Record) -> None:
     learn = hosted.core.FOLDS.get(type(record.body))
     if learn is None:
         return
@@ -122,18 +83,8 @@ def _fold(hosted: _Hosted, record: Record) -> None:
         raise CoreRaised(f"{hosted.core.NAME} raised {error!r} folding {record.type} {record.id}") from error
 
 
-def _decide(hosted: _Hosted, opening: Record, upstream: dict[str, list[Record]], of: int) -> list[Answer]:
-    wanted = Wanted(hosted.core.TOPIC, hosted.shard, of)
-    needed = {topic: upstream[topic] for topic in hosted.core.UPSTREAM}
+def _ask(hosted: Hosted, opening: Record, upstream: Upstream, of: int) -> list[Answer]:
     try:
-        bodies = hosted.core.decide(hosted.state, OpenRound(opening, needed))
+        return ask(hosted, opening, upstream, of)
     except Exception as error:
         raise CoreRaised(f"{hosted.core.NAME} raised {error!r} answering {opening.id}") from error
-    return [Answer(wanted, *answer(opening, wanted, body)) for body in bodies]
-
-
-def _records(answers: list[Answer]) -> dict[str, list[Record]]:
-    by_topic: dict[str, list[Record]] = {}
-    for each in answers:
-        by_topic.setdefault(each.wanted.topic, []).append(each.record)
-    return by_topic

@@ -14,7 +14,9 @@ from typing import Any
 from largesse.core import RULES
 from largesse.ids import content_hash, log_id, opening_id
 from largesse.log.codec import decode, encode, record_of
-from largesse.log.decisions import DecisionGap, Wanted
+from largesse.log.decisions import DecisionGap
+from largesse.log.wanted import Wanted
+from largesse.rounds import Answers
 from schemas import (
     AttemptsKnown,
     InputRefused,
@@ -44,7 +46,7 @@ from services.admission.core.judge import judge, lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
 from services.replay.documents import Documents
-from services.replay.refold import Answers, CoreRaised, Refold
+from services.replay.refold import CoreRaised, Refold
 from services.replay.source import Source, Step
 
 FORECASTS_KEPT = 1_000

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from largesse.core import RULES, Core, OpenRound, S
-from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id, log_id, opening_id
+from largesse.core import RULES
+from largesse.ids import PREFIX_OF_NOTHING, chain, log_id, opening_id
 from largesse.log.codec import encode
-from schemas import DecisionHash, Header, Record, RoundOpened
+from largesse.rounds import Deciders, Hosted, read_by
+from schemas import Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
 from services.admission.core import State as AdmissionState
@@ -27,9 +28,6 @@ from services.leftover import core as leftover
 from services.leftover.core import State as LeftoverState
 from services.planner import core as planner
 from services.planner.core import State as PlannerState
-
-_Hosted = tuple[Core[Any], Any]
-"""A core and its state."""
 
 Listener = Callable[[str, Header | None, bytes], None]
 """Told of every record's bytes: topic, header (None for a decision), content."""
@@ -59,6 +57,7 @@ class Cell:
     estimator: EstimatorState = field(default_factory=estimator.start)
     planner: PlannerState = field(default_factory=planner.start)
     _folds: dict[type, list[tuple[Callable[[Any, Record], None], object]]] = field(default_factory=dict)
+    _deciders: Deciders = field(init=False)
 
     def __post_init__(self) -> None:
         self.altruism = [altruism.start(shard, self.shards) for shard in range(self.shards)]
@@ -68,16 +67,15 @@ class Cell:
         self._folds = {}
         for kind, learn in admission.FOLDS.items():
             self._folds[kind] = [(learn, self.admission)]
-        hosted: list[_Hosted] = [
-            (fairness, self.fairness),
-            *((altruism, state) for state in self.altruism),
-            (leftover, self.leftover),
-            (estimator, self.estimator),
-            (planner, self.planner),
-        ]
-        for core, state in hosted:
-            for kind, learn in core.FOLDS.items():
-                self._folds.setdefault(kind, []).append((learn, state))
+        self._deciders = Deciders(
+            Hosted(fairness, self.fairness),
+            [Hosted(altruism, state, state.shard) for state in self.altruism],
+            Hosted(leftover, self.leftover),
+            [Hosted(estimator, self.estimator), Hosted(planner, self.planner)],
+        )
+        for hosted in self._deciders.all():
+            for kind, learn in hosted.core.FOLDS.items():
+                self._folds.setdefault(kind, []).append((learn, hosted.state))
 
     def take(self, body: object, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
@@ -130,21 +128,16 @@ class Cell:
             self.before_round(self)
             self._rewire()
         assert opening.body.rules == RULES
-        hashes: list[DecisionHash] = []
-        shares = self._ask(fairness, self.fairness, opening, {}, hashes)[0]
-        asks: list[Record] = []
-        for shard in range(opening.body.shards):
-            asks += self._ask(
-                altruism, self.altruism[shard], opening, {"shares": [shares]}, hashes, shard, opening.body.shards
-            )
-        upstream = {"shares": [shares], "asks": asks}
-        grants = self._ask(leftover, self.leftover, opening, upstream, hashes)[0]
-        forecasts = [
-            *self._ask(estimator, self.estimator, opening, {}, None),
-            *self._ask(planner, self.planner, opening, {}, None),
-        ]
-        body = close(self.admission, shares, asks, grants, hashes)
-        self._feed({"shares": [shares], "asks": asks, "grants": [grants]})
+        answers = self._deciders.decide(opening)
+        if self.listener is not None:
+            for each in [*answers.closing, *answers.forecasts]:
+                self.listener(each.wanted.topic, None, each.content)
+        shares, *asks, grants = [each.record for each in answers.closing]
+        body = close(self.admission, shares, asks, grants, [each.named for each in answers.closing])
+        winners = [(each.wanted, each.record) for each in answers.closing]
+        for hosted in self._deciders.all():
+            for record in read_by(hosted, winners):
+                hosted.core.fold(hosted.state, record)
         if self.asks_observer is not None:
             for record in asks:
                 if record.body.ledger:
@@ -152,57 +145,10 @@ class Cell:
         if self.grants_observer is not None and grants.body.held:
             self.grants_observer(grants)
         closing = self.put(body, cause=opening.id)
-        for forecast in forecasts:
-            if accepts_forecast(self.admission, forecast.body):
-                self.put(forecast.body, cause=forecast.id)
+        for forecast in answers.forecasts:
+            if accepts_forecast(self.admission, forecast.record.body):
+                self.put(forecast.record.body, cause=forecast.record.id)
         return closing
-
-    def _ask(
-        self,
-        core: Core[S],
-        state: S,
-        opening: Record,
-        upstream: dict[str, list[Record]],
-        hashes: list[DecisionHash] | None,
-        shard: int = 0,
-        of: int = 1,
-    ) -> list[Record]:
-        """A core's decision records for the open round, encoded and hashed."""
-        records = []
-        for body in core.decide(state, OpenRound(opening, upstream)):
-            id_ = decision_id(core.TOPIC, shard, of, opening.id)
-            kind = type(body)
-            record = Record(
-                kind.__name__,
-                VERSION_OF[kind],
-                self.name,
-                opening.seq,
-                opening.round,
-                opening.time,
-                id_,
-                opening.id,
-                body,
-            )
-            content = encode(record)
-            if hashes is not None:
-                hashes.append(DecisionHash(core.TOPIC, shard, of, content_hash(content)))
-            if self.listener is not None:
-                self.listener(core.TOPIC, None, content)
-            records.append(record)
-        return records
-
-    def _feed(self, winners: dict[str, list[Record]]) -> None:
-        """Gives every core the winners it reads, in the order of READS; a shard only its own asks."""
-        hosted: list[_Hosted] = [
-            (fairness, self.fairness),
-            *((altruism, state) for state in self.altruism),
-            (leftover, self.leftover),
-        ]
-        for core, state in hosted:
-            for topic in core.READS:
-                for record in winners[topic]:
-                    if topic != core.TOPIC or core is not altruism or record.body.shard == state.shard:
-                        core.fold(state, record)
 
     @property
     def digest(self) -> str:

@@ -75,6 +75,14 @@ ROOMS = (
         pure=True,
     ),
     Room(
+        "rounds in one process",  # A simulation imports them, on a Python that has neither bus nor metrics installed.
+        ("largesse/rounds.py", "largesse/log/wanted.py"),
+        ours=("schemas", *(f"largesse.{name}" for name in ("core", "ids", "log.codec", "log.wanted"))),
+        others=PURE,
+        never=("schemas.export",),
+        pure=True,
+    ),
+    Room(
         "what every core folds alike",
         ("largesse/lifecycle/*",),
         ours=("schemas", "largesse.lifecycle"),

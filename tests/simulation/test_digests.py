@@ -7,9 +7,11 @@ named has to. Compiled cores are those that `make compile` made of these sources
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,19 @@ def test_every_python_decides_alike(python, outcome):
     if asked.returncode != 0:
         refuse(f"{python}: {point_of(asked.stderr)}; one that imports them can be named in LARGESSE_PYTHONS")
     assert told_by(path, SEEDS[0], "3") == outcome(SEEDS[0])  # Under every preset; more seeds show no more of Python.
+
+
+def test_a_simulation_imports_only_what_the_other_pythons_are_given():
+    """Each of them gets what `.ci/run` names and no more: a simulation that imports more could not run there."""
+    kept = re.search(r"^kept='\^\((.+)\)=='$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    code = "import sys; before = set(sys.modules); import services.simulator.__main__; "
+    code += "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+    asked = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    packages = packages_distributions()
+    imported = {package for name in asked.stdout.split() for package in packages.get(name, ())} - {"largesse"}
+
+    assert "orjson" in imported
+    assert {package.replace("_", "-") for package in imported} <= set(kept[1].split("|"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from largesse.bus.port import Message
 from largesse.log import answers, fencing
 from largesse.log.answers import Shelf
 from largesse.log.codec import Undecodable
-from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of
+from largesse.log.decisions import DecisionReader, messages_of
+from largesse.log.wanted import Wanted, answer
 from largesse.telemetry import exposition
 from schemas import Asks, Shares
 from schemas.shares import Level

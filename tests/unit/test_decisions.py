@@ -4,7 +4,8 @@ import pytest
 
 from largesse.log import fencing
 from largesse.log.codec import heading, record_of
-from largesse.log.decisions import DecisionReader, Wanted, answer, messages_of, partition_of, wanted_of
+from largesse.log.decisions import DecisionReader, messages_of, partition_of
+from largesse.log.wanted import Wanted, answer, wanted_of
 from schemas import Asks, Grants, Releases, RoundOpened, Shares
 from schemas.shares import Level
 from tests.bus_stories import append_raw, story

@@ -6,7 +6,8 @@ import pytest
 from largesse.bus.port import Outgoing
 from largesse.log import dead_letters
 from largesse.log.codec import wrap
-from largesse.log.decisions import Wanted, answer, messages_of
+from largesse.log.decisions import messages_of
+from largesse.log.wanted import Wanted, answer
 from schemas import Header, JobAdmitted, Releases, RoundOpened, SequencerAlive
 from schemas.topics import DEADLETTER
 from tests.bus_stories import append_raw, story

@@ -6,7 +6,8 @@ import pytest
 
 from largesse.core import RULES
 from largesse.log.codec import unwrap
-from largesse.log.decisions import DecisionGap, Wanted
+from largesse.log.decisions import DecisionGap
+from largesse.log.wanted import Wanted
 from largesse.settings import Settings
 from largesse.shell import CoreStopped, Shell, run
 from largesse.telemetry import exposition

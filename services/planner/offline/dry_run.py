@@ -8,7 +8,8 @@ import json
 import sys
 from dataclasses import asdict
 
-from largesse.core import OpenRound
+from largesse.core import RULES
+from largesse.rounds import Hosted, ask
 from schemas import Plans, Record, RoundOpened
 from schemas.edge.base import Input, Malformed, validated
 from schemas.edge.config import knobs_of
@@ -96,13 +97,15 @@ def state_of(cell: Cell, policy: Policy) -> core.State:
 
 
 def _answered(state: core.State, now_ms: int) -> Plans:
+    planner = Hosted(core, state)
     for number in range(1, ROUNDS_MAX):
-        opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(0, ""))
+        opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(RULES, ""))
         core.fold(state, opened)
-        for body in core.decide(state, OpenRound(opened)):
+        for told in ask(planner, opened, {}, 1):
+            body: Plans = told.record.body
             if any(each.reason not in UNASKED for each in body.answers):
                 return body
-            core.fold(state, Record("Plans", 1, "dry-run", number, number, now_ms, "", "", body))
+            core.fold(state, told.record)
     raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
 
 
