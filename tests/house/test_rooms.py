@@ -245,6 +245,13 @@ def test_a_module_has_a_longest_length():
     assert inspect(SHELL, "x = 1\n" * (MODULE_LINES_MAX + 1)) == [f"{SHELL}:1: 501 lines, a module has at most 500"]
 
 
+def test_tests_and_benchmarks_keep_to_the_length_of_a_module():
+    paths = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in paths}
+
+    assert {path: count for path, count in lines.items() if count > MODULE_LINES_MAX} == {}
+
+
 def test_the_editor_shows_no_ban_that_the_house_does_not_hold():
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]["flake8-tidy-imports"]
     banned = options["banned-api"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.class_pools import PPM, Pools
 from services.leftover.placement.fits import Demands
-from tests.properties.test_placement import Both, Plain, step
+from tests.properties.placement_plain import Plain
+from tests.properties.test_placement import Both, step
 from tests.strategies import for_all
 
 CLASSES = 3

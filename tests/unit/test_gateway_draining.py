@@ -5,7 +5,7 @@ import pytest
 from schemas import Device, NodeDrained, NodeRegistered, Stage
 from schemas.edge.nodes import NodeLeft
 from services.gateway.queueing import NODES_TOLD_MAX
-from tests.unit.test_gateway_view import Watched, stage
+from tests.gateway_watch import Watched, stage
 
 
 def drained(cell, *names, draining=True):

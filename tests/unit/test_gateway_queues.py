@@ -24,9 +24,9 @@ from services.gateway.problems import dumped
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import State
 from tests.cells import queue
+from tests.gateway_watch import Watched, stage
 from tests.queue_trees import queue_trees
 from tests.strategies import for_all
-from tests.unit.test_gateway_view import Watched, stage
 
 
 def of(name, *children, **limits):

@@ -11,9 +11,9 @@ from services.cli.getting import node_row
 from services.cli.operating import SPAN_MS_MAX, _span_ms
 from services.gateway.documents import node_document
 from tests.cells import SlowCell, job, node, stage
+from tests.gateway_watch import Watched
 from tests.unit.test_agent_core import closed, granted, registered, running
 from tests.unit.test_gateway_app import told
-from tests.unit.test_gateway_view import Watched
 
 
 def cell(*inputs):

@@ -10,8 +10,8 @@ from schemas.edge.read import Malformed
 from services.cli.getting import node_row
 from services.gateway.documents import counts, node_document
 from tests.cells import SlowCell, holds_of, job, node, report, stage
+from tests.gateway_watch import Watched
 from tests.unit.test_gateway_draining import waiting, why
-from tests.unit.test_gateway_view import Watched
 
 FULL = "its disk is full"
 
