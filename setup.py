@@ -45,6 +45,7 @@ COMPILED = {
         "queue_rules",
         "reservations",
         "rounds",
+        "series",
         "skips",
         "state",
         "task_reports",

@@ -45,7 +45,13 @@ from schemas.plans import (
 from schemas.quantities import Vector
 from schemas.queues import ConfigChanged, Policy, Queue
 from schemas.releases import ForecastScore, ReleaseCurve, Releases
-from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas.reservations import (
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+)
 from schemas.rounds import (
     DecisionHash,
     JobJudged,

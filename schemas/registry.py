@@ -28,6 +28,7 @@ NEWEST: dict[str, Released] = {
         tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
         queues.ConfigChanged,
         reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
+        reservations.SeriesRequested, reservations.SeriesEnded,
         rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
         rounds.RoundAbandoned, shares.Shares, asks.Asks, grants.Grants, releases.Releases,
         plans.Plans, plans.PlanProposed, )

@@ -5,13 +5,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReservationRequested:
-    """A request in RDL, as its JSON text in canonical form. `queue`: the path of the queue that it serves."""
+    """A request in RDL, as its JSON text in canonical form. `queue`: the path of the queue that it serves. `series`:
+    of an occurrence, the series that it belongs to, else empty; `occurrence_s`: when the occurrence begins, in seconds
+    of log time.
+    """
 
     reservation: str
     user: str
     rdl: str
     author: str = "unknown"
     queue: str = "default"
+    series: str = ""
+    occurrence_s: int = 0
 
 
 @dataclass(slots=True)
@@ -30,5 +35,33 @@ class ReservationDeleted:
     """Its owner gives it back."""
 
     reservation: str
+    user: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class SeriesRequested:
+    """A reservation that recurs. Each occurrence is requested as a reservation of its own as the horizon moves.
+
+    `rdl`: a window as canonical JSON, whose times count from each occurrence, in seconds. `every`: a period in
+    seconds, or a cron expression, which is read in the time zone `zone`. `start_s`: with a period the first occurrence,
+    with a cron expression the earliest moment that counts, in seconds of log time.
+    """
+
+    series: str
+    user: str
+    rdl: str
+    every: str
+    start_s: int
+    zone: str = "UTC"
+    author: str = "unknown"
+    queue: str = "default"
+
+
+@dataclass(slots=True)
+class SeriesEnded:
+    """Its owner ends a series: no further occurrence is requested, and those that have not begun are given back."""
+
+    series: str
     user: str
     author: str = "unknown"

@@ -29,7 +29,7 @@ _LOG_BODIES = (
     "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated InputSkipped JobCancelled "
     "JobEnded NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten AttemptsKnown TaskStarted "
     "TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted PlanProposed "
-    "Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
+    "SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
 )
 
 TOPICS = (

@@ -16,7 +16,13 @@ from schemas.edge.tasks import TaskInput, read_task
 from schemas.jobs import JobCancelled, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.plans import PlanProposed
-from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas.reservations import (
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+)
 from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
 
 __all__ = [
@@ -49,6 +55,8 @@ InputBody = (
     | ReservationRequested
     | ReservationUpdated
     | ReservationDeleted
+    | SeriesRequested
+    | SeriesEnded
     | PlanProposed
 )
 

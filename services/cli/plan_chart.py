@@ -22,7 +22,7 @@ STATES_SHOWN = ("requested", "accepted")
 
 def list_reservations(gateway: Gateway, json: bool) -> None:
     """All reservations that the gateway shows."""
-    found = gateway.get("/v1/reservations", "reservations")["reservations"]
+    found = reservations_in(gateway)
     if json:
         out_json(found)
         return
@@ -31,6 +31,33 @@ def list_reservations(gateway: Gateway, json: bool) -> None:
         out(charts(found) if found else "no reservations")
     else:
         out(draw((*_HEADS, "from", "to", "units", "answer"), [(*_about(each), *_figures(each)) for each in found]))
+
+
+def reservations_in(gateway: Gateway) -> list[Document]:
+    """All reservations that the gateway shows."""
+    found: list[Document] = gateway.get("/v1/reservations", "reservations")["reservations"]
+    return found
+
+
+def series_in(gateway: Gateway) -> list[Document]:
+    """Reservations that recur and have not been deleted."""
+    found: list[Document] = gateway.get("/v1/series", "series")["series"]
+    return found
+
+
+def one_series(series: Document, occurrences: Sequence[Document]) -> str:
+    """A reservation that recurs, with its occurrences."""
+    every = series["every"]
+    rows: list[tuple[str, object]] = [
+        ("series", series["series"]),
+        ("owner", series["user"]),
+        ("queue", series["queue"]),
+        ("every", f"{every} s from {moment(series['start_s'] * 1000)}" if every.isdecimal() else every),
+        ("zone", series["zone"]),
+        ("requested", f"{plural(series['occurrences'], 'occurrence')} so far"),
+    ]
+    text = described(rows)
+    return f"{text}\n{charts(occurrences)}" if occurrences else text
 
 
 def charts(found: Sequence[Document]) -> str:

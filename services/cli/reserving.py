@@ -7,7 +7,7 @@ clock; the cell gets seconds of Unix time.
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,17 @@ from schemas.edge.read import Malformed, read_input
 from services.cli.arguments import Json, Url, file_path, given
 from services.cli.client import Gateway, step, timeout_s_of, user
 from services.cli.ending import Wrong, note, out, out_json
-from services.cli.plan_chart import Document, list_reservations, one_reservation
+from services.cli.plan_chart import (
+    Document,
+    list_reservations,
+    one_reservation,
+    one_series,
+    reservations_in,
+    series_in,
+)
+
+if TYPE_CHECKING:
+    from services.planner.rdl.times import Clock
 
 reserve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -60,10 +70,14 @@ def submit(
 ) -> None:
     """Ask for capacity in time; exit code 1 where the answer is no, with what would be accepted instead.
 
-    With --every, one reservation of all occurrences that end within the time that can be planned.
+    With --every, a series: each occurrence becomes a reservation NAME.DATE of its own, as soon as its end lies within
+    the time that can be planned. With --dry-run, the answer to its first occurrence.
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
-    document = _request(gateway, name, file, queue, zone, every)
+    if every is not None:
+        _submit_series(gateway, name, file, queue, zone, every, dry_run, json)
+        return
+    document = _request(name, file, queue, zone)
     params = {"dry_run": "true"} if dry_run else {}
     _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json, dry_run)
 
@@ -74,14 +88,16 @@ def update(
     file: File,
     queue: Queue = None,
     zone: Zone = "UTC",
-    every: Every = None,
     dry_run: DryRun = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Ask for other terms; the old ones stay in force where the answer is no (exit code 1)."""
+    """Ask for other terms; the old ones stay in force where the answer is no (exit code 1).
+
+    The terms of a series stay as they are: delete it, and submit another of a new name.
+    """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
-    document = _request(gateway, name, file, queue, zone, every)
+    document = _request(name, file, queue, zone)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"
     _answered(gateway.document("PUT", path, "state", json=document, params=params), json, dry_run)
@@ -89,9 +105,20 @@ def update(
 
 @reserve_app.command(short_help="Give a reservation back.")
 def delete(name: Name, url: Url = None, json: Json = False) -> None:
-    """Give a reservation back; jobs that run under it go on without it."""
+    """Give a reservation back; jobs that run under it go on without it.
+
+    Of a series, all occurrences that have not begun.
+    """
+    gateway = Gateway(url)
+    if any(each["series"] == name for each in series_in(gateway)):
+        ended = gateway.document("DELETE", f"/v1/series/{step(name)}", "series", params={"user": user()})
+        if json:
+            out_json(ended)
+        else:
+            out(f"{name}: deleted; occurrences that have not begun are being given back")
+        return
     path = f"/v1/reservations/{step(name)}"
-    found = Gateway(url).document("DELETE", path, "state", params={"user": user()})
+    found = gateway.document("DELETE", path, "state", params={"user": user()})
     if json:
         out_json(found)
     elif found["unanswered"]:
@@ -108,8 +135,20 @@ def list_all(url: Url = None, json: Json = False) -> None:
 
 @reserve_app.command(short_help="Why a reservation is as it is, and its plan.")
 def why(name: Name, url: Url = None, json: Json = False) -> None:
-    """The planner's answer to a reservation, why its promise was moved or broken, and its plan."""
-    found = Gateway(url).get(f"/v1/reservations/{step(name)}", "state", "steps")
+    """The planner's answer to a reservation, why its promise was moved or broken, and its plan.
+
+    Of a series, its terms, and its occurrences with the answers to them.
+    """
+    gateway = Gateway(url)
+    for series in series_in(gateway):
+        if series["series"] == name:
+            of_it = [each for each in reservations_in(gateway) if each["series"] == name]
+            if json:
+                out_json({**series, "reservations": of_it})
+            else:
+                out(one_series(series, of_it))
+            return
+    found = gateway.get(f"/v1/reservations/{step(name)}", "state", "steps")
     if json:
         out_json(found)
     else:
@@ -133,27 +172,71 @@ def _exit(found: Document) -> None:
         raise typer.Exit(1)
 
 
-def _request(
-    gateway: Gateway, name: str, file: str, queue: str | None, zone: str, every: str | None
-) -> dict[str, object]:
+def _submit_series(
+    gateway: Gateway, name: str, file: str, queue: str | None, zone: str, every: str, dry_run: bool, json: bool
+) -> None:
+    document, first = _series(name, file, queue, zone, every)
+    if dry_run:
+        found = gateway.document("POST", "/v1/reservations", "state", json=first, params={"dry_run": "true"})
+        _answered(found, json, dry_run)
+        return
+    length_s = document["rdl"]["e"]
+    horizon_s = gateway.get("/v1/config", "set")["set"]["reservation_horizon_ms"] // 1000
+    if length_s > horizon_s:
+        raise Wrong(f"--every: an occurrence ends {length_s} s after it begins, and {horizon_s} s can be planned")
+    found = gateway.document("POST", "/v1/series", "series", json=document)
+    if json:
+        out_json(found)
+    else:
+        out(f"{name}: recurs; its first occurrence is {first['reservation']}. `largesse reserve why` tells the answers")
+
+
+def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> tuple[Document, Document]:
+    """A series as the gateway takes it, and the request of its first occurrence. Raises Wrong."""
+    from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
+    from services.planner.rdl.recurrence import occurrence, occurrences, series_of
+
+    rdl, known = _rdl(file, zone)
+    when = every.strip()
+    try:
+        window, start_s = series_of(rdl, int(when) if when.isdecimal() else when, known)
+        at = next(iter(occurrences(when, start_s, known.now_s + 1, zone)), MOMENT_S_MAX + 1)
+    except ValueError as error:
+        raise Wrong(f"--every: {error}") from None
+    if at > MOMENT_S_MAX:
+        raise Wrong(f'--every: "{every}" never comes')
+    terms = {"user": user()} | ({"queue": queue} if queue is not None else {})
+    series = {"series": name, "every": int(when) if when.isdecimal() else when, "zone": zone, "start_s": start_s}
+    series |= {"rdl": window, **terms}
+    _check("series", series, file)
+    return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}
+
+
+def _request(name: str, file: str, queue: str | None, zone: str) -> Document:
     """A request as the gateway takes it. Raises Wrong, which names the argument, or file, line and column."""
-    document: dict[str, object] = {"reservation": name, "user": user(), "rdl": _rdl(gateway, file, zone, every)}
+    document: Document = {"reservation": name, "user": user(), "rdl": _rdl(file, zone)[0]}
     if queue is not None:
         document["queue"] = queue
-    try:
-        read_input("reservations", {"request": document}, "")
-    except Malformed as fault:
-        field = fault.field.removeprefix("request.")
-        argument = {"reservation": "NAME", "queue": "--queue"}.get(field)
-        place = argument or (f"{_shown(file)}: {field}" if field else _shown(file))
-        raise Wrong(f"{place}: {fault.reason}") from None
+    _check("request", document, file)
     return document
 
 
-def _rdl(gateway: Gateway, file: str, zone: str, every: str | None) -> object:
+def _check(form: str, document: Document, file: str) -> None:
+    """Raises Wrong, which names the argument or the file."""
+    try:
+        read_input("reservations", {form: document}, "")
+    except Malformed as fault:
+        field = fault.field.removeprefix(f"{form}.")
+        arguments = {"reservation": "NAME", "series": "NAME", "queue": "--queue", "every": "--every", "zone": "--zone"}
+        argument = arguments.get(field)
+        place = argument or (f"{_shown(file)}: {field}" if field else _shown(file))
+        raise Wrong(f"{place}: {fault.reason}") from None
+
+
+def _rdl(file: str, zone: str) -> tuple[object, "Clock"]:
+    """The request, and the clock by which its times were read. Raises Wrong."""
     from services.planner.rdl.document import read_document
     from services.planner.rdl.faults import BadDocument
-    from services.planner.rdl.recurrence import expanded
     from services.planner.rdl.times import clock
 
     try:
@@ -161,16 +244,9 @@ def _rdl(gateway: Gateway, file: str, zone: str, every: str | None) -> object:
     except ValueError as error:
         raise Wrong(f"--zone: {error}") from None
     try:
-        rdl = read_document(_text(file), known)
+        return read_document(_text(file), known), known
     except BadDocument as fault:
         raise Wrong(f"{_shown(file)}: {fault}") from None
-    if every is None:
-        return rdl
-    horizon_ms = gateway.get("/v1/config", "set")["set"]["reservation_horizon_ms"]
-    try:
-        return expanded(rdl, int(every) if every.isdecimal() else every, known, known.now_s + horizon_ms // 1000)
-    except ValueError as error:
-        raise Wrong(f"--every: {error}") from None
 
 
 def _text(file: str) -> str:

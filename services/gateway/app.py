@@ -37,6 +37,7 @@ from services.gateway.output import ReadOutput, check_task, fetch_output, first_
 from services.gateway.problems import Problem, as_json, dumped, install, malformed
 from services.gateway.reading import message_of, read_document, read_request
 from services.gateway.reservation_routes import add_reservations
+from services.gateway.series_routes import add_series
 from services.gateway.streams import EventStream, StreamLimit
 from services.gateway.view_classes import known_classes
 from services.gateway.view_state import ENDED_JOBS_MAX, State
@@ -199,6 +200,7 @@ def make_app(
     add_nodes(app, api)
     add_config(app, api)
     add_reservations(app, api)
+    add_series(app, api)
     complete(app)
     return app
 

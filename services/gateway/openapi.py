@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobSubmission
-from schemas.edge.reservations import ReservationRequest, ReservationTerms
+from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
 from services.gateway.models import Problem
 from services.gateway.problems import MEDIA_TYPE, TITLES
 
@@ -31,6 +31,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/config", "put"): ConfigInput,
     ("/v1/reservations", "post"): ReservationRequest,
     ("/v1/reservations/{reservation}", "put"): ReservationTerms,
+    ("/v1/series", "post"): SeriesRequest,
 }
 _BODY_TYPES = ("application/json", "application/yaml")
 _VALIDATION = ("HTTPValidationError", "ValidationError")

@@ -7,7 +7,7 @@ from schemas.edge.strict_json import loads
 from schemas.plans import PlanAnswer, PlanStep
 from schemas.quantities import quantity_texts
 from services.gateway.documents import Document
-from services.gateway.view_state import ReservationRow, State
+from services.gateway.view_state import ReservationRow, SeriesRow, State
 
 
 def reservation_document(row: ReservationRow) -> Document:
@@ -27,8 +27,25 @@ def reservation_document(row: ReservationRow) -> Document:
         "ahead": row.ahead,
         "behind": row.behind,
         "progress": row.progress,
+        "series": row.series,
         "rdl": loads(row.rdl.encode()),
         "steps": [_step(step) for step in row.steps],
+    }
+
+
+def series_document(row: SeriesRow) -> Document:
+    """A reservation that recurs: its terms, and how far its occurrences were requested."""
+    return {
+        "series": row.series,
+        "user": row.user,
+        "queue": row.queue,
+        "every": row.every,
+        "zone": row.zone,
+        "start_s": row.start_s,
+        "requested_ms": row.at_ms,
+        "occurrences": row.occurrences,
+        "asked_s": row.asked_s,
+        "rdl": loads(row.rdl.encode()),
     }
 
 
@@ -61,6 +78,7 @@ def dry_document(body: ReservationRequested | ReservationUpdated, found: Documen
         "ahead": 0,
         "behind": 0,
         "progress": "",
+        "series": "",
         "rdl": loads(body.rdl.encode()),
         "steps": steps,
     }

@@ -33,12 +33,38 @@ class Reservation(BaseModel):
     ahead: Count
     behind: Count
     progress: str
+    series: str
     rdl: dict[str, Any]
     steps: list[PromisedStep]
 
 
 class Reservations(BaseModel):
     reservations: list[Reservation]
+
+
+class Series(BaseModel):
+    """A reservation that recurs. `start_s`, `asked_s` (the latest occurrence that was requested): Unix time."""
+
+    series: str
+    user: str
+    queue: str
+    every: str
+    zone: str
+    start_s: int
+    requested_ms: Ms
+    occurrences: Count
+    asked_s: int | None
+    rdl: dict[str, object]
+
+
+class UnreadSeries(BaseModel):
+    """A series that the log has not read yet: ask for it later."""
+
+    series: str
+
+
+class SeriesList(BaseModel):
+    series: list[Series]
 
 
 class QueueAccount(BaseModel):

@@ -1,8 +1,25 @@
 """Reservations in the gateway's view: what was asked for, what the planner answered, and what it has promised."""
 
 from largesse.core import Folds
-from schemas import JobSpec, PlanAnswer, Plans, Record, ReservationDeleted, ReservationRequested, ReservationUpdated
-from services.gateway.view_state import RESERVATIONS_KEPT_MAX, EndedJob, ReservationRow, ReservationState, State
+from schemas import (
+    JobSpec,
+    PlanAnswer,
+    Plans,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+)
+from services.gateway.view_state import (
+    RESERVATIONS_KEPT_MAX,
+    EndedJob,
+    ReservationRow,
+    ReservationState,
+    SeriesRow,
+    State,
+)
 
 
 def fold_requested(state: State, record: Record) -> None:
@@ -10,8 +27,24 @@ def fold_requested(state: State, record: Record) -> None:
     body: ReservationRequested = record.body
     state.reservations_over.pop(body.reservation, None)
     state.reservations.pop(body.reservation, None)  # One of that name that is over: the new one comes last.
-    row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time)
+    row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time, series=body.series)
     state.reservations[body.reservation] = row
+    of = state.series.get(body.series)
+    if of is not None:
+        of.occurrences, of.asked_s = of.occurrences + 1, body.occurrence_s
+
+
+def fold_series(state: State, record: Record) -> None:
+    """A reservation that recurs was asked for."""
+    body: SeriesRequested = record.body
+    terms = (body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
+    state.series[body.series] = SeriesRow(*terms, record.time)
+
+
+def fold_series_end(state: State, record: Record) -> None:
+    """Its owner ends a series."""
+    body: SeriesEnded = record.body
+    del state.series[body.series]
 
 
 def fold_updated(state: State, record: Record) -> None:
@@ -111,5 +144,7 @@ RESERVATION_FOLDS: Folds[State] = {
     ReservationRequested: fold_requested,
     ReservationUpdated: fold_updated,
     ReservationDeleted: fold_given_back,
+    SeriesRequested: fold_series,
+    SeriesEnded: fold_series_end,
     Plans: fold_planned,
 }

@@ -209,7 +209,7 @@ class ReservationRow:
     and which part comes after which. `answer`: the last one; `unanswered`: requests that wait for theirs. `moved`: how
     often the promise was moved, and why last; `ahead`, `behind`: how often the plan followed its jobs, `progress` what
     was said of that last. `works`: by atom, unit-milliseconds that the plan has for it, where that is another amount
-    than it asked for.
+    than it asked for. `series`: of an occurrence, the series that it was requested for.
     """
 
     reservation: str
@@ -232,6 +232,25 @@ class ReservationRow:
     behind: int = 0
     progress: str = ""
     works: dict[str, int] = field(default_factory=dict)
+    series: str = ""
+
+
+@dataclass(slots=True)
+class SeriesRow:
+    """A reservation that recurs, as `schemas.SeriesRequested` has it. `at_ms`: when it was asked for. `occurrences`:
+    those that were requested; `asked_s`: the latest of them, in seconds of Unix time, None is none.
+    """
+
+    series: str
+    user: str
+    queue: str
+    rdl: str
+    every: str
+    zone: str
+    start_s: int
+    at_ms: int
+    occurrences: int = 0
+    asked_s: int | None = None
 
 
 @dataclass(slots=True)
@@ -269,8 +288,9 @@ class State:
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
     of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
-    `reservations_over`: those that are over, the oldest first. `reserving`: by reservation, the live jobs that name it.
-    `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`: by queue, of its jobs that are over.
+    `reservations_over`: those that are over, the oldest first. `series`: reservations that recur. `reserving`: by
+    reservation, the live jobs that name it. `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`:
+    by queue, of its jobs that are over.
     `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest.
     `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
 
@@ -303,6 +323,7 @@ class State:
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
+    series: dict[str, SeriesRow] = field(default_factory=dict)
     reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
     ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)

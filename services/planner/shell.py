@@ -2,7 +2,8 @@
 
 The solver runs in a process of its own, at most so often and so long as the policy says, and only in the instance that
 answers. What it finds is sent to the topic `reservations`; the sequencer makes it a record, and the core adopts it or
-not. So a solver that crashes, hangs or errs costs nothing but its process, and a replay never needs it.
+not. So a solver that crashes, hangs or errs costs nothing but its process, and a replay never needs it. The occurrences
+of recurring reservations are requested in the same way (renewing.py).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from largesse.telemetry import logger
 from schemas import Vector
 from services.planner import core
 from services.planner.core.state import State, counted
+from services.planner.renewing import Renewer
 
 COMMAND = (sys.executable, "-m", "services.planner", "reorganise")
 LOOK_S = 1.0
@@ -44,15 +46,20 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
 
 async def drive(shell: Shell[State], bus: Bus, settings: Settings, stop: asyncio.Event) -> None:
-    """Steps a shell until `stop`, with the solver beside it, which ends with it."""
-    beside = asyncio.create_task(Reorganiser(shell, bus, settings).run(stop))
+    """Steps a shell until `stop`, with the solver and the renewal of series beside it, which end with it."""
+    beside = {
+        "solver": asyncio.create_task(Reorganiser(shell, bus, settings).run(stop)),
+        "series": asyncio.create_task(Renewer(shell, bus, settings).run(stop)),
+    }
     try:
         await largesse.shell.drive(shell, bus, settings, stop)
     finally:
-        beside.cancel()
-        await asyncio.wait((beside,))
-        if not beside.cancelled() and (error := beside.exception()) is not None:
-            logger(service=shell.name).error("solver", failed=repr(error))
+        for task in beside.values():
+            task.cancel()
+        await asyncio.wait(beside.values())
+        for name, task in beside.items():
+            if not task.cancelled() and (error := task.exception()) is not None:
+                logger(service=shell.name).error(name, failed=repr(error))
 
 
 class Reorganiser:

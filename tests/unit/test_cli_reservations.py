@@ -8,8 +8,8 @@ from services.cli import plan_chart
 from services.cli.documents import read_job
 from services.cli.ending import Wrong
 from services.cli.getting import _resource_time
-from services.cli.plan_chart import charts, list_reservations, one_reservation
-from services.cli.reserving import _request
+from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
+from services.cli.reserving import _request, _series
 from tests.unit.cli_here import largesse
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
@@ -90,7 +90,7 @@ def test_a_wrong_name_or_queue_is_not_a_fault_of_the_file(tmp_path, name, queue,
     file.write_text(json.dumps({"op": "window", "s": 0, "e": 7_200, "of": ATOM}))
 
     with pytest.raises(Wrong) as fault:
-        _request(None, name, str(file), queue, "UTC", None)
+        _request(name, str(file), queue, "UTC")
     assert str(fault.value).startswith(place)
 
 
@@ -133,3 +133,50 @@ def test_a_job_of_a_reservation_is_its_submitters_unless_it_names_a_user(tmp_pat
     assert written.document.get("user") == user
     assert json.loads(written.data).get("user") == user
     assert capsys.readouterr().err == ""
+
+
+def recurring(tmp_path, every, window="window(0, 2h, {})"):
+    file = tmp_path / "r.rdl"
+    file.write_text(window.format("atom(b='1 cpu', g=1, h=1, l=1m, w=1m)"))
+    return _series("s", str(file), None, "UTC", every)
+
+
+def test_a_series_by_a_cron_expression_counts_from_each_occurrence(tmp_path):
+    series, first = recurring(tmp_path, "0 6 * * *")
+
+    assert (series["rdl"]["s"], series["rdl"]["e"]) == (0, 7_200)
+    assert first["rdl"]["s"] % 86_400 == 6 * 3_600
+    assert first["reservation"].endswith("T060000Z")
+
+
+def test_a_series_by_a_period_begins_with_the_window(tmp_path):
+    series, first = recurring(tmp_path, "86400", "window(+1h, +2h, {})")
+
+    assert (series["rdl"]["s"], series["rdl"]["e"]) == (0, 3_600)
+    assert first["rdl"]["s"] == series["start_s"]
+
+
+@pytest.mark.parametrize(
+    ("every", "window", "told"),
+    [
+        ("0 6 * * 8", "window(0, 2h, {})", "is no cron expression"),
+        ("0 * * * *", "window(0, 2h, {})", "begins 3600 s after another, and the window has 7200 s"),
+        ("0 6 30 2 *", "window(0, 2h, {})", "cron expression"),
+        ("86400", "window(0, 2h, {})", "with a period the window is that of the first occurrence"),
+        ("0 6 * * *", "{}", "has to be a window"),
+    ],
+)
+def test_a_series_that_cannot_be_is_refused_with_the_option(tmp_path, every, window, told):
+    with pytest.raises(Wrong) as fault:
+        recurring(tmp_path, every, window)
+    assert str(fault.value).startswith("--every: ")
+    assert told in str(fault.value)
+
+
+def test_a_series_is_shown_with_its_occurrences():
+    series = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 0}
+    told = one_series(series | {"occurrences": 2}, [reservation("s.19700101T000000Z")])
+
+    assert "86400 s from" in told
+    assert "2 occurrences so far" in told
+    assert "s.19700101T000000Z" in told

@@ -138,7 +138,11 @@ def test_a_proposal_is_read_with_as_many_leases_as_it_may_have():
 @pytest.mark.parametrize(
     ("document", "told"),
     [
-        pytest.param({}, 'exactly one of "request", "update", "delete", "propose" is needed, not 0', id="no form"),
+        pytest.param(
+            {},
+            'exactly one of "request", "update", "delete", "series", "end_series", "propose" is needed, not 0',
+            id="no form",
+        ),
         pytest.param({"delete": {"reservation": "a"}}, "delete.user: is missing", id="no owner"),
         pytest.param(
             {"delete": {"reservation": "x" * (NAME_MAX + 1), "user": "b"}}, "delete.reservation: is too long", id="long"

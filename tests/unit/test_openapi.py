@@ -59,6 +59,7 @@ async def asked(cell):
     await configs(ask)
     await nodes(ask)
     await reservations(ask)
+    await series(ask)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):
         await ask("GET", path)
     await ask("GET", "/v1/jobs", headers={"Origin": "http://elsewhere.example"})
@@ -107,6 +108,23 @@ async def reservations(ask):
         await ask("DELETE", one, params={"user": user})
     for method, more in (("GET", {}), ("PUT", {"json": TERMS}), ("DELETE", {"params": {"user": "ann"}})):
         await ask(method, "/v1/reservations/none", **more)
+
+
+EVERY_DAY = {"user": "ann", "every": 86_400, "start_s": TERMS["rdl"]["s"] + 172_800,
+             "rdl": {"op": "window", "s": 0, "e": 3_600, "of": ATOM}}  # fmt: skip
+
+
+async def series(ask):
+    await ask("GET", "/v1/series")
+    daily = EVERY_DAY | {"series": "daily"}
+    for document in (daily, daily, daily | {"every": 172_800}, daily | {"every": 60}, [daily]):
+        await ask("POST", "/v1/series", json=document)
+    await ask("POST", "/v1/series", content=TOO_LARGE)
+    for name in ("daily", "none"):
+        await ask("GET", f"/v1/series/{name}")
+    await ask("GET", "/v1/series")
+    for name, user in (("none", "ann"), ("daily", "bob"), ("daily", ""), ("daily", "ann")):
+        await ask("DELETE", f"/v1/series/{name}", params={"user": user})
 
 
 async def configs(ask):
@@ -162,7 +180,11 @@ async def silent(cell):
     await cell.follower.until(lambda view: "j" in view.jobs, 60)
     await cell.http.post("/v1/reservations", json=TERMS | {"reservation": "r"})
     await cell.follower.until(lambda view: view.reservations and not view.reservations["r"].unanswered, 60)
+    await cell.http.post("/v1/series", json=EVERY_DAY | {"series": "daily"})
+    await cell.follower.until(lambda view: "daily" in view.series, 60)
     await cell.stop_sequencer()
+    await ask("POST", "/v1/series", json=EVERY_DAY | {"series": "late"})
+    await ask("DELETE", "/v1/series/daily", params={"user": "ann"})
     await ask("POST", "/v1/reservations", json=TERMS | {"reservation": "late"})
     await ask("PUT", "/v1/reservations/r", json=TERMS | {"queue": "default"})
     await ask("DELETE", "/v1/reservations/r", params={"user": "ann"})

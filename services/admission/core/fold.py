@@ -31,6 +31,8 @@ from schemas import (
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
+    SeriesEnded,
+    SeriesRequested,
     TaskFailed,
     TaskFinished,
     TaskRange,
@@ -47,6 +49,7 @@ from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
 from services.admission.core.parked import admit_job, leave_queue, limit_queues
 from services.admission.core.reservations import fold_answers, fold_deleted, fold_proposed, fold_requested, fold_updated
+from services.admission.core.series import fold_series, fold_series_end
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
 
@@ -389,6 +392,8 @@ FOLDS: Folds[State] = {
     ReservationRequested: fold_requested,
     ReservationUpdated: fold_updated,
     ReservationDeleted: fold_deleted,
+    SeriesRequested: fold_series,
+    SeriesEnded: fold_series_end,
     PlanProposed: fold_proposed,
     InputSkipped: fold_skipped,
     InputRefused: fold_refused,

@@ -27,6 +27,8 @@ from schemas import (
     ReservationRequested,
     ReservationUpdated,
     RoundAbandoned,
+    SeriesEnded,
+    SeriesRequested,
     Stage,
     TaskFailed,
     TaskFinished,
@@ -52,6 +54,7 @@ from services.admission.core.reservations import (
     reservation_problem,
     reserved_queues,
 )
+from services.admission.core.series import judge_end, judge_series
 from services.admission.core.state import LIVE_JOBS_MAX, NodeState, State
 from services.admission.core.task_reports import judge_report, known_parts
 
@@ -75,6 +78,10 @@ def judge(state: State, body: object, author: str, time: int) -> object:
             return judge_update(state, body, author)
         case ReservationDeleted():
             return judge_deletion(state, body, author)
+        case SeriesRequested():
+            return judge_series(state, body, author)
+        case SeriesEnded():
+            return judge_end(state, body, author)
         case PlanProposed():
             return judge_proposal(state, body, author)
         case JobCancelled():

@@ -20,6 +20,7 @@ from schemas.plans import UNASKED
 from schemas.queue_tree import leaf_paths
 from services.admission.core.demand import note_reservation
 from services.admission.core.queue_rules import queue_problem
+from services.admission.core.series import judge_occurrence, note_occurrence
 from services.admission.core.state import Reserved, State
 
 RESERVATIONS_MAX = 100_000
@@ -37,6 +38,10 @@ def judge_request(
 ) -> ReservationRequested | InputRepeated | InputRefused:
     """A new reservation; the same once more changes nothing."""
     name = body.reservation
+    if body.series and (unfit := judge_occurrence(state, body, author)):
+        return unfit
+    if name in state.series:
+        return _refused(f'"{name}" names a series; choose a new name', "request.reservation", author)
     known = state.reservations.get(name)
     if known is not None:
         if known.deleting:
@@ -111,6 +116,9 @@ def reservation_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, st
     if name is None:
         return None
     known = state.reservations.get(name)
+    if name in state.series:
+        told = f'"{name}" is a series: name one of its occurrences, like "{name}.20261124T060000Z"'
+        return "unknown_reservation", "reservation", told
     if known is None or known.deleting:
         told = f'"{name}" is not known here: it was not asked for, was rejected, or has ended'
         return "unknown_reservation", "reservation", told
@@ -129,6 +137,9 @@ def reserved_queues(state: State, tree: Queue) -> str:
     for name, known in state.reservations.items():
         if state.leaves and leaves and known.queue not in leaves:
             return f'reservation "{name}" serves queue "{known.queue}", which is not in the new tree: delete it first'
+    for name, series in state.series.items():
+        if state.leaves and leaves and series.queue not in leaves:
+            return f'series "{name}" serves queue "{series.queue}", which is not in the new tree: delete it first'
     return ""
 
 
@@ -136,7 +147,9 @@ def reserved_queues(state: State, tree: Queue) -> str:
 def fold_requested(state: State, record: Record[ReservationRequested]) -> None:
     """A request waits for its answer."""
     body = record.body
-    state.reservations[body.reservation] = Reserved(body.user, body.queue, _digest(body.rdl), 1)
+    state.reservations[body.reservation] = Reserved(body.user, body.queue, _digest(body.rdl), 1, series=body.series)
+    if body.series:
+        note_occurrence(state, body)
     state.needs_round = True
 
 

@@ -109,7 +109,8 @@ class PartialRegistration:
 @dataclass(slots=True)
 class Reserved:
     """A reservation that is promised, or not answered yet. `asked`: a hash of the terms asked for last, empty where
-    they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner."""
+    they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner.
+    `series`: of an occurrence, the series that it was requested for."""
 
     user: str
     queue: str
@@ -118,6 +119,19 @@ class Reserved:
     accepted: bool = False
     deleting: bool = False
     queue_asked: str = ""
+    series: str = ""
+
+
+@dataclass(slots=True)
+class SeriesKnown:
+    """A reservation that recurs. `terms`: a hash of what was asked for. `asked_s`: the latest occurrence that was
+    requested, in seconds of log time; -1: none yet.
+    """
+
+    user: str
+    queue: str
+    terms: str
+    asked_s: int = -1
 
 
 @dataclass(slots=True)
@@ -178,10 +192,10 @@ class State:
     `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
     all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
     to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
-    "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name.
-    `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run, kept
-    where a queue has such a limit (parked.py). `wake_ms`: least wake-up of the last closing's winners;
-    `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
+    "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those
+    that recur, by name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which
+    jobs may run, kept where a queue has such a limit (parked.py). `wake_ms`: least wake-up of the last closing's
+    winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
     whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all.
     `pools_ppm`: of the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity
     by which requests are compared with each other (demand.py); `demand`: what classes hold and wait for, while they
@@ -207,6 +221,7 @@ class State:
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
     reservations: dict[str, Reserved] = field(default_factory=dict)
+    series: dict[str, SeriesKnown] = field(default_factory=dict)
     proposed: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     open: Opening | None = None

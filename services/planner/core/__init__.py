@@ -1,8 +1,8 @@
 """Planner: answers requests for capacity in time, and keeps what it has promised (Rayon).
 
 Folds   ReservationRequested, ReservationUpdated, ReservationDeleted; PlanProposed (what a solver beside it found);
-nodes (how much capacity there is), ConfigChanged, RoundOpened (how much time there was for an answer), Plans (what the
-log says it said).
+SeriesRequested, SeriesEnded (the shell requests the occurrences, renewing.py); nodes (how much capacity there is),
+ConfigChanged, RoundOpened (how much time there was for an answer), Plans (what the log says it said).
 Decides Plans, when there is something to say: answers in the order of the requests, promises that were made, moved,
 broken or given back, whether a proposal is adopted, and when the next lease begins or ends. Planning costs at most
 WORK_MAX a round: what is not done by then goes on in the next round.
@@ -18,4 +18,4 @@ NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 3
+LAYOUT = 4

@@ -15,9 +15,11 @@ from schemas import (
     ReservationRequested,
     ReservationUpdated,
     RoundOpened,
+    SeriesEnded,
+    SeriesRequested,
 )
 from schemas.plans import UNASKED
-from services.planner.core.state import Lease, Node, Promise, State, Waiting, counted
+from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -35,7 +37,10 @@ def _requested(state: State, record: Record[ReservationRequested]) -> None:
     body = record.body
     if not state.waiting:
         state.rounds = 0
-    state.waiting.append(Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq))
+    asked = Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
+    state.waiting.append(asked)
+    if body.series in state.series:
+        state.series[body.series].asked_s = body.occurrence_s
 
 
 def _updated(state: State, record: Record[ReservationUpdated]) -> None:
@@ -46,6 +51,15 @@ def _updated(state: State, record: Record[ReservationUpdated]) -> None:
 def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
     body = record.body
     state.waiting.append(Waiting("delete", body.reservation, body.user, "", "", record.seq))
+
+
+def _series(state: State, record: Record[SeriesRequested]) -> None:
+    body = record.body
+    state.series[body.series] = Series(body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, record.seq)
+
+
+def _series_ended(state: State, record: Record[SeriesEnded]) -> None:
+    del state.series[record.body.series]
 
 
 def _proposed(state: State, record: Record[PlanProposed]) -> None:
@@ -149,7 +163,9 @@ def _planned(state: State, record: Record[Plans]) -> None:
     for profile in body.profiles:
         one_asked = asked.get(profile.reservation)
         if one_asked is not None:
-            promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq)
+            before = state.promises.get(profile.reservation)
+            series = one_asked.series or (before.series if before is not None else "")
+            promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq, series=series)
             state.promises[profile.reservation] = promise
         promise = state.promises[profile.reservation]
         promise.leases = [
@@ -188,6 +204,8 @@ FOLDS: Folds[State] = {
     ReservationRequested: _requested,
     ReservationUpdated: _updated,
     ReservationDeleted: _deleted,
+    SeriesRequested: _series,
+    SeriesEnded: _series_ended,
     PlanProposed: _proposed,
     ConfigChanged: _config,
     NodeRegistered: _registered,

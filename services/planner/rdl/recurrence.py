@@ -6,12 +6,14 @@ weekdays. With a period the request stands as it is written, and again every so 
 
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import islice, pairwise
+from itertools import count, islice, pairwise
 from typing import Any
 
 from cronsim import CronSim, CronSimError
 
-from services.planner.rdl.times import Clock
+from services.planner.rdl.times import Clock, clock
+
+NO_WINDOW = "a request that recurs has to be a window, so that each occurrence has an end"
 
 OCCURRENCES_MAX = 366
 CHECKED_MAX = 64  # Occurrences whose distance is compared with the length of the window.
@@ -33,10 +35,37 @@ def least_distance_s(expression: str, known: Clock) -> int | None:
     return min((b - a for a, b in pairwise(starts)), default=None)
 
 
+def occurrences(every: str, start_s: int, from_s: int, zone: str) -> Iterator[int]:
+    """When a series has occurrences, in seconds of Unix time, from `from_s` and `start_s` on. `every`: a period in
+    seconds from `start_s` on, or a cron expression in the time zone `zone`. Raises ValueError."""
+    least = max(start_s, from_s)
+    if not every.isdecimal():
+        return starts_s(every, clock(now_s=least, zone=zone))
+    period = int(every)
+    return count(start_s + -(-(least - start_s) // period) * period, period)
+
+
+def series_of(rdl: Any, every: str | int, known: Clock) -> tuple[Any, int]:
+    """The window of an occurrence, with times that count from its beginning, and `start_s` of the series. Of a period,
+    `rdl` is the first occurrence; of a cron expression its times count from each already. Raises ValueError."""
+    if not isinstance(rdl, dict) or rdl.get("op") != "window":
+        raise ValueError(NO_WINDOW)
+    begin, end = rdl["s"], rdl["e"]
+    _check_meaning(begin, end, every, known, known.now_s)
+    length, moved, start = end - begin, rdl, known.now_s
+    if isinstance(every, str):
+        distance = least_distance_s(every, known)
+    else:
+        distance, moved, start = every, occurrence(rdl, -begin), begin
+    if distance is not None and distance < length:
+        raise ValueError(f"an occurrence begins {distance} s after another, and the window has {length} s")
+    return moved, start
+
+
 def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> Any:
     """One request for all occurrences whose window ends in the horizon. Raises ValueError."""
     if not isinstance(rdl, dict) or rdl.get("op") != "window":
-        raise ValueError("a request that recurs has to be a window, so that each occurrence has an end")
+        raise ValueError(NO_WINDOW)
     begin, end = rdl["s"], rdl["e"]
     _check_meaning(begin, end, recurrence, known, horizon_s)
     if isinstance(recurrence, str):
@@ -51,7 +80,7 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     for start in starts:
         if start + end > horizon_s:
             break
-        found.append(_moved(rdl, start))
+        found.append(occurrence(rdl, start))
         if len(found) > OCCURRENCES_MAX:
             raise ValueError(f"comes more than {OCCURRENCES_MAX} times in the horizon")
     if not found:
@@ -76,13 +105,14 @@ def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, ho
         )
 
 
-def _moved(rdl: Any, by_s: int) -> Any:
+def occurrence(rdl: Any, by_s: int) -> Any:
+    """The same request, with the times of its windows so many seconds later."""
     if not isinstance(rdl, dict):
         return rdl
     moved = dict(rdl)
     if rdl.get("op") == "window":
-        moved["s"], moved["e"] = rdl["s"] + by_s, rdl["e"] + by_s
+        moved["s"], moved["e"] = max(0, rdl["s"] + by_s), rdl["e"] + by_s
     if "of" in rdl:
         of = rdl["of"]
-        moved["of"] = [_moved(each, by_s) for each in of] if isinstance(of, list) else _moved(of, by_s)
+        moved["of"] = [occurrence(each, by_s) for each in of] if isinstance(of, list) else occurrence(of, by_s)
     return moved

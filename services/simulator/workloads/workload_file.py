@@ -39,6 +39,8 @@ def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Ar
         where = f"{path}:{number}"
         try:
             document = loads(line, size_max=LINE_BYTES_MAX)
+            if isinstance(document, dict):
+                _check_single(document)
             if isinstance(document, dict) and any(form in document for form in FORMS):
                 yield read_reservation_line(document)
                 continue
@@ -51,6 +53,13 @@ def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Ar
         yield submit_ms, spec
     if not line_of:
         raise Damaged(path, "", "has no job")
+
+
+def _check_single(document: dict[str, object]) -> None:
+    """Raises Malformed for a line about a series: only a live planner requests its occurrences."""
+    for form in ("series", "end_series"):
+        if form in document:
+            raise Malformed(form, "does not count in simulations: write a `request` line for each occurrence")
 
 
 def read_reservation_line(document: dict[str, object]) -> tuple[int, Arrival]:

@@ -1,0 +1,89 @@
+"""Reservations that recur, as the sequencer knows them: which may be asked for, and which occurrences count."""
+
+from largesse.ids import content_hash
+from schemas import InputRefused, InputRepeated, Record, ReservationRequested, SeriesEnded, SeriesRequested
+from services.admission.core.queue_rules import queue_problem
+from services.admission.core.state import SeriesKnown, State
+
+SERIES_MAX = 1_000
+"""Series of a cell. One more is refused."""
+
+SERIES_USER_MAX = 100
+"""Series of a user. One more is refused."""
+
+
+# ---------------------------------------------------------------- inputs
+def judge_series(state: State, body: SeriesRequested, author: str) -> SeriesRequested | InputRepeated | InputRefused:
+    """A new series; the same once more changes nothing."""
+    name = body.series
+    known = state.series.get(name)
+    if known is not None:
+        if (known.user, known.queue, known.terms) == (body.user, body.queue, _digest(body)):
+            return InputRepeated("", author, name)
+        return _refused(f'"{name}" names another series; delete it, or choose a new name', "series.series", author)
+    if name in state.reservations:
+        return _refused(f'"{name}" names a reservation; choose a new name', "series.series", author)
+    if any(each.series == name for each in state.reservations.values()):
+        told = f'occurrences of "{name}", which was deleted, are still promised; choose a new name'
+        return _refused(told, "series.series", author)
+    if len(state.series) >= SERIES_MAX:
+        return _refused(f"the cell holds {SERIES_MAX} series; delete one first", "series.series", author)
+    if sum(each.user == body.user for each in state.series.values()) >= SERIES_USER_MAX:
+        told = f'user "{body.user}" has {SERIES_USER_MAX} series; delete one first'
+        return _refused(told, "series.user", author)
+    if problem := queue_problem(state, body.queue, body.user):
+        return _refused(problem[2], f"series.{problem[1]}", author)
+    return body
+
+
+def judge_end(state: State, body: SeriesEnded, author: str) -> SeriesEnded | InputRefused:
+    """Its owner ends a series."""
+    known = state.series.get(body.series)
+    if known is None:
+        told = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
+        return _refused(told, "end_series.series", author)
+    if known.user != body.user:
+        return _refused(f'series "{body.series}" belongs to another user', "end_series.series", author)
+    return body
+
+
+def judge_occurrence(state: State, body: ReservationRequested, author: str) -> InputRepeated | InputRefused | None:
+    """Why a request for an occurrence does not count; None where it does. Each occurrence is requested once."""
+    known = state.series.get(body.series)
+    if known is None:
+        told = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
+        return _refused(told, "request.series", author)
+    if (known.user, known.queue) != (body.user, body.queue):
+        told = f'series "{body.series}" has another owner or queue'
+        return _refused(told, "request.series", author)
+    if body.occurrence_s <= known.asked_s:
+        return InputRepeated("", author, body.reservation)
+    return None
+
+
+def _refused(reason: str, field: str, author: str) -> InputRefused:
+    return InputRefused("reservations", reason, field, 0, "", author)
+
+
+def _digest(body: SeriesRequested) -> str:
+    """With a cron expression `start_s` is only when it was asked for: sending it again later asks for the same."""
+    start = body.start_s if body.every.isdecimal() else 0
+    return content_hash(f"{body.rdl}\n{body.every}\n{body.zone}\n{start}".encode())[:32]
+
+
+# ---------------------------------------------------------------- what the log says
+def fold_series(state: State, record: Record[SeriesRequested]) -> None:
+    """A series begins."""
+    body = record.body
+    state.series[body.series] = SeriesKnown(body.user, body.queue, _digest(body))
+
+
+def fold_series_end(state: State, record: Record[SeriesEnded]) -> None:
+    """A series ends; the planner's shell gives its occurrences back."""
+    del state.series[record.body.series]
+
+
+def note_occurrence(state: State, body: ReservationRequested) -> None:
+    """An occurrence was requested."""
+    if body.series in state.series:
+        state.series[body.series].asked_s = body.occurrence_s

@@ -1,0 +1,92 @@
+"""Routes of series: reservations that recur, whose occurrences the planner requests as the horizon moves."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import Response
+
+from schemas import InputRepeated
+from schemas.edge.read import Malformed, read_input
+from services.gateway.documents import Document
+from services.gateway.openapi import Asker, Responses, answer, problems
+from services.gateway.problems import Problem, as_json, dumped, malformed
+from services.gateway.reading import message_of
+from services.gateway.reservation_documents import series_document
+from services.gateway.reservation_models import Series, SeriesList, UnreadSeries
+from services.gateway.view_state import SeriesRow
+
+if TYPE_CHECKING:
+    from services.gateway.app import Api
+
+_ONE = "/v1/series/{series}"
+_UNREAD = "the log has not read it within 10 s"
+_MADE: Responses = {
+    201: answer(Series, "the series is kept", Location="where the series is"),
+    200: answer(Series, "the cell has the same series already"),
+    202: answer(UnreadSeries, _UNREAD),
+    **problems(409, 413, 422),
+}
+_ENDED: Responses = {
+    200: answer(Series, "the series as it was"),
+    202: answer(Series, _UNREAD),
+    **problems(404, 409, 422),
+}
+_FOUND: Responses = {200: answer(Series, "the series"), **problems(404)}
+_LISTED: Responses = {200: answer(SeriesList, "all that have not ended")}
+
+
+def add_series(app: FastAPI, api: "Api") -> None:
+    """Requests, lists, the end of a series."""
+    ready = [Depends(api.is_ready)]
+
+    @app.get("/v1/series", tags=["reservations"], dependencies=ready, responses=_LISTED)
+    async def list_series() -> Response:
+        """Reservations that recur, in the order of their requests."""
+        return as_json({"series": [series_document(row) for row in api.follower.state.series.values()]})
+
+    @app.get(_ONE, tags=["reservations"], dependencies=ready, responses=_FOUND)
+    async def get_series(series: str) -> Response:
+        """One reservation that recurs. Its occurrences are reservations."""
+        return as_json(series_document(_row(api, series)))
+
+    @app.post("/v1/series", tags=["reservations"], status_code=201, dependencies=ready, responses=_MADE)
+    async def request_series(request: Request, asker: Asker = "") -> Response:
+        """Asks for a reservation that recurs. Each occurrence is requested, and answered, as a reservation of its own
+        as soon as it lies within the time that can be planned."""
+        document = await api.document(request)
+        if not isinstance(document, dict):
+            raise malformed(Malformed("", "has to be an object"))
+        _check("series", document)
+        found = await api.send("reservations", message_of({"series": document}), asker)
+        name = document["series"]
+        row = api.follower.state.series.get(name)
+        if not found.answered or row is None:
+            return as_json({"series": name}, 202)
+        repeated = found.record is not None and isinstance(found.record.body, InputRepeated)
+        location = {} if repeated else {"Location": f"/v1/series/{quote(name, safe='')}"}
+        return as_json(series_document(row), 200 if repeated else 201, **location)
+
+    @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_ENDED)
+    async def delete_series(series: str, user: str, asker: Asker = "") -> Response:
+        """Ends a series. `user`: its owner. Its occurrences that have not begun are given back."""
+        before = series_document(_row(api, series))
+        document: Document = {"series": series, "user": user}
+        _check("end_series", document)
+        found = await api.send("reservations", dumped({"end_series": document}), asker)
+        return as_json(before, 200 if found.answered else 202)
+
+
+def _row(api: "Api", name: str) -> SeriesRow:
+    found = api.follower.state.series.get(name)
+    if found is None:
+        raise Problem(404, "unknown_series", f'series "{name}" is not known here', "series")
+    return found
+
+
+def _check(form: str, document: Document) -> None:
+    """Raises Problem."""
+    try:
+        read_input("reservations", {form: document}, "")
+    except Malformed as fault:
+        raise malformed(Malformed(fault.field.removeprefix(f"{form}."), fault.reason)) from None

@@ -1,0 +1,72 @@
+"""Reservations that recur over HTTP, with the sequencer and the planner behind it on a bus in memory."""
+
+import time
+
+from schemas.edge.reservations import occurrence_name
+from tests.unit.test_gateway_app import told
+
+ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 600, "w": 600}
+DAY_S = 86_400
+
+
+def series(**terms):
+    window = {"op": "window", "s": 0, "e": 3_600, "of": ATOM}
+    start_s = (int(time.time()) // DAY_S + 2) * DAY_S
+    return {"series": "s", "user": "ann", "every": DAY_S, "start_s": start_s, "rdl": window} | terms
+
+
+def occurrence(of, number):
+    at = of["start_s"] + number * DAY_S
+    rdl = {"op": "window", "s": at, "e": at + 3_600, "of": ATOM}
+    return {"reservation": occurrence_name("s", at), "user": "ann", "rdl": rdl, "series": "s", "occurrence_s": at}
+
+
+def test_a_series_is_kept_shown_and_repeated():
+    asked = series()
+
+    async def story(cell):
+        first = await cell.http.post("/v1/series", json=asked)
+        again = await cell.http.post("/v1/series", json=asked)
+        other = await cell.http.post("/v1/series", json=asked | {"every": 2 * DAY_S})
+        return first, again, other, await cell.get("/v1/series/s"), await cell.get("/v1/series")
+
+    first, again, other, one, every = told(story)
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert first.headers["location"] == "/v1/series/s"
+    document = one.json()
+    assert (document["every"], document["zone"], document["start_s"]) == (str(DAY_S), "UTC", asked["start_s"])
+    assert every.json() == {"series": [document]}
+
+
+def test_its_occurrences_are_reservations_that_name_it_and_it_tells_how_far_it_is():
+    asked = series()
+
+    async def story(cell):
+        await cell.http.post("/v1/series", json=asked)
+        answer = await cell.http.post("/v1/reservations", json=occurrence(asked, 0))
+        return answer.json(), (await cell.get("/v1/series/s")).json()
+
+    reservation, one = told(story)
+    assert (reservation["state"], reservation["series"]) == ("accepted", "s")
+    assert (one["occurrences"], one["asked_s"]) == (1, asked["start_s"])
+
+
+def test_its_owner_ends_it_and_nobody_else():
+    async def story(cell):
+        await cell.http.post("/v1/series", json=series())
+        return [
+            await cell.http.delete("/v1/series/s", params={"user": "bob"}),
+            await cell.http.delete("/v1/series/s", params={"user": "ann"}),
+            await cell.http.delete("/v1/series/s", params={"user": "ann"}),
+            await cell.get("/v1/series/s"),
+        ]
+
+    foreign, gone, again, one = told(story)
+    assert (foreign.status_code, "another user" in foreign.json()["detail"]) == (409, True)
+    assert (gone.status_code, again.status_code, one.status_code) == (200, 404, 404)
+
+
+def test_a_malformed_series_names_the_field():
+    problem = told(lambda cell: cell.http.post("/v1/series", json=series(every=60))).json()
+    assert (problem["status"], problem["field"]) == (422, "every")
+    assert "occurrences may not overlap" in problem["detail"]

@@ -1,0 +1,381 @@
+"""Reservations that recur: what the edge takes, what the sequencer judges, and what the planner's shell requests."""
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
+
+from largesse.bus.memory import MemoryBus
+from largesse.settings import Settings
+from largesse.shell import Shell
+from schemas import (
+    ConfigChanged,
+    InputRefused,
+    InputRepeated,
+    JobAdmitted,
+    ReservationDeleted,
+    ReservationRequested,
+    SeriesEnded,
+    SeriesRequested,
+)
+from schemas.edge.read import Malformed, read_input
+from schemas.edge.reservations import MOMENT_S_MAX, SERIES_NAME_MAX, occurrence_name
+from services.admission.core import series as rules
+from services.planner import core, renewing
+from services.planner.renewing import AGAIN_S, AHEAD_MAX, SENT_MAX, Renewer
+from tests.builders import Fact, registered
+from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
+from tests.unit.test_planner_core import Cell
+
+ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
+HOUR_S = 3_600
+DAY_S = 24 * HOUR_S
+WEEK_S = 7 * DAY_S
+
+
+def window(end_s=HOUR_S, begin_s=0):
+    return {"op": "window", "s": begin_s, "e": end_s, "of": ATOM}
+
+
+def asked(**terms):
+    series = {"series": "s", "user": "ann", "every": DAY_S, "start_s": DAY_S, "rdl": window()}
+    return {"series": series | terms}
+
+
+def body(author=AUTHOR, **terms):
+    return read_input("reservations", asked(**terms), author)
+
+
+def occurrence(at_s, series="s", user="ann", **terms):
+    request = {"reservation": occurrence_name(series, at_s), "user": user, "series": series, "occurrence_s": at_s}
+    return {"request": request | {"rdl": window(at_s + HOUR_S, at_s)} | terms}
+
+
+def of(at_s, **terms):
+    return read_input("reservations", occurrence(at_s, **terms), AUTHOR)
+
+
+# ---------------------------------------------------------------- the edge
+def test_a_series_is_kept_as_it_was_asked_for():
+    taken = body(every="0 6 * * 1-5", zone="Europe/Berlin", queue="a/b")
+
+    assert isinstance(taken, SeriesRequested)
+    assert (taken.series, taken.every, taken.zone, taken.queue) == ("s", "0 6 * * 1-5", "Europe/Berlin", "a/b")
+    assert body(every=HOUR_S).every == str(HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        pytest.param(asked(every=HOUR_S - 1), "series.every: is 3599 s, and the window has 3600 s", id="overlap"),
+        pytest.param(asked(every=0), "series.every", id="no period"),
+        pytest.param(asked(every="daily"), "series.every: is neither a whole number", id="no cron expression"),
+        pytest.param(asked(every="* * * *"), "series.every: is neither a whole number", id="four fields"),
+        pytest.param(asked(rdl=ATOM), "series.rdl: has to be a window", id="no window"),
+        pytest.param(asked(zone="../etc"), "series.zone: is no time zone", id="no zone"),
+        pytest.param(asked(series="x" * (SERIES_NAME_MAX + 1)), "series.series: is too long", id="a long name"),
+        pytest.param(asked(start_s=MOMENT_S_MAX + 1), "series.start_s", id="after the year 9999"),
+        pytest.param(occurrence(0, reservation="r"), 'request.reservation: has to be "s.19700101T000000Z"', id="name"),
+        pytest.param(occurrence(0, occurrence_s=None), "request.occurrence_s: is missing", id="no moment"),
+        pytest.param(occurrence(0, series=None), "request.occurrence_s: is only for an occurrence", id="no series"),
+        pytest.param({"end_series": {"series": "s"}}, "end_series.user: is missing", id="no owner"),
+    ],
+)
+def test_what_is_refused_of_a_series(document, told):
+    with pytest.raises(Malformed) as refused:
+        read_input("reservations", document, "ann")
+    assert str(refused.value).startswith(told)
+
+
+def test_a_series_has_the_longest_name_whose_occurrences_can_be_named():
+    name = "x" * SERIES_NAME_MAX
+    assert body(series=name).series == name
+    assert isinstance(of(MOMENT_S_MAX - HOUR_S, series=name), ReservationRequested)
+
+
+@drawn(st.integers(0, MOMENT_S_MAX))
+def test_an_occurrence_is_named_after_its_moment_in_utc(at_s):
+    assert occurrence_name("s", at_s) == f"s.{datetime.fromtimestamp(at_s, UTC).isoformat()[:19]}Z".replace(
+        "-", ""
+    ).replace(":", "")
+
+
+# ---------------------------------------------------------------- the sequencer
+def cell(*inputs):
+    story = SlowCell(1)
+    story.take(node("n1"), *inputs)
+    return story
+
+
+def test_a_series_is_a_fact_and_the_same_once_more_a_repeat():
+    story = cell()
+    first = story.take(body())
+    assert isinstance(first, SeriesRequested)
+    assert story.take(body()) == InputRepeated("", AUTHOR, "s")
+    assert "names another series" in story.take(body(every=2 * DAY_S)).reason
+
+
+def test_a_cron_series_asked_for_again_later_is_a_repeat():
+    story = cell(body(every="0 6 * * *", start_s=100))
+    assert story.take(body(every="0 6 * * *", start_s=200)) == InputRepeated("", AUTHOR, "s")
+
+
+def test_series_and_reservations_have_different_names():
+    single = read_input("reservations", {"request": {"reservation": "r", "user": "ann", "rdl": window()}}, AUTHOR)
+    story = cell(single)
+    assert "names a reservation" in story.take(body(series="r")).reason
+    story.take(body())
+    single.reservation = "s"
+    assert "names a series" in story.take(single).reason
+
+
+def test_each_occurrence_of_a_series_is_requested_once_and_in_order():
+    story = cell(body())
+    assert isinstance(story.take(of(DAY_S)), ReservationRequested)
+    assert isinstance(story.take(of(DAY_S)), InputRepeated)
+    assert isinstance(story.take(of(3 * DAY_S)), ReservationRequested)
+    assert isinstance(story.take(of(2 * DAY_S)), InputRepeated)
+
+
+@pytest.mark.parametrize(
+    ("terms", "told"),
+    [
+        ({"series": "t"}, "not known"),
+        ({"user": "bob"}, "another owner"),
+        ({"queue": "other"}, "another owner or queue"),
+    ],
+)
+def test_an_occurrence_is_of_a_series_that_is_known_and_the_owners(terms, told):
+    refused = cell(body()).take(of(DAY_S, **terms))
+    assert isinstance(refused, InputRefused)
+    assert told in refused.reason
+
+
+def test_only_its_owner_ends_a_series_and_then_no_occurrence_counts():
+    story = cell(body())
+    assert "another user" in story.take(SeriesEnded("s", "bob", AUTHOR)).reason
+    assert isinstance(story.take(SeriesEnded("s", "ann", AUTHOR)), SeriesEnded)
+    assert "not known" in story.take(SeriesEnded("s", "ann", AUTHOR)).reason
+    assert "not known" in story.take(of(DAY_S)).reason
+
+
+def test_a_name_is_free_again_once_no_occurrence_is_left():
+    story = cell(body())
+    story.take(of(DAY_S), SeriesEnded("s", "ann", AUTHOR))
+    assert "still promised" in story.take(body()).reason
+    assert isinstance(cell(body(), SeriesEnded("s", "ann", AUTHOR)).take(body()), SeriesRequested)
+
+
+def test_a_user_and_a_cell_have_so_many_series(monkeypatch):
+    monkeypatch.setattr(rules, "SERIES_USER_MAX", 2)
+    monkeypatch.setattr(rules, "SERIES_MAX", 3)
+    story = cell(body(series="a"), body(series="b"))
+    refused = story.take(body(series="c"))
+    assert (refused.field, refused.reason) == ("series.user", 'user "ann" has 2 series; delete one first')
+    assert isinstance(story.take(body(series="c", user="bob")), SeriesRequested)
+    assert story.take(body(series="d", user="eve")).reason == "the cell holds 3 series; delete one first"
+
+
+def test_a_series_serves_a_queue_that_there_is_and_keeps_it():
+    story = cell(config(queues=tree(queue("a"), queue("b"))))
+    assert story.take(body(queue="c")).field == "series.queue"
+    assert isinstance(story.take(body(queue="a")), SeriesRequested)
+    refused = story.take(config(queues=tree(queue("b"))))
+    assert not isinstance(refused, ConfigChanged)
+    assert 'series "s" serves queue "a"' in refused.reason
+
+
+def test_a_job_names_an_occurrence_and_not_the_series():
+    story = cell(body(), of(DAY_S))
+    refused = story.take(replace(job("j", stage()), user="ann", reservation="s"))
+    assert 'name one of its occurrences, like "s.2026' in refused.detail
+    taken = story.take(replace(job("k", stage()), user="ann", reservation=occurrence_name("s", DAY_S)))
+    assert isinstance(taken, JobAdmitted)
+
+
+# ---------------------------------------------------------------- the planner's shell
+class Beside:
+    """A planner in a story, and what its shell would send at a moment. `told`: what it sends comes into the log."""
+
+    def __init__(self, **knobs):
+        self.cell = Cell(registered("n1", cpu=8_000, memory=16_384), **knobs)
+        self.now_s = 0
+        self._shell = Shell(core, MemoryBus(), Settings())
+        self._shell.state = self.cell.story.state
+        self.renewer = Renewer(self._shell, MemoryBus(), Settings(), lambda: self.now_s)
+
+    def due(self):
+        return [message for _, message in self.renewer.due()]
+
+    def told(self):
+        """What is due is read by the sequencer, and answered."""
+        bodies = [read_input("reservations", message, "planner") for message in self.due()]
+        self.cell.then(*(Fact(each) for each in bodies))
+        if bodies:
+            self.cell.settle(at=self.now_s * 1_000)
+        return [each.reservation for each in bodies]
+
+    @property
+    def promised(self):
+        return list(self.cell.story.state.promises)
+
+
+def begun(**terms):
+    beside = Beside()
+    beside.cell.then(Fact(body(**terms)))
+    return beside
+
+
+def names(*days):
+    return [occurrence_name("s", day * DAY_S) for day in days]
+
+
+def test_occurrences_are_requested_once_they_end_inside_the_horizon():
+    beside = begun()
+    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+    assert beside.promised == names(1, 2, 3, 4, 5, 6)
+    assert beside.due() == []
+
+    beside.now_s = HOUR_S - 1
+    assert beside.due() == []
+    beside.now_s = HOUR_S
+    assert beside.told() == names(7)
+    beside.now_s = DAY_S + HOUR_S
+    assert beside.told() == names(8)
+
+
+def test_what_was_missed_is_not_made_up_for():
+    beside = begun()
+    beside.now_s = 10 * DAY_S
+    assert beside.told() == names(*range(11, 17))
+
+
+def test_an_occurrence_that_is_refused_by_the_planner_is_not_asked_for_again():
+    beside = begun(rdl=window() | {"of": ATOM | {"b": {"cpu": "9"}}})
+    assert len(beside.told()) == 6
+    assert beside.promised == []
+    beside.now_s = int(10 * AGAIN_S)
+    assert beside.due() == []
+
+
+def test_a_restart_goes_on_where_the_log_stands():
+    beside = begun()
+    beside.told()
+    again = Beside()
+    again._shell.state = beside.cell.story.state
+    assert again.due() == []
+    again.now_s = HOUR_S
+    assert [each["request"]["reservation"] for each in again.due()] == names(7)
+
+
+def test_a_cron_expression_counts_in_its_zone():
+    summer = int(datetime(2026, 10, 23, tzinfo=UTC).timestamp())
+    beside = begun(every="0 6 * * *", zone="Europe/Berlin", start_s=summer)
+    beside.now_s = summer
+    told = [datetime.fromtimestamp(each["request"]["occurrence_s"], UTC).hour for each in beside.due()]
+    assert told == [4, 4, 5, 5, 5, 5, 5]  # Clocks go back on the 25th.
+
+
+def test_so_many_occurrences_of_a_series_are_asked_for_ahead_and_more_when_some_have_ended():
+    beside = begun(every=HOUR_S, start_s=HOUR_S)
+    assert len(beside.told()) == AHEAD_MAX
+    assert beside.due() == []
+    beside.now_s = 4 * HOUR_S
+    beside.cell.round(at=beside.now_s * 1_000)
+    gone = AHEAD_MAX - len(beside.promised)
+    assert gone > 0
+    assert len(beside.due()) == gone
+
+
+def test_at_most_so_much_is_sent_at_a_time():
+    beside = Beside()
+    for number in range(SENT_MAX // AHEAD_MAX + 1):
+        beside.cell.then(Fact(body(series=f"s{number}", every=HOUR_S)))
+    assert len(beside.due()) == SENT_MAX
+
+
+def test_a_series_that_has_ended_gives_back_what_has_not_begun():
+    beside = begun()
+    beside.told()
+    beside.now_s = DAY_S
+    beside.cell.then(Fact(SeriesEnded("s", "ann")))
+    beside.cell.round(at=DAY_S * 1_000)
+    first = beside.cell.story.state.promises[names(1)[0]].leases[0].begin * 60
+    beside.now_s = first
+    gone = [read_input("reservations", message, "planner") for message in beside.due()]
+    assert gone == [ReservationDeleted(name, "ann", "planner") for name in names(2, 3, 4, 5, 6)]
+    beside.cell.then(*(Fact(each) for each in gone))
+    beside.cell.settle(at=beside.now_s * 1_000)
+    assert beside.promised == names(1)
+    assert beside.due() == []
+
+
+def test_what_was_requested_a_moment_ago_is_given_back_at_once():
+    async def story():
+        beside = begun()
+        await beside.renewer.renew()
+        beside.told()  # Nothing is sent twice.
+        beside.cell.then(*(Fact(of(day * DAY_S)) for day in (1, 2)))
+        beside.cell.settle(at=0)
+        beside.cell.then(Fact(SeriesEnded("s", "ann")))
+        return beside.due()
+
+    assert [each["delete"]["reservation"] for each in asyncio.run(story())] == names(1, 2)
+
+
+def test_new_terms_for_an_occurrence_leave_it_in_its_series():
+    beside = begun()
+    beside.told()
+    (name,) = names(3)
+    rdl = window(3 * DAY_S + HOUR_S, 3 * DAY_S) | {"of": ATOM | {"h": 2}}
+    update = {"update": {"reservation": name, "user": "ann", "rdl": rdl}}
+    beside.cell.then(Fact(read_input("reservations", update, "ann")))
+    beside.cell.settle(at=0)
+    assert beside.cell.story.state.promises[name].series == "s"
+
+
+@pytest.mark.parametrize("terms", [{"every": "99 * * * *"}, {"every": "0 6 * * *", "zone": "No/Where"}])
+def test_a_series_that_cannot_be_evaluated_harms_no_other(terms):
+    beside = Beside()
+    beside.cell.then(Fact(body(series="bad", **terms)), Fact(body()))
+    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+
+
+def test_a_cron_expression_is_evaluated_only_where_an_occurrence_may_be_due(monkeypatch):
+    beside = begun(every="0 6 1 7 *", start_s=0)
+    beside.due()
+    evaluated = []
+    monkeypatch.setattr(renewing, "occurrences", lambda *terms: evaluated.append(terms) or iter(()))
+    beside.now_s = HOUR_S
+    assert beside.due() == []
+    assert evaluated == []
+
+
+def test_what_was_sent_and_is_not_in_the_log_is_sent_again_after_a_while():
+    async def story():
+        bus = MemoryBus()
+        beside = begun()
+        beside.renewer._bus = bus
+        await beside.renewer.renew()
+        assert beside.due() == []
+        beside.now_s = int(AGAIN_S) - 1
+        assert beside.due() == []
+        beside.now_s += 1
+        assert len(beside.due()) == 6
+        return [json.loads(each.value) for each in await bus.fetch("reservations", 0, 0)]
+
+    sent = asyncio.run(story())
+    assert [each["request"]["reservation"] for each in sent] == names(1, 2, 3, 4, 5, 6)
+
+
+def test_a_standby_sends_nothing():
+    beside = begun()
+    assert beside.renewer._is_active()
+    beside._shell.active = asyncio.Event()
+    assert not beside.renewer._is_active()
+    beside._shell.active.set()
+    assert beside.renewer._is_active()
