@@ -6,8 +6,8 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class ReservationRequested:
     """A request in RDL, as its JSON text in canonical form. `queue`: the path of the queue that it serves. `series`:
-    of an occurrence, the series that it belongs to, else empty; `occurrence_s`: when the occurrence begins, in seconds
-    of log time.
+    of an occurrence, the series that it belongs to, else empty; `series_seq`: of that series' record, 0 where it is not
+    named; `occurrence_s`: when the occurrence begins, in seconds of log time.
     """
 
     reservation: str
@@ -17,6 +17,7 @@ class ReservationRequested:
     queue: str = "default"
     series: str = ""
     occurrence_s: int = 0
+    series_seq: int = 0
 
 
 @dataclass(slots=True)

@@ -109,9 +109,11 @@ class ReservationRequest(ReservationTerms):
 
 class NewReservationRequest(ReservationRequest):
     """A request. `series` and `occurrence_s` are the planner's: the request is the occurrence of a series that begins
-    then, and `reservation` is named after both."""
+    then, and `reservation` is named after both. `series_seq`: of the record of that series, since another of its name
+    may have taken its place."""
 
     series: Annotated[str, Field(min_length=1, max_length=SERIES_NAME_MAX, pattern=NAME_PATTERN)] | None = None
+    series_seq: Positive | None = None
     occurrence_s: Moment | None = None
 
 
@@ -204,15 +206,16 @@ def _request(asked: NewReservationRequest, author: str) -> ReservationRequested:
     queue = QUEUE_DEFAULT if asked.queue is None else queue_path(asked.queue, "request.queue")
     body = ReservationRequested(asked.reservation, asked.user, rdl_text(asked.rdl, "request.rdl"), author, queue)
     if asked.series is None:
-        if asked.occurrence_s is not None:
-            raise Malformed("request.occurrence_s", "is only for an occurrence: name its `series`, or leave it out")
+        for field in ("occurrence_s", "series_seq"):
+            if getattr(asked, field) is not None:
+                raise Malformed(f"request.{field}", "is only for an occurrence: name its `series`, or leave it out")
         return body
     if asked.occurrence_s is None:
         raise Malformed("request.occurrence_s", "is missing: an occurrence of a series says when it begins")
     name = occurrence_name(asked.series, asked.occurrence_s)
     if asked.reservation != name:
         raise Malformed("request.reservation", f'has to be "{name}": an occurrence is named after its series')
-    body.series, body.occurrence_s = asked.series, asked.occurrence_s
+    body.series, body.occurrence_s, body.series_seq = asked.series, asked.occurrence_s, asked.series_seq or 0
     return body
 
 

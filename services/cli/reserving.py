@@ -180,10 +180,6 @@ def _submit_series(
         found = gateway.document("POST", "/v1/reservations", "state", json=first, params={"dry_run": "true"})
         _answered(found, json, dry_run)
         return
-    length_s = document["rdl"]["e"]
-    horizon_s = gateway.get("/v1/config", "set")["set"]["reservation_horizon_ms"] // 1000
-    if length_s > horizon_s:
-        raise Wrong(f"--every: an occurrence ends {length_s} s after it begins, and {horizon_s} s can be planned")
     found = gateway.document("POST", "/v1/series", "series", json=document)
     if json:
         out_json(found)
@@ -206,7 +202,12 @@ def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> t
     if at > MOMENT_S_MAX:
         raise Wrong(f'--every: "{every}" never comes')
     terms = {"user": user()} | ({"queue": queue} if queue is not None else {})
-    series = {"series": name, "every": int(when) if when.isdecimal() else when, "zone": zone, "start_s": start_s}
+    series: Document = {
+        "series": name,
+        "every": int(when) if when.isdecimal() else when,
+        "zone": zone,
+        "start_s": start_s,
+    }
     series |= {"rdl": window, **terms}
     _check("series", series, file)
     return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}

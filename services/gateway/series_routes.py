@@ -1,8 +1,11 @@
 """Routes of series: reservations that recur, whose occurrences the planner requests as the horizon moves."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
@@ -58,6 +61,7 @@ def add_series(app: FastAPI, api: "Api") -> None:
         if not isinstance(document, dict):
             raise malformed(Malformed("", "has to be an object"))
         _check("series", document)
+        _check_times(document, api.follower.state.policy.reservation_horizon_ms // 1_000)
         found = await api.send("reservations", message_of({"series": document}), asker)
         name = document["series"]
         row = api.follower.state.series.get(name)
@@ -90,3 +94,24 @@ def _check(form: str, document: Document) -> None:
         read_input("reservations", {form: document}, "")
     except Malformed as fault:
         raise malformed(Malformed(fault.field.removeprefix(f"{form}."), fault.reason)) from None
+
+
+def _check_times(document: Document, horizon_s: int) -> None:
+    """What the edge cannot know: whether the planner will be able to evaluate the series, and whether an occurrence
+    can ever lie inside the horizon. Raises Problem."""
+    zone, every, rdl = document.get("zone", "UTC"), document["every"], document["rdl"]
+    try:
+        ZoneInfo(zone)
+    except (OSError, ValueError, KeyError):
+        raise malformed(Malformed("zone", f'"{zone}" is no time zone like Europe/Berlin or UTC')) from None
+    if isinstance(every, str):
+        try:
+            comes = next(CronSim(every, datetime.now(UTC)), None)
+        except CronSimError as error:
+            told = f'"{every}" is no cron expression like "0 6 * * 1-5": {error}'
+            raise malformed(Malformed("every", told)) from None
+        if comes is None:
+            raise malformed(Malformed("every", f'"{every}" never comes'))
+    if rdl["e"] > horizon_s:
+        told = f"an occurrence ends {rdl['e']} s after it begins, and {horizon_s} s can be planned"
+        raise malformed(Malformed("rdl", f"{told} (knob reservation_horizon_ms)"))

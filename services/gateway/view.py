@@ -75,7 +75,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 17
+LAYOUT = 18
 
 
 def start(shard: int = 0, of: int = 1) -> State:

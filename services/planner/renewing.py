@@ -11,6 +11,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.log.reader import publish_input
@@ -37,6 +39,27 @@ AGAIN_S = 60.0
 Document = dict[str, object]
 
 
+@dataclass(slots=True)
+class _Next:
+    """The next occurrence of a series after `asked_s` (None: there is none), and how long after its beginning it ends.
+    `seq`: of the series."""
+
+    seq: int
+    asked_s: int
+    at_s: int | None
+    length_s: int
+
+
+@dataclass(slots=True)
+class _Sent:
+    """What was sent last of a series: occurrences after `asked_s`, up to `to_s`. `seq`: of the series; `at_s`: when."""
+
+    seq: int
+    asked_s: int
+    to_s: int
+    at_s: float
+
+
 class Renewer:
     """Keeps the series of a planner's shell supplied. `now_s`: the time, in seconds of Unix time."""
 
@@ -47,8 +70,9 @@ class Renewer:
         self._bus = bus
         self._settings = settings
         self._now_s = now_s
-        self._sent: dict[tuple[str, bool], float] = {}  # When it was sent, by reservation and whether it deletes.
-        self._next: dict[str, tuple[int, int, int | None]] = {}  # By series: seq, asked_s, and the occurrence after it.
+        self._deleted: dict[str, float] = {}  # When a deletion was sent, by reservation.
+        self._sent: dict[str, _Sent] = {}  # By series.
+        self._next: dict[str, _Next] = {}  # By series.
         self._said = logger(service=shell.name)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -69,21 +93,31 @@ class Renewer:
             return
         writer: Writer = self._bus.writer()
         try:
-            for name, message in messages:
+            for message in messages:
                 await publish_input(writer, "reservations", message, core.NAME, self._settings.partition)
-                self._sent[name, "delete" in message] = self._now_s()
+                self._note(message)
         finally:
             await writer.drop()
         self._said.info("series", sent=len(messages))
 
-    def due(self) -> list[tuple[str, Document]]:
-        """The requests and deletions that are to be sent now, with the names of their reservations."""
+    def due(self) -> list[Document]:
+        """The requests and deletions that are to be sent now."""
         state, now = self._shell.state, self._now_s()
-        self._sent = {key: at for key, at in self._sent.items() if now - at < AGAIN_S}
+        self._deleted = {name: at for name, at in self._deleted.items() if now - at < AGAIN_S}
+        self._sent = {name: sent for name, sent in self._sent.items() if name in state.series}
         self._next = {name: found for name, found in self._next.items() if name in state.series}
-        standing = _standing(state)
-        found = [*self._orphans(state, int(now)), *self._occurrences(state, int(now), standing)]
-        return found[:SENT_MAX]
+        found = list(islice(self._orphans(state, int(now)), SENT_MAX))
+        return found + list(islice(self._occurrences(state, int(now)), SENT_MAX - len(found)))
+
+    def _note(self, message: Document) -> None:
+        """What was sent, and when."""
+        now = self._now_s()
+        match message:
+            case {"delete": {"reservation": str(name)}}:
+                self._deleted[name] = now
+            case {"request": {"series": str(name), "series_seq": int(seq), "occurrence_s": int(at_s)}}:
+                asked_s = self._next[name].asked_s if name in self._next else at_s
+                self._sent[name] = _Sent(seq, asked_s, at_s, now)
 
     def _is_active(self) -> bool:
         return self._shell.active is None or self._shell.active.is_set()
@@ -93,51 +127,79 @@ class Renewer:
         return bool(state.series) or any(promise.series for promise in state.promises.values())
 
     # ---------------------------------------------------------------- series that have ended
-    def _orphans(self, state: State, now: int) -> Iterator[tuple[str, Document]]:
+    def _orphans(self, state: State, now: int) -> Iterator[Document]:
         for name, promise in state.promises.items():
-            if not promise.series or promise.series in state.series or (name, True) in self._sent:
+            if not promise.series or promise.series in state.series or name in self._deleted:
                 continue
             if _begins_s(state, promise) > now:
-                yield name, {"delete": {"reservation": name, "user": promise.user}}
+                yield {"delete": {"reservation": name, "user": promise.user}}
 
     # ---------------------------------------------------------------- series that go on
-    def _occurrences(self, state: State, now: int, standing: dict[str, int]) -> Iterator[tuple[str, Document]]:
-        horizon = now + state.policy.reservation_horizon_ms // 1_000
+    def _occurrences(self, state: State, now: int) -> Iterator[Document]:
+        policy = state.policy
+        if policy.reservations == "off" or policy.preset == "slots":
+            return  # All would be refused, and each is requested only once.
+        # A step less than the horizon, since the clock of the sequencer may be behind this one: what ends beyond the
+        # horizon is cut off.
+        horizon = now + (policy.reservation_horizon_ms - state.step_ms) // 1_000
+        standing = _standing(state)
         for name, series in state.series.items():
-            rdl = json.loads(series.rdl)
-            last = min(horizon - rdl["e"], MOMENT_S_MAX)
+            following = self._following(name, series, now)
+            last = min(horizon - following.length_s, MOMENT_S_MAX)
             room = AHEAD_MAX - standing.get(name, 0)
-            if room <= 0 or not self._may_be_due(name, series, now, last):
+            if room <= 0 or following.at_s is None or following.at_s > last or self._is_on_its_way(name, series):
                 continue
-            try:
-                for at in self._starts(series, now):
-                    if at > last or room <= 0:
-                        break
-                    room -= 1
-                    of = occurrence_name(name, at)
-                    if (of, False) not in self._sent:
-                        request: Document = {"reservation": of, "user": series.user, "queue": series.queue}
-                        request |= {"rdl": occurrence(rdl, at), "series": name, "occurrence_s": at}
-                        yield of, {"request": request}
-            except (ValueError, OverflowError) as error:
-                self._next[name] = (series.seq, series.asked_s, None)
-                self._said.warning("series", series=name, failed=str(error))
+            rdl = json.loads(series.rdl)
+            due = takewhile(last.__ge__, self._starts(name, series, now))
+            for at in self._chosen(name, series, list(islice(due, room))):
+                yield _request_of(name, series, rdl, at)
 
-    def _may_be_due(self, name: str, series: Series, now: int, last: int) -> bool:
-        """Whether the next occurrence lies within the horizon. Cron expressions are evaluated only if so: a cell may
-        have many that come seldom."""
+    def _is_on_its_way(self, name: str, series: Series) -> bool:
+        """Whether what was sent last may still come into the log."""
+        sent = self._sent.get(name)
+        if sent is None or sent.seq != series.seq or series.asked_s >= sent.to_s:
+            return False
+        return self._now_s() - sent.at_s < AGAIN_S
+
+    def _chosen(self, name: str, series: Series, due: list[int]) -> list[int]:
+        """Those of the occurrences that are due that are sent now. Where nothing that was sent last came into the log,
+        it was probably refused: then one at a time, each in its turn, so that a series of which all are refused fills
+        neither topic nor log, and one that is refused does not stop the others."""
+        sent = self._sent.get(name)
+        if sent is None or sent.seq != series.seq or series.asked_s > sent.asked_s:
+            return due
+        return ([at for at in due if at > sent.to_s] or due)[:1]
+
+    def _following(self, name: str, series: Series, now: int) -> _Next:
+        """The next occurrence. It is kept, since a cell may have many series that come seldom."""
         found = self._next.get(name)
-        if found is None or found[:2] != (series.seq, series.asked_s) or (found[2] is not None and found[2] <= now):
-            try:
-                first = next(iter(self._starts(series, now)), None)
-            except (ValueError, OverflowError) as error:
-                first = None
-                self._said.warning("series", series=name, failed=str(error))
-            found = self._next[name] = (series.seq, series.asked_s, first)
-        return found[2] is not None and found[2] <= last
+        is_known = found is not None and (found.seq, found.asked_s) == (series.seq, series.asked_s)
+        if found is None or not is_known or (found.at_s is not None and found.at_s <= now):
+            length_s = found.length_s if found is not None and is_known else int(json.loads(series.rdl)["e"])
+            at_s = next(self._starts(name, series, now), None)
+            found = self._next[name] = _Next(series.seq, series.asked_s, at_s, length_s)
+        return found
 
-    def _starts(self, series: Series, now: int) -> Iterator[int]:
-        return occurrences(series.every, series.start_s, max(series.asked_s, now) + 1, series.zone)
+    def _starts(self, name: str, series: Series, now: int) -> Iterator[int]:
+        """Its occurrences that are still to be requested, as far as they can be evaluated."""
+        try:
+            yield from occurrences(series.every, series.start_s, max(series.asked_s, now) + 1, series.zone)
+        except (ValueError, OverflowError) as error:
+            self._said.warning("series", series=name, failed=str(error))
+
+
+def _request_of(name: str, series: Series, rdl: Document, at_s: int) -> Document:
+    return {
+        "request": {
+            "reservation": occurrence_name(name, at_s),
+            "user": series.user,
+            "queue": series.queue,
+            "rdl": occurrence(rdl, at_s),
+            "series": name,
+            "series_seq": series.seq,
+            "occurrence_s": at_s,
+        }
+    }
 
 
 def _standing(state: State) -> dict[str, int]:

@@ -13,6 +13,7 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import largesse.shell
@@ -51,15 +52,20 @@ async def drive(shell: Shell[State], bus: Bus, settings: Settings, stop: asyncio
         "solver": asyncio.create_task(Reorganiser(shell, bus, settings).run(stop)),
         "series": asyncio.create_task(Renewer(shell, bus, settings).run(stop)),
     }
+    for name, task in beside.items():
+        task.add_done_callback(partial(_say_failed, shell.name, name))
     try:
         await largesse.shell.drive(shell, bus, settings, stop)
     finally:
         for task in beside.values():
             task.cancel()
         await asyncio.wait(beside.values())
-        for name, task in beside.items():
-            if not task.cancelled() and (error := task.exception()) is not None:
-                logger(service=shell.name).error(name, failed=repr(error))
+
+
+def _say_failed(service: str, name: str, task: asyncio.Task[None]) -> None:
+    """At once and not at the end of the service, which goes on without the task."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger(service=service).error(name, failed=repr(error))
 
 
 class Reorganiser:

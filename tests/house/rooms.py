@@ -160,7 +160,8 @@ ROOMS = (
         "the gateway",
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),
-        others=STDLIB | {"fastapi", "h11", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
+        others=STDLIB
+        | {"cronsim", "fastapi", "h11", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
     ),
     Room(
         "the agent",

@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from schemas.edge.reservations import occurrence_name
 from tests.unit.test_gateway_app import told
 
@@ -9,10 +11,13 @@ ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 600, "w": 600}
 DAY_S = 86_400
 
 
+def window(end_s=3_600):
+    return {"op": "window", "s": 0, "e": end_s, "of": ATOM}
+
+
 def series(**terms):
-    window = {"op": "window", "s": 0, "e": 3_600, "of": ATOM}
     start_s = (int(time.time()) // DAY_S + 2) * DAY_S
-    return {"series": "s", "user": "ann", "every": DAY_S, "start_s": start_s, "rdl": window} | terms
+    return {"series": "s", "user": "ann", "every": DAY_S, "start_s": start_s, "rdl": window()} | terms
 
 
 def occurrence(of, number):
@@ -66,7 +71,17 @@ def test_its_owner_ends_it_and_nobody_else():
     assert (gone.status_code, again.status_code, one.status_code) == (200, 404, 404)
 
 
-def test_a_malformed_series_names_the_field():
-    problem = told(lambda cell: cell.http.post("/v1/series", json=series(every=60))).json()
-    assert (problem["status"], problem["field"]) == (422, "every")
-    assert "occurrences may not overlap" in problem["detail"]
+@pytest.mark.parametrize(
+    ("terms", "field", "reason"),
+    [
+        ({"every": 60}, "every", "occurrences may not overlap"),
+        ({"every": "0 6 * * 8"}, "every", '"0 6 * * 8" is no cron expression like "0 6 * * 1-5"'),
+        ({"every": "0 6 30 2 *"}, "every", "is no cron expression"),
+        ({"zone": "No/Where"}, "zone", '"No/Where" is no time zone'),
+        ({"every": 30 * DAY_S, "rdl": window(8 * DAY_S)}, "rdl", "604800 s can be planned"),
+    ],
+)
+def test_a_series_that_could_never_be_requested_is_refused_and_names_the_field(terms, field, reason):
+    problem = told(lambda cell: cell.http.post("/v1/series", json=series(**terms))).json()
+    assert (problem["status"], problem["field"]) == (422, field)
+    assert reason in problem["detail"]

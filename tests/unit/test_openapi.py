@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import jsonschema
 import pytest
@@ -91,7 +92,10 @@ async def jobs(ask):
 
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
-TERMS = {"user": "ann", "rdl": {"op": "window", "s": int(time.time()), "e": int(time.time()) + 86_400, "of": ATOM}}
+TERMS: dict[str, Any] = {
+    "user": "ann",
+    "rdl": {"op": "window", "s": int(time.time()), "e": int(time.time()) + 86_400, "of": ATOM},
+}
 
 
 async def reservations(ask):

@@ -27,14 +27,14 @@ from schemas.edge.reservations import MOMENT_S_MAX, SERIES_NAME_MAX, occurrence_
 from services.admission.core import series as rules
 from services.planner import core, renewing
 from services.planner.renewing import AGAIN_S, AHEAD_MAX, SENT_MAX, Renewer
-from tests.builders import Fact, registered
+from tests.builders import Fact, configured, registered
 from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
 from tests.unit.test_planner_core import Cell
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
 HOUR_S = 3_600
 DAY_S = 24 * HOUR_S
-WEEK_S = 7 * DAY_S
+STEP_S = 60
 
 
 def window(end_s=HOUR_S, begin_s=0):
@@ -82,6 +82,11 @@ def test_a_series_is_kept_as_it_was_asked_for():
         pytest.param(occurrence(0, reservation="r"), 'request.reservation: has to be "s.19700101T000000Z"', id="name"),
         pytest.param(occurrence(0, occurrence_s=None), "request.occurrence_s: is missing", id="no moment"),
         pytest.param(occurrence(0, series=None), "request.occurrence_s: is only for an occurrence", id="no series"),
+        pytest.param(
+            occurrence(0, series=None, occurrence_s=None, series_seq=1),
+            "request.series_seq: is only for an occurrence",
+            id="no series, only its record",
+        ),
         pytest.param({"end_series": {"series": "s"}}, "end_series.user: is missing", id="no owner"),
     ],
 )
@@ -209,7 +214,7 @@ class Beside:
         self.renewer = Renewer(self._shell, MemoryBus(), Settings(), lambda: self.now_s)
 
     def due(self):
-        return [message for _, message in self.renewer.due()]
+        return self.renewer.due()
 
     def told(self):
         """What is due is read by the sequencer, and answered."""
@@ -240,12 +245,20 @@ def test_occurrences_are_requested_once_they_end_inside_the_horizon():
     assert beside.promised == names(1, 2, 3, 4, 5, 6)
     assert beside.due() == []
 
-    beside.now_s = HOUR_S - 1
+    beside.now_s = HOUR_S + STEP_S - 1
     assert beside.due() == []
-    beside.now_s = HOUR_S
+    beside.now_s = HOUR_S + STEP_S
     assert beside.told() == names(7)
-    beside.now_s = DAY_S + HOUR_S
+    beside.now_s = DAY_S + HOUR_S + STEP_S
     assert beside.told() == names(8)
+
+
+def test_an_occurrence_keeps_its_whole_window_where_the_clock_of_the_log_is_up_to_a_step_behind():
+    beside = begun(rdl=window(30 * STEP_S) | {"of": ATOM | {"l": 30 * STEP_S, "w": 30 * STEP_S}})
+    beside.now_s = 30 * STEP_S + STEP_S
+    beside.cell.then(*(Fact(read_input("reservations", each, "planner")) for each in beside.due()))
+    beside.cell.settle(at=(beside.now_s - STEP_S) * 1_000)
+    assert beside.promised == names(1, 2, 3, 4, 5, 6, 7)
 
 
 def test_what_was_missed_is_not_made_up_for():
@@ -268,7 +281,7 @@ def test_a_restart_goes_on_where_the_log_stands():
     again = Beside()
     again._shell.state = beside.cell.story.state
     assert again.due() == []
-    again.now_s = HOUR_S
+    again.now_s = HOUR_S + STEP_S
     assert [each["request"]["reservation"] for each in again.due()] == names(7)
 
 
@@ -365,11 +378,72 @@ def test_what_was_sent_and_is_not_in_the_log_is_sent_again_after_a_while():
         beside.now_s = int(AGAIN_S) - 1
         assert beside.due() == []
         beside.now_s += 1
-        assert len(beside.due()) == 6
+        assert [each["request"]["reservation"] for each in beside.due()] == names(1)
         return [json.loads(each.value) for each in await bus.fetch("reservations", 0, 0)]
 
     sent = asyncio.run(story())
     assert [each["request"]["reservation"] for each in sent] == names(1, 2, 3, 4, 5, 6)
+
+
+def sent_in_vain(**terms):
+    """A series of hours of which nothing that was sent came into the log, and when that was sent."""
+    beside = begun(every=HOUR_S, start_s=HOUR_S, **terms)
+    asyncio.run(beside.renewer.renew())
+    assert beside.due() == []
+    beside.now_s = int(AGAIN_S)
+    return beside
+
+
+def moments(messages):
+    return [each["request"]["occurrence_s"] // HOUR_S for each in messages]
+
+
+def test_a_series_of_which_all_is_refused_sends_one_occurrence_at_a_time_each_in_its_turn():
+    beside = sent_in_vain()
+    found = []
+    for _ in range(3):
+        found.append(moments(beside.due()))
+        asyncio.run(beside.renewer.renew())
+        assert beside.due() == []
+        beside.now_s += int(AGAIN_S)
+    assert found == [[1], [2], [3]]
+
+
+def test_a_series_of_which_an_occurrence_comes_into_the_log_again_sends_what_is_missing():
+    beside = sent_in_vain()
+    beside.told()
+    assert moments(beside.due()) == list(range(2, AHEAD_MAX + 1))
+
+
+def test_what_follows_an_occurrence_that_was_refused_waits_no_longer_than_others():
+    async def story():
+        beside = begun()
+        beside.now_s = HOUR_S
+        await beside.renewer.renew()
+        beside.cell.then(*(Fact(of(day * DAY_S)) for day in range(1, 6)))  # Not the sixth.
+        beside.cell.settle(at=beside.now_s * 1_000)
+        beside.now_s += DAY_S
+        return beside
+
+    assert asyncio.run(story()).told() == names(6, 7)
+
+
+@pytest.mark.parametrize("knobs", [{"reservations": "off"}, {"preset": "slots"}])
+def test_while_no_reservation_is_accepted_none_is_requested_so_that_none_is_lost(knobs):
+    beside = begun()
+    beside.cell.then(configured(**knobs))
+    assert beside.due() == []
+    beside.cell.then(configured(seed=0))
+    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+
+
+def test_a_request_that_was_on_its_way_is_not_taken_for_an_occurrence_of_another_series_of_that_name():
+    story = cell(body())
+    seq = story.admission.series["s"].seq
+    late = of(DAY_S, series_seq=seq)
+    story.take(SeriesEnded("s", "ann", AUTHOR), body(every=2 * DAY_S))
+    assert "another of that name" in story.take(late).reason
+    assert isinstance(story.take(of(DAY_S, series_seq=story.admission.series["s"].seq)), ReservationRequested)
 
 
 def test_a_standby_sends_nothing():

@@ -56,6 +56,9 @@ def judge_occurrence(state: State, body: ReservationRequested, author: str) -> I
     if (known.user, known.queue) != (body.user, body.queue):
         told = f'series "{body.series}" has another owner or queue'
         return _refused(told, "request.series", author)
+    if body.series_seq not in (0, known.seq):
+        told = f'series "{body.series}" was deleted, and another of that name has been requested since'
+        return _refused(told, "request.series_seq", author)
     if body.occurrence_s <= known.asked_s:
         return InputRepeated("", author, body.reservation)
     return None
@@ -75,7 +78,7 @@ def _digest(body: SeriesRequested) -> str:
 def fold_series(state: State, record: Record[SeriesRequested]) -> None:
     """A series begins."""
     body = record.body
-    state.series[body.series] = SeriesKnown(body.user, body.queue, _digest(body))
+    state.series[body.series] = SeriesKnown(body.user, body.queue, _digest(body), record.seq)
 
 
 def fold_series_end(state: State, record: Record[SeriesEnded]) -> None:

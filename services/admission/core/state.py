@@ -124,13 +124,14 @@ class Reserved:
 
 @dataclass(slots=True)
 class SeriesKnown:
-    """A reservation that recurs. `terms`: a hash of what was asked for. `asked_s`: the latest occurrence that was
-    requested, in seconds of log time; -1: none yet.
+    """A reservation that recurs. `terms`: a hash of what was asked for. `seq`: of its record. `asked_s`: the latest
+    occurrence that was requested, in seconds of log time; -1: none yet.
     """
 
     user: str
     queue: str
     terms: str
+    seq: int
     asked_s: int = -1
 
 

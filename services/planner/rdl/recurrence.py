@@ -45,14 +45,15 @@ def occurrences(every: str, start_s: int, from_s: int, zone: str) -> Iterator[in
     return count(start_s + -(-(least - start_s) // period) * period, period)
 
 
-def series_of(rdl: Any, every: str | int, known: Clock) -> tuple[Any, int]:
+def series_of(rdl: object, every: str | int, known: Clock) -> tuple[object, int]:
     """The window of an occurrence, with times that count from its beginning, and `start_s` of the series. Of a period,
     `rdl` is the first occurrence; of a cron expression its times count from each already. Raises ValueError."""
     if not isinstance(rdl, dict) or rdl.get("op") != "window":
         raise ValueError(NO_WINDOW)
     begin, end = rdl["s"], rdl["e"]
     _check_meaning(begin, end, every, known, known.now_s)
-    length, moved, start = end - begin, rdl, known.now_s
+    moved: object = rdl
+    length, start = end - begin, known.now_s
     if isinstance(every, str):
         distance = least_distance_s(every, known)
     else:
@@ -105,7 +106,7 @@ def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, ho
         )
 
 
-def occurrence(rdl: Any, by_s: int) -> Any:
+def occurrence(rdl: object, by_s: int) -> object:
     """The same request, with the times of its windows so many seconds later."""
     if not isinstance(rdl, dict):
         return rdl
