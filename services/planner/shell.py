@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import largesse.shell
+from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
@@ -129,7 +130,10 @@ class Reorganiser:
         )
         try:
             async with asyncio.timeout(limit_s):
-                out, err = await process.communicate(json.dumps(question).encode())
+                await _give(process, question)
+                failpoints.hit(self._shell.name, "before_solve")
+                out, err = await process.communicate()
+                failpoints.hit(self._shell.name, "after_solve")
         finally:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -142,6 +146,15 @@ class Reorganiser:
         if not isinstance(answer, dict) or not ("plans" in answer or "why" in answer):
             raise ValueError("the solver's process said nothing of use")
         return answer
+
+
+async def _give(process: asyncio.subprocess.Process, question: Document) -> None:
+    """The question on its input; one that has ended already says why in other ways."""
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(json.dumps(question).encode())
+        await process.stdin.drain()
+    process.stdin.close()
 
 
 def _standing(state: State) -> tuple[int, dict[str, int]]:

@@ -86,7 +86,10 @@ class Member:
 class KafkaCell:
     """The processes of one cell, a client of its topics, and what its log says so far."""
 
-    def __init__(self, address: str, partition: int, name: str, folder: Path) -> None:
+    def __init__(
+        self, address: str, partition: int, name: str, folder: Path, copies: dict[str, int] | None = None
+    ) -> None:
+        """`copies`: how many processes of each service and of agents, where it is not COPIES and AGENTS."""
         self.address, self.partition, self.name, self.folder = address, partition, name, folder
         self.records: list[Accepted] = []
         self.tokens: list[str] = []
@@ -99,8 +102,8 @@ class KafkaCell:
         self._grown = asyncio.Condition()
         self._keepers: list[asyncio.Task[None]] = []
         self._follower: asyncio.Task[None] | None = None
-        places = [(service, f"{service}-{i}") for service, count in COPIES.items() for i in range(count)]
-        places += [("agent", f"agent-{i}") for i in range(AGENTS)]
+        counts = copies or {**COPIES, "agent": AGENTS}
+        places = [(service, f"{service}-{i}") for service, count in counts.items() for i in range(count)]
         self.http = free_port()
         self.members = {}
         for service, member in places:
