@@ -1,5 +1,6 @@
 """`python -m services.fairness effect`: shares under two configs, as the core itself would tell them."""
 
+import io
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 from schemas.edge.read import Malformed
 from schemas.quantities import SHARE_UNITS
-from services.fairness.offline.dry_run import effect
+from services.fairness.offline.dry_run import effect, main
 from tests.conftest import ROOT
 
 CAPACITY = {"cpu": 8_000, "memory": 8_192}
@@ -138,12 +139,22 @@ def test_it_is_a_filter():
 
 
 @pytest.mark.parametrize("stdin", ["", "{", "[]", "[" * 100_000], ids=["nothing", "half", "a list", "too deep"])
-def test_what_is_no_question_ends_with_two_and_one_line(stdin):
-    done = run(stdin)
+def test_what_is_no_question_ends_with_two_and_one_line(stdin, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+
+    code = main()
+
+    said = capsys.readouterr()
+    assert (code, said.out) == (2, "")
+    assert said.err.startswith("cannot answer this: ")
+    assert said.err.count("\n") == 1
+
+
+def test_the_exit_code_of_the_process_is_that_of_the_filter():
+    done = run("{")
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"cannot answer this: ")
-    assert done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.slow

@@ -30,10 +30,23 @@ from tests.strategies import for_all
 from tests.unit.test_gateway_app import told
 
 
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """A process that works shares out starts slowly on a busy machine."""
+@pytest.fixture
+def process(monkeypatch):
+    """The effect of a config is computed in a process of its own, as in a gateway, however slowly that one starts."""
     monkeypatch.setattr(dry, "EFFECT_WAIT_S", 60)
+
+
+@pytest.fixture(autouse=True)
+def this_process(request, monkeypatch):
+    """Without `process`: it is computed by the same function here, from and to JSON. Starting an interpreter for each
+    question took more time than all the rest.
+    """
+    if "process" not in request.fixturenames:
+
+        async def asked(question):
+            return json.loads(json.dumps(effect(json.loads(json.dumps(question)))))
+
+        monkeypatch.setattr(dry, "asked", asked)
 
 
 def of(name, *children, weight=1, **limits):
@@ -113,7 +126,7 @@ def test_what_is_foretold_is_what_fairness_then_says(after):
     assert {leaf: after_[leaf] for leaf in moved} == {leaf: cell.view.levels[leaf] for leaf in moved}
 
 
-def test_a_knob_that_shares_out_otherwise_is_foretold_too():
+def test_a_knob_that_shares_out_otherwise_is_foretold_too(process):
     cell = crowded(BEFORE)
 
     answer = tried(cell, preset="drf")
@@ -323,7 +336,7 @@ SHAPE = {"name": "root", "children": [{"name": "ads"}, {"name": "ml"}]}
 JOB = {"job": "j", "queue": "ads", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "3"}}]}
 
 
-def test_a_dry_run_changes_nothing():
+def test_a_dry_run_changes_nothing(process):
     other = {
         "name": "root",
         "children": [{"name": "ads", "weight": 2, "max": {"cpu": 4, "disk": "4k"}}, {"name": "ml"}],
@@ -405,7 +418,7 @@ def test_a_round_is_not_given_up_to_see_what_happens():
         pytest.param("import sys; sys.exit(9)", 500, "the shares could not be computed: exit code 9", id="no word"),
     ],
 )
-def test_a_process_that_fails_or_takes_too_long_is_told(monkeypatch, code, status, detail):
+def test_a_process_that_fails_or_takes_too_long_is_told(process, monkeypatch, code, status, detail):
     monkeypatch.setattr(dry, "EFFECT_WAIT_S", 0.2 if status == 503 else 60)
     monkeypatch.setattr(dry, "EFFECT", (sys.executable, "-c", code))
 
