@@ -8,6 +8,9 @@ RUN := $(VENV)/bin/python
 PACKAGES := schemas largesse services
 COMPILED := build/compiled
 
+# Processes that tests start, and pytest with its rewritten asserts, would compile all modules again each time.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup docs fmt check quick test live demo up down topics sim replay rooms schemas compile bench figures sustained lock clean
