@@ -36,6 +36,7 @@ COMPILED = {
     "services/admission/core": (
         "apart",
         "classes",
+        "copies",
         "demand",
         "fold",
         "granted",
@@ -86,7 +87,9 @@ COMPILED = {
         "serving",
         "shadow",
         "shadow_state",
+        "speculation",
         "state",
+        "stragglers",
     ),
     "services/leftover/placement": (
         "ageing",

@@ -65,6 +65,15 @@ from schemas.rounds import (
     TimeReached,
 )
 from schemas.shares import Breach, Entitlement, KindsLevel, Level, QueueShare, Shares
-from schemas.tasks import DeviceShare, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
+from schemas.tasks import (
+    DeviceShare,
+    SpareAttempt,
+    TaskEnd,
+    TaskFailed,
+    TaskFailure,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+)
 
 __all__ = [name for name in dir() if name[0].isupper()]

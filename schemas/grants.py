@@ -7,7 +7,7 @@ from schemas.jobs import PlacementRule
 from schemas.quantities import Vector
 from schemas.tasks import DeviceShare
 
-Why = Literal["required", "optional", "packed", "reserved"]
+Why = Literal["required", "optional", "packed", "reserved", "speculative"]
 WaitReason = Literal[
     "none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"
 ]
@@ -21,7 +21,9 @@ class Grant:
     """Tasks `first` .. `first + count - 1` of a stage may start on `node` (agent epoch `epoch`) as attempt `attempt`.
 
     `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none. `revocable`: the
-    room is promised to a reservation before the tasks are expected to end, so they may be taken back.
+    room is promised to a reservation before the tasks are expected to end, so they may be taken back. `why`
+    speculative: a copy of one task that runs already, elsewhere and for long; the first of its attempts to succeed
+    counts. A copy is always revocable.
     """
 
     job: str

@@ -62,7 +62,7 @@ class Stage:
     """Tasks alike. `estimate_ms` is what the scheduler is told of one task; `durations_ms` (one a task, or one for all)
     is what a simulated task lasts, and no core may read it. `retries` bounds attempts that ended `failed`.
     `locality_wait_ms`: for so long a task that could run elsewhere waits for a node with the labels that it prefers;
-    None: as the policy.
+    None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
     """
 
     stage: str
@@ -83,6 +83,7 @@ class Stage:
     locality_wait_ms: int | None = None
     anti_affinity: AntiAffinity | None = None
     spread: Spread | None = None
+    speculative: bool = True
 
 
 @dataclass(slots=True)

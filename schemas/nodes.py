@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import Vector
-from schemas.tasks import Failure, TaskRange
+from schemas.tasks import Failure, SpareAttempt, TaskRange
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class NodeRegistered:
     `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
     takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
     `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too. `results`: what it keeps of
-    ended jobs; None: it does not say.
+    ended jobs; None: it does not say. `spare`: ended attempts that do not end their task.
     """
 
     node: str
@@ -89,6 +89,7 @@ class NodeRegistered:
     unschedulable: str = ""
     parts: int = 0
     results: ResultsKept | None = None
+    spare: list[SpareAttempt] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -122,13 +123,14 @@ class NodeDrained:
 @dataclass(slots=True)
 class NodeLost:
     """The node's lease ran out, or its agent said that it goes (`left`). Every attempt it held, listed in `lost`, ends
-    by this record.
+    by this record. `spare`: those that do not end their task.
     """
 
     node: str
     epoch: str
     lost: list[TaskRange] = field(default_factory=list)
     left: bool = False
+    spare: list[SpareAttempt] = field(default_factory=list)
 
 
 @dataclass(slots=True)

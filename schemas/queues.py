@@ -116,6 +116,11 @@ class Policy:
     thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
     the cell the pools of all classes but the largest begin; together they stay within `_min` and `_max`. The others are
     the estimator's (DRESS, algorithms 1 and 2).
+
+    `speculation_permille`: a task that has run for longer than this part of the median run time of its stage's finished
+    tasks is a straggler, of which a second attempt may start on another node with room that nobody else can use; 0:
+    there are none. With fewer finished tasks than `speculation_finished_min` the estimate of the stage stands in. At
+    most `speculation_copies_max` such attempts of a job run at a time.
     """
 
     preset: Preset = "largesse"
@@ -176,6 +181,9 @@ class Policy:
     phase_start_tasks: int = 5
     phase_end_tasks: int = 5
     forecast_horizon_ms: int = 30_000
+    speculation_permille: int = 0
+    speculation_finished_min: int = 3
+    speculation_copies_max: int = 10
 
 
 PLANNING: tuple[Preset, ...] = ("carbyne", "carbyne-dag")
@@ -268,6 +276,11 @@ KNOBS = {
     "phase_end_tasks": "it gives capacity back once more tasks than this have ended within the window; fewer where it"
     " has fewer tasks",
     "forecast_horizon_ms": "how far ahead it is forecast what running tasks give back",
+    "speculation_permille": "a task that has run for longer than this part of the median run time of its stage (2000:"
+    " twice as long) is a straggler, and a copy of it may run on another node, in room that nobody else can use; 0: no"
+    " task is copied",
+    "speculation_finished_min": "with fewer finished tasks of the stage, its estimate counts instead of the median",
+    "speculation_copies_max": "most copies of one job's tasks at a time",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
 

@@ -14,7 +14,7 @@ from schemas.plans import Plans
 from schemas.releases import Releases
 from schemas.shares import Shares
 
-Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang"]
+Strike = Literal["node_lost", "node_draining", "node_epoch", "no_room", "job_over", "gang", "task_over"]
 
 
 @dataclass(slots=True)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from schemas.quantities import Vector
 
-Failure = Literal["exit_code", "timeout", "cannot_start", "memory", "killed", "revoked", "lost", "gang"]
-"""`memory`: ended because it used more memory than it asked for, or because its machine had no more."""
+Failure = Literal["exit_code", "timeout", "cannot_start", "memory", "killed", "revoked", "lost", "gang", "superseded"]
+"""`memory`: ended because it used more memory than it asked for, or because its machine had no more. `superseded`:
+another attempt of the same task succeeded first."""
 
 
 @dataclass(slots=True)
@@ -18,6 +19,18 @@ class DeviceShare:
 
     index: int
     milli: int
+
+
+@dataclass(slots=True)
+class SpareAttempt:
+    """An attempt of a task that has, or had, several at a time. Its end, which the same record tells, is not the end of
+    the task: another attempt has succeeded, or still holds room.
+    """
+
+    job: str
+    stage: str
+    index: int
+    attempt: int
 
 
 @dataclass
@@ -88,17 +101,21 @@ class TaskStarted:
 
 @dataclass
 class TaskFinished:
-    """A node's batch: attempts that succeeded."""
+    """A node's batch: attempts that succeeded. `spare`: those of them that do not end their task, since another attempt
+    of it succeeded before.
+    """
 
     items: list[TaskEnd]
     refused: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
+    spare: list[SpareAttempt] = field(default_factory=list)
 
 
 @dataclass
 class TaskFailed:
-    """A node's batch: attempts that ended without success."""
+    """A node's batch: attempts that ended without success. `spare`: those of them that do not end their task."""
 
     items: list[TaskFailure]
     refused: list[TaskRange] = field(default_factory=list)
     author: str = "unknown"
+    spare: list[SpareAttempt] = field(default_factory=list)

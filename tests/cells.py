@@ -64,13 +64,19 @@ class Held(NamedTuple):
     devices: dict[str, int] | None
 
 
-def holds_of(state: State) -> dict[str, Held]:
-    """What the sequencer's core says is held, by "job/stage/index": node by node, there in the order of granting."""
-    return {
-        key: Held(name, hold.attempt, hold.epoch, hold.demand, hold.started, hold.devices)
+def attempts_of(state: State) -> list[tuple[str, Held]]:
+    """What the sequencer's core says is held, as ("job/stage/index", attempt): node by node, there in the order of
+    granting."""
+    return [
+        (key, Held(name, hold.attempt, hold.epoch, hold.demand, hold.started, hold.devices))
         for name, node in state.nodes.items()
         for key, hold in node.holds.items()
-    }
+    ]
+
+
+def holds_of(state: State) -> dict[str, Held]:
+    """The same by task, of a cell in which no task has several attempts."""
+    return dict(attempts_of(state))
 
 
 # ---------------------------------------------------------------- words

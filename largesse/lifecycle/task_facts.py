@@ -2,14 +2,38 @@
 lost node, and for what a registration brings with it. Every core that follows tasks folds these facts, in this order.
 """
 
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
 
 from schemas import NodeLost, NodeRegistered, TaskFailed, TaskFinished, TaskStarted
 from schemas.nodes import KnownAttempt
-from schemas.tasks import TaskEnd, TaskFailure, TaskRange
+from schemas.tasks import Failure, SpareAttempt, TaskEnd, TaskFailure, TaskRange
 
-TaskFact = TaskRange | TaskEnd | TaskFailure
-"""Attempts that run, have succeeded, or have ended without success."""
+PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
+"""Fields of an item that may say something of each of its tasks."""
+
+
+@dataclass
+class SpareEnd:
+    """One attempt has ended, and its task has not: another attempt of it still holds room, or has succeeded before
+    (then this one ends `superseded`, even where it succeeded too). What it held is free; nothing else follows from it.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+    epoch: str
+    reason: Failure
+    exit_code: int | None
+    detail: str
+    run_ms: list[int]
+
+
+TaskFact = TaskRange | TaskEnd | TaskFailure | SpareEnd
+"""Attempts that run, have succeeded, or have ended without success, with their task or without it."""
 
 TaskRecord = TaskStarted | TaskFinished | TaskFailed | NodeLost | NodeRegistered
 """Bodies that say what has become of attempts."""
@@ -19,7 +43,15 @@ def facts_of(body: TaskRecord) -> list[TaskFact]:
     """The facts of a record, in order. With a node its attempts are lost; a registration ends those that its agent does
     not know (`lost`), then says of the others that they run or how they ended. Nobody changes what it returns.
     """
-    if isinstance(body, TaskStarted | TaskFinished | TaskFailed):
+    if isinstance(body, TaskStarted):
+        return cast(list[TaskFact], body.items)
+    if body.spare:
+        return _apart(_facts_of(body), body.spare)
+    return _facts_of(body)
+
+
+def _facts_of(body: TaskFinished | TaskFailed | NodeLost | NodeRegistered) -> list[TaskFact]:
+    if isinstance(body, TaskFinished | TaskFailed):
         return cast(list[TaskFact], body.items)
     facts: list[TaskFact] = [_lost(each) for each in body.lost]
     if isinstance(body, NodeRegistered):
@@ -63,3 +95,48 @@ def _known(body: NodeRegistered, known: KnownAttempt) -> TaskFact:
         known.run_ms,
         *used,
     )
+
+
+def _apart(facts: list[TaskFact], spare: list[SpareAttempt]) -> list[TaskFact]:
+    """The facts, with the ends of spare attempts taken out of their ranges."""
+    named = {(each.job, each.stage, each.index, each.attempt): True for each in spare}
+    found: list[TaskFact] = []
+    for fact in facts:
+        if not isinstance(fact, TaskEnd | TaskFailure):
+            found.append(fact)
+            continue
+        first, end = fact.first, fact.first + fact.count
+        for index in range(first, end):
+            if (fact.job, fact.stage, index, fact.attempt) in named:
+                if first < index:
+                    found.append(part_of(fact, first, index))
+                found.append(_spare_end(part_of(fact, index, index + 1)))
+                first = index + 1
+        if first < end:
+            found.append(part_of(fact, first, end))
+    return found
+
+
+def _spare_end(ended: TaskEnd | TaskFailure) -> SpareEnd:
+    reason: Failure = "superseded"
+    exit_code, detail = None, ""
+    if isinstance(ended, TaskFailure):
+        reason, exit_code, detail = ended.reason, ended.exit_code, ended.detail
+    job, stage, first, attempt = ended.job, ended.stage, ended.first, ended.attempt
+    return SpareEnd(job, stage, first, 1, attempt, ended.node, ended.epoch, reason, exit_code, detail, ended.run_ms)
+
+
+_Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
+ItemT = TypeVar("ItemT", bound=_Item)
+
+
+def part_of(item: ItemT, first: int, end: int) -> ItemT:
+    """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
+    if first == item.first and end == item.first + item.count:
+        return item
+    part = replace(item, first=first, count=end - first)
+    for field in PER_TASK:
+        listed = getattr(item, field, None)
+        if listed and len(listed) == item.count:
+            setattr(part, field, listed[first - item.first : end - item.first])
+    return part

@@ -30,6 +30,8 @@ SOLVER_LIMIT_MS_MIN = 1_000
 SOLVER_LIMIT_MS_MAX = 3_600_000
 SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
 SHADOW_STEPS_MAX = 1_000_000  # A round that takes so many takes seconds.
+SPECULATION_PERMILLE_MAX = 1_000_000  # A thousand times as long as the others.
+SPECULATION_COPIES_MAX = 10_000
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
 
 _RANGES = {
@@ -53,6 +55,8 @@ _RANGES = {
     "reservation_average_ms": (1, KNOB_MS_MAX),
     "reservations_per_round_max": (1, QUANTITY_MAX),
     "reservation_solver_limit_ms": (SOLVER_LIMIT_MS_MIN, SOLVER_LIMIT_MS_MAX),
+    "speculation_permille": (0, SPECULATION_PERMILLE_MAX),
+    "speculation_copies_max": (1, SPECULATION_COPIES_MAX),
 }
 _RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
 

@@ -112,6 +112,7 @@ class StageSubmission(Input):
     locality_wait_ms: DurationMs | None = None
     anti_affinity: AntiAffinityInput | None = None
     spread: SpreadInput | None = None
+    speculative: bool = True
 
 
 class JobSubmission(Input):
@@ -236,6 +237,7 @@ def _stage(stage: StageSubmission) -> Stage:
         locality_wait_ms=_locality_wait_ms(stage),
         anti_affinity=None if apart is None else AntiAffinity(apart.group or "", apart.required),
         spread=None if spread is None else Spread(spread.label, spread.max_skew, spread.required),
+        speculative=stage.speculative,
     )
 
 

@@ -1,4 +1,4 @@
-"""Lines of an outage file: nodes of a simulated cell that are down for a time."""
+"""Lines of an outage file: nodes of a simulated cell that are down, or slow, for a time."""
 
 from typing import Annotated
 
@@ -6,21 +6,29 @@ from pydantic import Field
 
 from schemas.edge.base import Input, Malformed, Name, Whole, validated
 
+SLOW_PERMILLE_MAX = 1_000_000
+"""A thousand times as long as elsewhere."""
+
+SlowPermille = Annotated[int, Field(gt=1_000, le=SLOW_PERMILLE_MAX)] | None
+
 
 class OneNodeInput(Input):
-    """One node is down in [from_ms, to_ms), or for good."""
+    """One node is down in [from_ms, to_ms), or for good. With `slow_permille` it is not down: tasks that start there in
+    that time take so much longer (2000: twice as long)."""
 
     node: Name
     from_ms: Whole
     to_ms: Whole | None = None
+    slow_permille: SlowPermille = None
 
 
 class SomeNodesInput(Input):
-    """So many of a thousand nodes, drawn by the seed, are down in [from_ms, to_ms), or for good."""
+    """So many of a thousand nodes, drawn by the seed, are down in [from_ms, to_ms), or for good; or slow, as above."""
 
     nodes_permille: Annotated[int, Field(ge=1, le=1000)]
     from_ms: Whole
     to_ms: Whole | None = None
+    slow_permille: SlowPermille = None
 
 
 class RandomInput(Input):
@@ -44,5 +52,5 @@ def read_outage_line(document: object) -> OutageInput:
     else:
         line = validated(OneNodeInput, document)
     if line.to_ms is not None and line.to_ms <= line.from_ms:
-        raise Malformed("to_ms", "has to be after from_ms; without it the node does not come back")
+        raise Malformed("to_ms", "has to be after from_ms; without it the node stays as it is")
     return line

@@ -12,7 +12,7 @@ from typing import Literal
 
 from largesse.core import Folds
 from largesse.lifecycle.job_life import end_gang_attempt
-from largesse.lifecycle.task_facts import TaskFact, facts_of
+from largesse.lifecycle.task_facts import SpareEnd, TaskFact, facts_of
 from schemas import (
     ConfigChanged,
     DeviceShare,
@@ -37,9 +37,9 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 4
+LAYOUT = 5
 
-StopReason = Literal["killed", "gang", "revoked"]
+StopReason = Literal["killed", "gang", "revoked", "superseded"]
 Standing = Literal["new", "registered", "lost", "taken"]
 """Of this agent's epoch: not in the log yet; in force; its lease ran out; another epoch followed it."""
 
@@ -47,18 +47,21 @@ Standing = Literal["new", "registered", "lost", "taken"]
 @dataclass(slots=True)
 class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
-    by gang stage, the last attempt that ended without success."""
+    by gang stage, the last attempt that ended without success. `copied`: tasks of which copies were granted, here or
+    elsewhere, as "stage/index"."""
 
     spec: JobSpec
     run: int
     over: bool = False
     broken: dict[str, int] = field(default_factory=dict)
+    copied: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class HeldAttempt:
     """An attempt that the log says the node holds. `begun`: the log has its start. `given`: `take` has said to start
-    it. `grace_ms`: once a closing has taken it back, how long it has to end by itself.
+    it. `grace_ms`: once a closing has taken it back, how long it has to end by itself. `copy`: another attempt of the
+    task ran when it was granted.
     """
 
     job: str
@@ -72,6 +75,7 @@ class HeldAttempt:
     given: bool = False
     stop: StopReason | None = None
     grace_ms: int | None = None
+    copy: bool = False
 
 
 @dataclass(slots=True)
@@ -214,12 +218,16 @@ def _stop(state: State, key: str, reason: StopReason) -> None:
 def _closed(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
     for grant in body.grants:
+        is_copy = grant.why == "speculative"
+        if is_copy:
+            state.jobs[grant.job].copied[f"{grant.stage}/{grant.first}"] = True
         if grant.node != state.node:
             continue
         job = state.jobs[grant.job]
         for task in range(grant.count):
             devices = grant.devices[task] if grant.devices else []
             held = HeldAttempt(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
+            held.copy = is_copy
             key = attempt_key(held.job, held.stage, held.index, held.attempt)
             state.held[key] = held
             state.held_of.setdefault(held.job, {})[key] = True
@@ -228,7 +236,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         if revoked.node == state.node:
             for key in _keys(revoked):
                 if key in state.held and state.held[key].stop is None:
-                    state.held[key].grace_ms = state.revoke_grace_ms
+                    # Somebody waits for the room of a copy, and nothing is lost with it.
+                    state.held[key].grace_ms = 0 if state.held[key].copy else state.revoke_grace_ms
                     _stop(state, key, "revoked")
 
 
@@ -236,9 +245,12 @@ def _tasks(state: State, record: Record) -> None:
     for fact in facts_of(record.body):
         if isinstance(fact, TaskEnd):
             _over(state, fact)
+            _supersede(state, fact)
         elif isinstance(fact, TaskFailure):
             _over(state, fact)
             _break_gang(state, fact.job, fact.stage, fact.attempt)
+        elif isinstance(fact, SpareEnd):
+            _over(state, fact)
         elif fact.node == state.node:
             _run(state, fact)
 
@@ -277,7 +289,7 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
         state.unschedulable = body.unschedulable
 
 
-def _over(state: State, ended: TaskEnd | TaskFailure) -> None:
+def _over(state: State, ended: TaskEnd | TaskFailure | SpareEnd) -> None:
     if ended.node != state.node:
         return
     keys_of_job = state.held_of[ended.job]
@@ -286,6 +298,17 @@ def _over(state: State, ended: TaskEnd | TaskFailure) -> None:
         state.changed[key] = True
     if not keys_of_job:
         del state.held_of[ended.job]
+
+
+def _supersede(state: State, ended: TaskEnd) -> None:
+    """Tasks have succeeded: other attempts of them stop."""
+    job = state.jobs.get(ended.job)
+    if job is None or not job.copied:
+        return
+    for key in state.held_of.get(ended.job, ()):
+        held = state.held[key]
+        if held.stage == ended.stage and ended.first <= held.index < ended.first + ended.count:
+            _stop(state, key, "superseded")
 
 
 def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:

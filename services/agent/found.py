@@ -23,7 +23,7 @@ from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, rea
 from services.agent.folders import JOBS, attempt_folder, open_folder
 from services.agent.outbox import Name, Result
 
-StopReason = Literal["killed", "gang", "revoked", "lost"]
+StopReason = Literal["killed", "gang", "revoked", "superseded", "lost"]
 """Why an attempt may be asked to stop."""
 
 NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")

@@ -180,6 +180,9 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
     ]
     if "outages" in result:
         rows.insert(len(rows) - 1, ("outages", _outages_text(**result["outages"])))
+    if "copies" in result:
+        copies = result["copies"]
+        rows.insert(len(rows) - 1, ("copies", f"{copies['started']:,} of slow tasks, {copies['won']:,} ended first"))
     reservations = result.get("reservations", [])
     if reservations:
         rows.insert(len(rows) - 1, ("reservations", outcomes_text(reservations)))

@@ -63,9 +63,11 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
     rows = []
     for stage in document["stages"]:
         tasks = stage["tasks"]
-        running = tasks["running"] + tasks["starting"]
+        running = str(tasks["running"] + tasks["starting"] or "")
+        if copies := stage.get("copies"):
+            running = f"{running or 0} + {copies:,} {'copy' if copies == 1 else 'copies'}"
         why = "; ".join(reason["text"] for reason in stage["why"])
-        rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running or "", why))
+        rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running, why))
     return draw(("stage", "progress", "done", "running", "why it waits"), rows, kinds="kkrrl")
 
 

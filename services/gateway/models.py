@@ -122,8 +122,9 @@ class StageUsage(BaseModel):
 
 
 class StageStatus(BaseModel):
-    """`nodes`: how many tasks are on each node. `indexes`: which; null for stages of more than 100 tasks. `gang` is
-    left out once the job has ended. `usage`: null where no task has succeeded, or it is forgotten."""
+    """`copies`: further attempts of slow tasks that run. `nodes`: how many attempts are on each node.
+    `indexes`: which; null for stages of more than 100 tasks. `gang` is left out once the job has ended. `usage`: null
+    where no task has succeeded, or it is forgotten."""
 
     stage: str
     after: list[str]
@@ -131,6 +132,7 @@ class StageStatus(BaseModel):
     gang: bool | None = None
     tasks: TaskCounts
     why: list[Waiting]
+    copies: Count
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
     usage: StageUsage | None

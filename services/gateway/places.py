@@ -50,17 +50,20 @@ def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
     if not job.nodes[at]:
         return found
     for index in range(len(job.places[at])):
-        hold = state.holds.get(f"{job.spec.job}/{stage.stage}/{index}")
+        key = f"{job.spec.job}/{stage.stage}/{index}"
+        hold = state.holds.get(key)
         if hold is not None:
             found.setdefault(hold.node, []).append(index)
+        for copy in state.copies.get(key, ()):
+            found.setdefault(copy.node, []).append(index)
     return found
 
 
 def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> OutputPlace | None:
     """Where an attempt of a task ran, by default the last; None where it never did, or that is not known any more.
 
-    The job has to be in view, and to have that task. Of an attempt that is neither the last nor among the failures that
-    are told, the last one's node is as good as any.
+    The job has to be in view, and to have that task. Of an attempt that is neither the last, nor a copy that runs, nor
+    among the failures that are told, the last one's node is as good as any.
     """
     live = state.jobs.get(name)
     if live is not None:
@@ -70,6 +73,9 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
         ended = state.ended[name]
         admitted, failures, places = ended.admitted, ended.failures, state.places.get(name, [])
         at = next(at for at, each in enumerate(ended.stages) if each.stage == stage)
+    for copy in state.copies.get(f"{name}/{stage}/{index}", ()):
+        if copy.attempt == attempt:
+            return OutputPlace(copy.node, admitted)
     for failed in reversed(failures):
         if (failed.stage, failed.index, failed.attempt) == (stage, index, attempt):
             return OutputPlace(failed.node, admitted)

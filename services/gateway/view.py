@@ -11,7 +11,7 @@ from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, succeed
 from largesse.lifecycle.running_limit import admit, leave, limit
-from largesse.lifecycle.task_facts import facts_of
+from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -43,7 +43,8 @@ from schemas import (
 )
 from schemas.nodes import devices_of
 from schemas.queue_tree import walk
-from schemas.tasks import TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure, TaskRange
+from services.gateway.copies import end_spare, find_hold, own
 from services.gateway.places import forget_places, keep_places, move
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_classes import fold_forecast
@@ -60,6 +61,7 @@ from services.gateway.view_rounds import (
 from services.gateway.view_state import (
     ENDED_JOBS_MAX,
     FAILURES_KEPT,
+    Allocation,
     DrainRow,
     EndedJob,
     EndedStage,
@@ -114,6 +116,7 @@ def _admitted(state: State, record: Record) -> None:
         retry_ms=[0] * of,
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
+        copies=[0] * of,
         began=0,
         started_ms=None,
         failures=[],
@@ -258,25 +261,30 @@ def _tasks(state: State, record: Record) -> None:
         if isinstance(fact, TaskEnd):
             for index in indices:
                 note_used(state, fact, index)
+                own(state, fact.job, fact.stage, index, fact.attempt)
                 _release(state, fact.job, fact.stage, index)
             job = state.jobs.get(fact.job)
             if job is not None:
                 succeed(job, job.graph.position[fact.stage], fact.count, fact.attempt)
         elif isinstance(fact, TaskFailure):
             for index in indices:
+                own(state, fact.job, fact.stage, index, fact.attempt)
                 _fail(state, fact.job, failed_attempt(fact, index, record.time))
+        elif isinstance(fact, SpareEnd):
+            _end_spare(state, fact, record.time)
         else:
             for index in indices:
-                _begin(state, record, fact.job, fact.stage, index)
+                _begin(state, record, fact, index)
 
 
-def _begin(state: State, record: Record, name: str, stage: str, index: int) -> None:
-    hold = state.holds[f"{name}/{stage}/{index}"]
+def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
+    name, stage = tasks.job, tasks.stage
+    hold = find_hold(state, name, stage, index, tasks.attempt)
     if hold.started:
         return
     hold.started = True
     job = state.jobs.get(name)
-    if job is not None:
+    if job is not None and state.holds.get(f"{name}/{stage}/{index}") is hold:
         at = job.graph.position[stage]
         job.starting[at] -= 1
         job.running[at] += 1
@@ -302,13 +310,33 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
         job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + wait_ms)
 
 
-def _release(state: State, name: str, stage: str, index: int) -> None:
-    hold = state.holds.pop(f"{name}/{stage}/{index}")
+def _end_spare(state: State, ended: SpareEnd, time: int) -> None:
+    """An attempt of a task that goes on, or has succeeded, in another one."""
+    name, stage, index = ended.job, ended.stage, ended.first
+    hold = end_spare(state, name, stage, index, ended.attempt)
+    job = state.jobs.get(name)
+    _give_back(state, hold)
+    touch(state, name, hold.node)
+    if job is not None:
+        move(job.nodes[job.graph.position[stage]], hold.node, -1)
+        run_ms = ended.run_ms[0] if ended.run_ms else None
+        failed = FailedAttempt(
+            stage, index, ended.attempt, ended.node, ended.reason, ended.exit_code, ended.detail, time, run_ms
+        )
+        job.failures = [*job.failures, failed][-FAILURES_KEPT:]
+
+
+def _give_back(state: State, hold: Allocation) -> None:
     node = state.nodes[hold.node]
     node.holds -= 1
     add_amounts(node.used, hold.demand, -1)
     add_amounts(state.used[hold.queue], hold.demand, -1)
     state.tasks[hold.queue] -= 1
+
+
+def _release(state: State, name: str, stage: str, index: int) -> None:
+    hold = state.holds.pop(f"{name}/{stage}/{index}")
+    _give_back(state, hold)
     touch(state, name, hold.node)
     job = state.jobs.get(name)
     if job is not None:

@@ -3,6 +3,7 @@
 from largesse.ids import shard_of
 from schemas import Asks, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
 from schemas.placement_rules import class_key
+from services.gateway.copies import begin_copy
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import move, place
 from services.gateway.view_classes import fold_pools
@@ -27,17 +28,21 @@ def fold_closed(state: State, record: Record) -> None:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
         demand, queue = job.graph.stages[at].demand, job.spec.queue
-        place(job.places[at], grant.first, grant.count, grant.node)
-        for index in range(grant.first, grant.first + grant.count):
-            state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
+        is_copy = grant.why == "speculative"
+        if is_copy:
+            begin_copy(state, grant, Allocation(grant.attempt, grant.node, queue, demand))
+        else:
+            place(job.places[at], grant.first, grant.count, grant.node)
+            for index in range(grant.first, grant.first + grant.count):
+                state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
+            job.starting[at] += grant.count
+            job.asked[at] = max(0, job.asked[at] - grant.count)
         node = state.nodes[grant.node]
         node.holds += grant.count
         add_amounts(node.used, demand, grant.count)
         add_amounts(state.used.setdefault(queue, {}), demand, grant.count)
         state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
-        job.starting[at] += grant.count
         move(job.nodes[at], grant.node, grant.count)
-        job.asked[at] = max(0, job.asked[at] - grant.count)
         touch(state, grant.job, grant.node)
 
 

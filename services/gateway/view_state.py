@@ -74,10 +74,11 @@ class StageUse:
 
 @dataclass
 class LiveJob(JobLife):
-    """A job that has not ended. Lists are by stage position: attempts that run, attempts granted and not begun, tasks
+    """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none; as long as the highest index granted), and by node how many tasks are there now. `admitted`: seq of its
-    admission. `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
+    ("": none; as long as the highest index granted), by node how many attempts are there now, and how many of those
+    are copies: beside another attempt of their task, or after its success. `admitted`: seq of its admission.
+    `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
@@ -85,6 +86,7 @@ class LiveJob(JobLife):
         "asked",
         "author",
         "began",
+        "copies",
         "failed",
         "failures",
         "job_class",
@@ -111,6 +113,7 @@ class LiveJob(JobLife):
     retry_ms: list[int]
     places: list[list[str]]
     nodes: list[dict[str, int]]
+    copies: list[int]
     began: int
     started_ms: int | None
     failures: list[FailedAttempt]
@@ -282,8 +285,9 @@ class LedgerSum:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `running_limits`: which jobs may run. `opened`: seq
-    of the last opening; `answered`: of the last one whose round has closed. `holds`: by "job/stage/index". `used`,
-    `tasks`: by leaf, what attempts hold, and how many.
+    of the last opening; `answered`: of the last one whose round has closed. `holds`: by "job/stage/index"; `copies`:
+    the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf, what attempts hold, and how
+    many.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
     queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
     kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
@@ -312,6 +316,7 @@ class State:
     places_kept: int = 0
     used_by: dict[str, list[StageUse]] = field(default_factory=dict)
     holds: dict[str, Allocation] = field(default_factory=dict)
+    copies: dict[str, list[Allocation]] = field(default_factory=dict)
     used: dict[str, Vector] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)

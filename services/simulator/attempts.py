@@ -36,19 +36,22 @@ class Run:
 @dataclass(slots=True)
 class SimJob:
     """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
-    `running`: by number, its attempts that have not ended; None: there is none.
+    `running`: by number, its attempts that have not ended; None: there is none. `copied`: tasks of which a copy was
+    granted, as (stage, index).
     """
 
     stages: list[Stage]
     graph: Graph
     progress: Progress
     running: dict[int, Run] | None = None
+    copied: dict[tuple[str, int], bool] | None = None
 
     def __init__(self, stages: list[Stage], graph: Graph, progress: Progress) -> None:
         self.stages = stages
         self.graph = graph
         self.progress = progress
         self.running = None
+        self.copied = None
 
     def runs(self) -> list[Run]:
         """Its attempts that have not ended, in the order in which they started."""

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import class_name
+from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
     Grant,
@@ -36,14 +37,22 @@ from schemas import (
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.attempts import Run, SimJob
+from services.simulator.copies import Copies
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
 from services.simulator.shared_nodes import SharedNodes
+from services.simulator.slow_nodes import SlowNodes
 
 AUTHOR = "simulator"
 _NUMBER_BITS = 40  # Runs of one simulation are numbered with so many.
 _NUMBER_MASK = (1 << _NUMBER_BITS) - 1
-_OUTCOMES: dict[Failure, AttemptOutcome] = {"killed": "killed", "gang": "killed", "lost": "lost", "revoked": "revoked"}
+_OUTCOMES: dict[Failure, AttemptOutcome] = {
+    "killed": "killed",
+    "gang": "killed",
+    "lost": "lost",
+    "revoked": "revoked",
+    "superseded": "superseded",
+}
 
 
 class SimCluster:
@@ -69,6 +78,8 @@ class SimCluster:
         self._down: dict[str, dict[int, Run]] = {}  # By node that has failed: what does not go on there.
         self.lost = 0
         """Attempts that ended with their node."""
+        self.copies = Copies()
+        self.slow: SlowNodes | None = None
         self._policy = Policy()
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
@@ -173,10 +184,22 @@ class SimCluster:
             )
         )  # fmt: skip
         job = self._finish(run, end_ms, "succeeded")
+        if job.copied is not None:
+            self._supersede(job, run, end_ms)
         job.progress = own(job.graph, job.progress)
         for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], run.count):
             stage = job.graph.stages[at]
             self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, end_ms)
+
+    def _supersede(self, job: SimJob, won: Run, time: int) -> None:
+        """Tasks have succeeded: other attempts of them end."""
+        stage = won.grant.stage
+        for index in range(won.first, won.first + won.count):
+            if (stage, index) in (job.copied or {}):
+                for run in job.runs():
+                    is_same = run.grant.stage == stage and run.first <= index < run.first + run.count
+                    if is_same and run.grant.node not in self._down:
+                        self._bad.append(self._fail(self._part(run, index, index + 1), time, "superseded"))
 
     def report_ends(self) -> None:
         """What has ended since the last report, in one batch of successes and one of failures."""
@@ -216,19 +239,20 @@ class SimCluster:
         body: NodeRegistered | NodeReported = record.body
         self._capacity[body.node] = body.capacity
         if body.node in self._down:
-            self._lose(body.node, record.time)
+            assert isinstance(body, NodeRegistered), f"{body.node}: a node that is down reports"
+            self._lose(body, record.time)
             del self._down[body.node]
         if self._shared is not None:
             self._shared.set_capacity(body.node, body.capacity, record.time)
 
     def _node_lost(self, record: Record) -> None:
-        self._lose(record.body.node, record.time)
+        self._lose(record.body, record.time)
 
-    def _lose(self, node: str, time: int) -> None:
+    def _lose(self, body: NodeLost | NodeRegistered, time: int) -> None:
         """What a failed node held has ended, by the record of this time; its tasks could run again."""
-        ended = [self._fail(run, time, "lost") for run in list(self._down[node].values())]
-        self.lost += sum(item.count for item in ended)
-        self._try_again(ended, time)
+        for run in list(self._down[body.node].values()):
+            self.lost += self._fail(run, time, "lost").count
+        self._try_again([fact for fact in facts_of(body) if isinstance(fact, TaskFailure)], time)
 
     def _admitted(self, record: Record) -> None:
         body: JobAdmitted = record.body
@@ -264,10 +288,10 @@ class SimCluster:
     def _take_back(self, item: Revocation, time: int) -> None:
         """Attempts have `revoke_grace_ms` to end by themselves, then they are killed."""
         job = self.jobs.get(item.job)
-        until_ms = time + self._policy.revoke_grace_ms
         for run in job.runs() if job is not None and item.node not in self._down else []:
             grant = run.grant
             if (grant.stage, grant.attempt, grant.node) == (item.stage, item.attempt, item.node):
+                until_ms = time if grant.why == "speculative" else time + self._policy.revoke_grace_ms
                 first, end = max(run.first, item.first), min(run.first + run.count, item.first + item.count)
                 if first < end and self._shared is not None:
                     self._end_at(until_ms, run)  # Tasks that share a node are not told apart: they end as they began.
@@ -305,6 +329,10 @@ class SimCluster:
         at = job.graph.position[grant.stage]
         stage = job.stages[at]
         durations, (true, told) = stage.durations_ms, _stretch(stage)
+        if grant.why == "speculative":
+            job.copied = {**(job.copied or {}), (grant.stage, grant.first): True}
+            self.copies.started += 1
+            self.metrics.runnable(grant.job, grant.stage, stage.demand, grant.count, time)
         self.metrics.started(grant.job, grant.stage, grant.count, time)
         first, end = grant.first, grant.first + grant.count
         while first < end:  # Neighbours that last equally long end as one.
@@ -329,6 +357,8 @@ class SimCluster:
             if self._shared is None:
                 if true != told:
                     run.run_ms = -(-lasts_ms * true // told)
+                if self.slow is not None:
+                    run.run_ms = self.slow.lasts_ms(grant.node, time, run.run_ms)
                 if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:
                     run.run_ms, run.failure = stage.timeout_ms, "timeout"
                 self._end_at(time + run.run_ms, run)
@@ -344,7 +374,7 @@ class SimCluster:
             self._end_at(run.start_ms + stage.timeout_ms, run)
 
     def _failed(self, record: Record) -> None:
-        self._try_again(record.body.items, record.time)
+        self._try_again([fact for fact in facts_of(record.body) if isinstance(fact, TaskFailure)], record.time)
 
     def _try_again(self, items: list[TaskFailure], time: int) -> None:
         """Tasks that will be tried again could run again; what still runs of a broken gang is stopped."""
@@ -400,6 +430,8 @@ class SimCluster:
             self._shared.stop(grant.node, run.number, time)
             idle_ms = max(0, time - run.start_ms - run.run_ms) if outcome == "succeeded" else 0
         self.metrics.ended(grant.job, grant.stage, run.count, time, idle_ms)
+        if job.copied is not None:
+            self.copies.note_end(job, run, outcome, time)
         if self.schedule is not None:
             for index in range(run.first, run.first + run.count):
                 self.schedule.attempt(

@@ -26,11 +26,12 @@ RETURNS, FAILS, NOTICED = range(3)
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A node is down in `[from_ms, to_ms)`; None: for good."""
+    """A node is down in `[from_ms, to_ms)`; None: for good. With `slow_permille` it is slow instead (slow_nodes.py)."""
 
     node: str
     from_ms: int
     to_ms: int | None = None
+    slow_permille: int | None = None
 
 
 def read_outages(path: str, cluster: Cluster, seed: int) -> list[Outage]:
@@ -52,15 +53,15 @@ def read_outages(path: str, cluster: Cluster, seed: int) -> list[Outage]:
 
 def _outages(document: object, names: list[str], known: dict[str, bool], seed: int, line: int) -> Iterable[Outage]:
     match read_outage_line(document):
-        case SomeNodesInput(nodes_permille=permille, from_ms=from_ms, to_ms=to_ms):
+        case SomeNodesInput(nodes_permille=permille, from_ms=from_ms, to_ms=to_ms, slow_permille=slow):
             count = -(-len(names) * permille // 1000)  # At least one.
-            return [Outage(name, from_ms, to_ms) for name in drawn_names(names, count, seed, f"outage/{line}")]
+            return [Outage(name, from_ms, to_ms, slow) for name in drawn_names(names, count, seed, f"outage/{line}")]
         case RandomInput() as drawn:
             return [outage for name in names for outage in _drawn(name, drawn, seed, f"outage/{line}/{name}")]
-        case OneNodeInput(node=name, from_ms=from_ms, to_ms=to_ms):
+        case OneNodeInput(node=name, from_ms=from_ms, to_ms=to_ms, slow_permille=slow):
             if name not in known:
                 raise Malformed("node", f"{shown(name)} is no node of the cluster file")
-            return [Outage(name, from_ms, to_ms)]
+            return [Outage(name, from_ms, to_ms, slow)]
 
 
 def _drawn(node: str, drawn: RandomInput, seed: int, purpose: str) -> Iterable[Outage]:
@@ -125,7 +126,8 @@ def _changes(outage: Outage) -> list[tuple[int, int, str]]:
 
 def _merged(outages: Iterable[Outage]) -> list[Outage]:
     merged: list[Outage] = []
-    for each in sorted(outages, key=lambda outage: (outage.node, outage.from_ms)):
+    down = [outage for outage in outages if outage.slow_permille is None]
+    for each in sorted(down, key=lambda outage: (outage.node, outage.from_ms)):
         last = merged[-1] if merged else None
         if last is None or last.node != each.node or (last.to_ms is not None and last.to_ms < each.from_ms):
             merged.append(each)

@@ -24,6 +24,7 @@ from services.simulator.metrics import Metrics
 from services.simulator.outages import Outage, Outages
 from services.simulator.reservations import Reservations
 from services.simulator.schedule import Schedule
+from services.simulator.slow_nodes import slow_nodes
 from services.simulator.usage_history import UsageHistory
 from services.simulator.usage_watch import UsageWatch
 
@@ -74,6 +75,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     cell.asks_observer = use_watch.observe_asks
     cell.grants_observer = agents.observe_held
     outages = Outages(options.outages, cluster.nodes) if options.outages else None
+    agents.slow = slow_nodes(options.outages)
     started = time.perf_counter()
     set_up(cell, values, cluster.queues, cluster)
     with uncollected():
@@ -102,6 +104,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
         **(_outages_told(outages, agents) if outages is not None else {}),
+        **({"copies": agents.copies.told()} if cell.admission.policy.speculation_permille else {}),
         **({"reservations": reservations.result()} if reservations is not None else {}),
         **usage.told(result["makespan_ms"]),
     }

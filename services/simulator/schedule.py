@@ -15,8 +15,8 @@ from typing import Literal, Protocol, Self
 
 from schemas.quantities import Vector, quantity_texts
 
-AttemptOutcome = Literal["succeeded", "failed", "killed", "lost", "revoked"]
-Why = Literal["required", "optional", "packed", "reserved"]
+AttemptOutcome = Literal["succeeded", "failed", "killed", "lost", "revoked", "superseded"]
+Why = Literal["required", "optional", "packed", "reserved", "speculative"]
 
 _LEVEL = 6  # Named, so that bytes do not follow a library's default.
 

@@ -23,7 +23,7 @@ from schemas import (
     TaskStarted,
 )
 from schemas.nodes import KnownAttempt
-from tests.cells import AUTHOR, config, holds_of, node, queue, report, stage, tree
+from tests.cells import AUTHOR, attempts_of, config, node, queue, report, stage, tree
 
 NODES = {
     "plain": node("plain", 4_000, 8_192, labels={"zone": "a"}),
@@ -166,7 +166,7 @@ class Play:
     # ------------------------------------------------------------ agents
     def _holds(self, which, count):
         """Some attempts that hold room: as (job, stage, index, hold)."""
-        held = [(*key.split("/"), hold) for key, hold in holds_of(self.cell.admission).items()]
+        held = [(*key.split("/"), hold) for key, hold in attempts_of(self.cell.admission)]
         first = which % len(held) if held else 0
         return [(name, of, int(index), hold) for name, of, index, hold in held[first : first + count]]
 
@@ -317,14 +317,14 @@ class Play:
         self._close_open()
         self.call("take", config(round_gap_ms=0))
         for name, plain in NODES.items():
-            holds = holds_of(self.cell.admission)
-            held = [(*key.split("/"), hold) for key, hold in holds.items() if hold.node == name]
+            holds = attempts_of(self.cell.admission)
+            held = [(*key.split("/"), hold) for key, hold in holds if hold.node == name]
             attempts = [KnownAttempt(j, s, int(i), 1, hold.attempt, "running", []) for j, s, i, hold in held]
             self.call("take", replace(plain, epoch="last", attempts=attempts))
             self.call("resume", name)
         for _ in range(400):
             self.call("settle")
-            if holds_of(self.cell.admission):
+            if attempts_of(self.cell.admission):
                 self._finish(0, 1_000)
             elif not self.cell.admission.jobs:
                 return

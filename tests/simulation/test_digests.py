@@ -116,6 +116,26 @@ def test_compiled_cores_decide_alike(compiled, outcome):
         assert told_by(sys.executable, seed, "4", **compiled) == outcome(seed)
 
 
+COPIES = "from tests.properties.test_copies import SEEDS, played; print([played(seed).cell.digest for seed in SEEDS])"
+
+
+def digests_with_copies(hash_seed, **more):
+    """Digests of drawn histories in which slow tasks are copied, from a process of their own."""
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1", **more}
+    command = [sys.executable, "-c", COPIES]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_hash_seed_reaches_no_copy():
+    assert digests_with_copies("1", PYTHONPATH=str(ROOT)) == digests_with_copies("2", PYTHONPATH=str(ROOT))
+
+
+def test_compiled_cores_copy_the_same_tasks(compiled):
+    assert digests_with_copies("4", **compiled) == digests_with_copies("1", PYTHONPATH=str(ROOT))
+
+
 def test_a_whole_cell_runs_on_compiled_cores(compiled, tmp_path):
     """The demonstration: gateway, sequencer, agents and the check of the log, as an installed wheel has them."""
     words = [sys.executable, "-m", "services.cli.main"]

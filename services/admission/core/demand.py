@@ -209,12 +209,12 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
 
 
 def _running(job: JobState, at: int) -> int:
-    """How many attempts of a stage hold room."""
+    """How many tasks of a stage hold room."""
     granted = job.granted[at]
     if not job.held or not granted:
         return 0
     if len(job.granted) == 1:
-        return job.held
+        return job.held - job.extra
     return sum([end - first for first, end, mark in marks(granted, 0, job.graph.tasks[at]) if is_held(mark)])
 
 

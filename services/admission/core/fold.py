@@ -5,7 +5,7 @@ from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.job_life import COUNTED, fail, succeed
 from largesse.lifecycle.state import Graph
-from largesse.lifecycle.task_facts import facts_of
+from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -44,6 +44,7 @@ from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of
 from schemas.queue_tree import leaf_paths, walk
 from schemas.tasks import TaskEnd, TaskFailure
+from services.admission.core.copies import begin_copy, end_own, end_spare
 from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
 from services.admission.core.granted import mark_of, nothing_yet, put_in
 from services.admission.core.keys import attempt_key, digest_of
@@ -252,6 +253,8 @@ def _take_facts(state: State, record: Record) -> None:
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):
                 _fail(state, record, fact, index)
+        elif isinstance(fact, SpareEnd):
+            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count, fact.attempt, spare=True)
         else:
             _begin(state, fact)
 
@@ -286,8 +289,12 @@ def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None
         _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
 
 
-def _release(state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int) -> JobState | None:
-    """Attempts hold no room any more. Returns their job; None where it has ended."""
+def _release(
+    state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int, *, spare: bool = False
+) -> JobState | None:
+    """Attempts hold no room any more; their tasks end with them, unless they are `spare`. Returns their job; None where
+    it has ended.
+    """
     node = state.nodes[on]
     for index in range(first, first + count):
         hold = node.holds.pop(attempt_key(name, stage, index))
@@ -300,8 +307,13 @@ def _release(state: State, on: str, name: str, stage: str, first: int, count: in
     job = live if ended is None else ended.job
     assert job is not None, f"job {name} has ended and holds nothing"
     at = job.graph.position[stage]
-    mark = mark_of(attempt, False)
-    job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
+    if spare:
+        end_spare(state, job, name, stage, first)
+    else:
+        mark = mark_of(attempt, False)
+        job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
+        if state.copied:
+            end_own(state, job, name, at, first, first + count)
     job.held -= count
     _use(state, job, at, -count)
     if live is not None:
@@ -348,6 +360,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         end = grant.first + grant.count
         job.granted = put_in(job.granted, at, grant.first, end, mark, job.graph.tasks[at])
         job.held += grant.count
+        if grant.why == "speculative":
+            begin_copy(state, job, grant)
         _use(state, job, at, grant.count)
         note_job(state, grant.job)
         for resource, amount in demand.items():

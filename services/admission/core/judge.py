@@ -29,9 +29,11 @@ from schemas import (
     RoundAbandoned,
     SeriesEnded,
     SeriesRequested,
+    SpareAttempt,
     Stage,
     TaskFailed,
     TaskFinished,
+    TaskRange,
     TaskStarted,
     Vector,
 )
@@ -44,7 +46,8 @@ from schemas.queue_tree import stranded, tree_conflict, upwards, with_default
 from schemas.queues import knob_conflict, with_knobs
 from services.admission.core.apart import rules_problem
 from services.admission.core.classes import judged_class
-from services.admission.core.keys import attempt_key, digest_of, is_free, tasks_held_by
+from services.admission.core.copies import spare_among
+from services.admission.core.keys import attempt_key, digest_of, is_free, seen_key, tasks_held_by
 from services.admission.core.queue_rules import named, queue_problem
 from services.admission.core.reservations import (
     judge_deletion,
@@ -275,10 +278,21 @@ def _register(state: State, body: NodeRegistered, author: str) -> NodeRegistered
     kept: dict[str, bool] = {}
     for attempt in named:
         known += known_parts(state, body.node, attempt, kept)
-    lost = []
+    lost: list[TaskRange] = []
     if node is not None and not node.lost:
-        lost = [r for r in tasks_held_by(state, body.node) if attempt_key(r.job, r.stage, r.first) not in kept]
-    return replace(body, attempts=known, lost=lost)
+        for held in tasks_held_by(state, body.node):
+            if seen_key(state, attempt_key(held.job, held.stage, held.first), held.attempt) not in kept:
+                lost.append(held)
+    return replace(body, attempts=known, lost=lost, spare=_spare_of(state, known, lost))
+
+
+def _spare_of(state: State, known: list[KnownAttempt], lost: list[TaskRange]) -> list[SpareAttempt]:
+    """Of what a node held, the ends that do not end their tasks."""
+    if not state.copied:
+        return []
+    ended = [each for each in known if each.state == "failed"]
+    spare = spare_among(state, [*ended, *lost], succeeded=False)
+    return spare + spare_among(state, [each for each in known if each.state == "succeeded"], succeeded=True)
 
 
 def _know(state: State, body: AttemptsKnown, author: str) -> AttemptsKnown | InputRefused | None:
@@ -339,7 +353,10 @@ def _leave(state: State, body: NodeLeft, author: str) -> NodeLost | None:
 def lose(state: State, name: str, *, left: bool = False) -> NodeLost | None:
     """The record that a node's lease ran out, or that its agent `left`; None where it is lost already."""
     node = state.nodes[name]
-    return None if node.lost else NodeLost(name, node.epoch, tasks_held_by(state, name), left)
+    if node.lost:
+        return None
+    held = tasks_held_by(state, name)
+    return NodeLost(name, node.epoch, held, left, _spare_of(state, [], held))
 
 
 # ---------------------------------------------------------------- config

@@ -10,6 +10,11 @@ def attempt_key(job: str, stage: str, index: int) -> str:
     return f"{job}/{stage}/{index}"
 
 
+def seen_key(state: State, key: str, attempt: int) -> str:
+    """Names one attempt of a task within a message. Where no task of the cell has copies, the task names it."""
+    return f"{key}/{attempt}" if state.copied else key
+
+
 def tasks_held_by(state: State, node: str) -> list[TaskRange]:
     """The attempts on a node, in the order they were granted."""
     ranges = []

@@ -23,6 +23,7 @@ from schemas import (
 )
 from schemas.rounds import Strike
 from services.admission.core.classes import judged_again
+from services.admission.core.copies import can_copy
 from services.admission.core.demand import pools_of
 from services.admission.core.state import JobState, NodeState, State
 
@@ -147,6 +148,8 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     job = state.jobs.get(grant.job)
     if job is None or job.over or job.seq > state.open.seq:
         return "job_over"  # A job admitted since the opening has the name of the one that was meant.
+    if grant.why == "speculative" and not can_copy(state, job, grant):
+        return "task_over"
     node = state.nodes[grant.node]
     if node.lost:
         return "node_lost"

@@ -57,12 +57,23 @@ class NodeState:
     unschedulable: str = ""
 
 
+@dataclass(slots=True)
+class Copied:
+    """A task of which a copy was granted, as long as any attempt of it holds room: how many of them do, the number of
+    the last one that was granted, and whether the task has ended."""
+
+    attempts: int
+    highest: int
+    done: bool = False
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class JobState(JobLife):
     """A job that has not ended. `seq`: of its admission, which tells it from an earlier job of its name. `granted`: by
-    stage position, which attempts were granted (granted.py). `held`: how many of them hold room. `parked`: a queue's
-    `running_jobs_max` holds it back (parked.py).
+    stage position, which attempts were granted (granted.py). `held`: how many of them hold room; `extra`: how many of
+    those do beside another attempt of their task, or after its success. `parked`: a queue's `running_jobs_max` holds it
+    back (parked.py).
     """
 
     spec: JobSpec
@@ -70,6 +81,7 @@ class JobState(JobLife):
     granted: list[list[int]]
     job_class: int
     held: int = 0
+    extra: int = 0
     over: bool = False
     parked: bool = False
 
@@ -84,6 +96,7 @@ class JobState(JobLife):
         self.granted = granted
         self.job_class = job_class
         self.held = 0
+        self.extra = 0
         self.over = False
         self.parked = False
 
@@ -198,6 +211,7 @@ class State:
     jobs may run, kept where a queue has such a limit (parked.py). `wake_ms`: least wake-up of the last closing's
     winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
     whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all.
+    `copied`: by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py).
     `pools_ppm`: of the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity
     by which requests are compared with each other (demand.py); `demand`: what classes hold and wait for, while they
     have pools.
@@ -234,6 +248,7 @@ class State:
     forecast_seq: dict[str, int] = field(default_factory=dict)
     unjudged: dict[str, bool] = field(default_factory=dict)
     used: Vector = field(default_factory=dict)
+    copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
     measure: Vector = field(default_factory=dict)
     pools_ppm: list[int] = field(default_factory=list)
     curves: list[ReleaseCurve] = field(default_factory=list)

@@ -4,25 +4,39 @@ A message speaks of ranges, and ranges are compared with ranges: that costs what
 log holds of its tasks, never what its counts come to.
 """
 
-from dataclasses import replace
-from typing import Literal, TypeVar
+from dataclasses import dataclass
+from typing import Literal
 
+from largesse.lifecycle.task_facts import part_of
 from schemas import InputRefused, TaskFailed, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
+from services.admission.core.copies import copied_in, spare_among
 from services.admission.core.granted import attempt_of, is_held, marks
-from services.admission.core.keys import attempt_key
+from services.admission.core.keys import attempt_key, seen_key
 from services.admission.core.state import Allocation, State
 
-PER_TASK = ("run_ms", "peak_mib", "cpu_ms")
-"""Fields of an item that may say something of each of its tasks."""
-
 Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
-ItemT = TypeVar("ItemT", bound=Item)
 
 Verdict = Literal["good", "stale", "foreign"]
 """Of a reported attempt. good: the report counts; stale: it was folded already, or is superseded; foreign: the attempt
 was never granted to the node that reports it."""
+
+
+@dataclass(slots=True)
+class _Adding:
+    """What is being judged: an item of a message, who speaks, and the mark of the tasks that are looked at. `runs`:
+    what came of it so far; `unknown`: what comes of attempts that were never granted."""
+
+    runs: list[tuple[int, int, Verdict]]
+    state: State
+    item: Item
+    node: str
+    epoch: str
+    starting: bool
+    seen: dict[str, bool]
+    unknown: Verdict
+    mark: int
 
 
 def judge_report(
@@ -42,16 +56,18 @@ def judge_report(
         whole = False
         for first, end, verdict in parts:
             if verdict == "good":
-                good.append(_part(item, first, end))
+                good.append(part_of(item, first, end))
             elif verdict == "foreign":
                 refused.append(TaskRange(item.job, item.stage, first, end - first, item.attempt, item.node, item.epoch))
-    if whole:
-        return body if good else None
-    if good:
+    if not good:
+        return _refusal(refused[0], author) if refused else None
+    report = body
+    if not whole:
         kind: type = type(body)
-        report: TaskStarted | TaskFinished | TaskFailed = kind(good, refused, body.author)
-        return report
-    return _refusal(refused[0], author) if refused else None
+        report = kind(good, refused, body.author)
+    if state.copied and not isinstance(report, TaskStarted):
+        report.spare = spare_among(state, good, succeeded=isinstance(report, TaskFinished))
+    return report
 
 
 def _refusal(r: TaskRange, author: str) -> InputRefused:
@@ -65,7 +81,7 @@ def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bo
     attempt_key, that were named before; what is told twice counts as it was told first.
     """
     parts = _verdicts(state, known, node, "", False, seen)
-    return [_part(known, first, end) for first, end, verdict in parts if verdict == "good"]
+    return [part_of(known, first, end) for first, end, verdict in parts if verdict == "good"]
 
 
 def _verdicts(
@@ -81,7 +97,7 @@ def _verdicts(
         key = attempt_key(item.job, item.stage, first)
         hold = there.holds.get(key)
         if hold is not None and hold.attempt == item.attempt and (not epoch or hold.epoch == epoch):
-            return [(first, end, _of_held(hold, key, starting, seen))]
+            return [(first, end, _of_held(state, hold, key, starting, seen))]
     job = state.jobs.get(item.job)
     unknown: Verdict = "foreign"  # What comes of tasks of which the log knows no such attempt.
     if job is None:
@@ -95,43 +111,59 @@ def _verdicts(
     runs: list[tuple[int, int, Verdict]] = []
     tasks = job.graph.tasks[at]
     for low, high, mark in marks(job.granted[at], first, min(end, tasks)):
-        attempt = attempt_of(mark)
-        if attempt == item.attempt and is_held(mark):
-            _add_held(runs, state, item, node, epoch, starting, seen, low, high)
-        else:
-            _add(runs, low, high, unknown if attempt < item.attempt else "stale")
+        copied = copied_in(state, item.job, item.stage, low, high) if state.copied else []
+        add = _Adding(runs, state, item, node, epoch, starting, seen, unknown, mark)
+        begin = low
+        for index in copied:
+            if begin < index:
+                _add_marked(add, begin, index)
+            _add_copied(add, index)
+            begin = index + 1
+        if begin < high:
+            _add_marked(add, begin, high)
     if end > tasks:
         _add(runs, max(first, tasks), end, unknown)
     return runs
 
 
-def _add_held(
-    runs: list[tuple[int, int, Verdict]],
-    state: State,
-    item: Item,
-    node: str,
-    epoch: str,
-    starting: bool,
-    seen: dict[str, bool],
-    low: int,
-    high: int,
-) -> None:
-    """Adds tasks whose attempt holds room somewhere: here, and under this epoch?"""
-    there = state.nodes.get(node)
+def _add_marked(add: _Adding, low: int, high: int) -> None:
+    """Tasks of one mark, each with at most one attempt that holds room."""
+    attempt = attempt_of(add.mark)
+    if attempt == add.item.attempt and is_held(add.mark):
+        _add_held(add, low, high)
+    else:
+        _add(add.runs, low, high, add.unknown if attempt < add.item.attempt else "stale")
+
+
+def _add_held(add: _Adding, low: int, high: int) -> None:
+    """Tasks whose attempt holds room somewhere: here, and under this epoch?"""
+    there = add.state.nodes.get(add.node)
     if there is None or not there.holds:
-        _add(runs, low, high, "foreign")
+        _add(add.runs, low, high, "foreign")
         return
     for index in range(low, high):
-        key = attempt_key(item.job, item.stage, index)
+        key = attempt_key(add.item.job, add.item.stage, index)
         hold: Allocation | None = there.holds.get(key)
-        if hold is None or (epoch and hold.epoch != epoch):
-            _add(runs, index, index + 1, "foreign")
+        if hold is None or (add.epoch and hold.epoch != add.epoch):
+            _add(add.runs, index, index + 1, "foreign")
         else:
-            _add(runs, index, index + 1, _of_held(hold, key, starting, seen))
+            _add(add.runs, index, index + 1, _of_held(add.state, hold, key, add.starting, add.seen))
 
 
-def _of_held(hold: Allocation, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
+def _add_copied(add: _Adding, index: int) -> None:
+    """A task of which several attempts may hold room, each on a node of its own."""
+    item, there = add.item, add.state.nodes.get(add.node)
+    key = attempt_key(item.job, item.stage, index)
+    hold: Allocation | None = there.holds.get(key) if there is not None else None
+    if hold is not None and hold.attempt == item.attempt and (not add.epoch or hold.epoch == add.epoch):
+        _add(add.runs, index, index + 1, _of_held(add.state, hold, key, add.starting, add.seen))
+    else:
+        _add(add.runs, index, index + 1, add.unknown if item.attempt > attempt_of(add.mark) else "stale")
+
+
+def _of_held(state: State, hold: Allocation, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
     """Of an attempt that holds room where its speaker says: does this count, or was it said before?"""
+    key = seen_key(state, key, hold.attempt)
     if (starting and hold.started) or key in seen:
         return "stale"
     seen[key] = True
@@ -143,13 +175,3 @@ def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Ver
         runs[-1] = (runs[-1][0], high, verdict)
     else:
         runs.append((low, high, verdict))
-
-
-def _part(item: ItemT, first: int, end: int) -> ItemT:
-    """An item's tasks `first` .. `end - 1`, with the run times and measurements that are theirs."""
-    part = replace(item, first=first, count=end - first)
-    for field in PER_TASK:
-        listed = getattr(item, field, None)
-        if listed and len(listed) == item.count:
-            setattr(part, field, listed[first - item.first : end - item.first])
-    return part

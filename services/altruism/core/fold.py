@@ -176,6 +176,7 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         state.planning,
         state.reserving,
         state.outside,
+        state.copied,
     ):
         kept.pop(name, None)
 
@@ -229,7 +230,8 @@ def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, 
         _requeue_gang(state, job, name, at, time)
         return
     at_ms = time + backoff_ms(state.policy, job, at, index, reason)
-    _again(state, job, name, BackingOff(at_ms, at, index, 1, attempt + 1), time)
+    last = max(attempt, state.copied.get(name, {}).pop(f"{at}/{index}", 0))
+    _again(state, job, name, BackingOff(at_ms, at, index, 1, last + 1), time)
 
 
 def _requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
@@ -367,6 +369,9 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         if job is None:
             continue
         at = job.graph.position[grant.stage]
+        if grant.why == "speculative":
+            state.copied.setdefault(grant.job, {})[f"{at}/{grant.first}"] = grant.attempt
+            continue
         spans = own_waits(job)[at]
         take(spans, grant.first, grant.count)
         if not spans:

@@ -131,6 +131,9 @@ class State:
 
     `reserving`: by live job, the reservation that it names; `outside`: those of them whose reservation is accepted.
     These are not planned and have no account: reserving.py.
+
+    `copied`: by live job, the number of the last copy that was granted of a task, by "stage position/index". A copy
+    stands in no account: the task that it is of does.
     """
 
     shard: int = 0
@@ -160,3 +163,4 @@ class State:
     settling: list[LedgerEntry] = field(default_factory=list)
     full_round: int = 0
     written: int = 0
+    copied: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from schemas import (
     TaskStarted,
     Vector,
 )
-from schemas.tasks import TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure, TaskRange
 from services.estimator.core.forecasts import drop_job, move_stage, put_group, take_sample
 from services.estimator.core.state import Active, Job, Running, State
 from services.estimator.forecast_by_durations import has_moved
@@ -111,7 +111,7 @@ def _tasks(state: State, record: Record) -> None:
         elif isinstance(fact, TaskFailure):
             for index in indices:
                 _leave(state, fact.job, job, at, index, record.time)
-        else:
+        elif isinstance(fact, TaskRange):
             for index in indices:
                 _begin(state, fact.job, job, at, index, record.time)
 

@@ -279,11 +279,13 @@ def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
-    for grant in body.grants:
+    # A copy counts for nobody: its task holds its share already, and the copy has what nobody else can use.
+    grants = [grant for grant in body.grants if grant.why != "speculative"]
+    for grant in grants:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
     state.settled = state.opened
     watch(state, record.time)
-    watch_room(state, accounts_of(state), body.grants, record.time)
+    watch_room(state, accounts_of(state), grants, record.time)
 
 
 def _time(state: State, record: Record[TimeReached]) -> None:

@@ -36,14 +36,15 @@ def build(state: State) -> Board:
     for name, job in state.jobs.items():
         add_job(state, board, name, job)
     for node_name, on_node in state.held.items():
-        for held in on_node.values():
+        for key, held in on_node.items():
             pairs = room.pairs(held.demand)
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:
                     board.count(held.counted, room.number[node_name], 1)
-            board.hold(held.job, pairs, 1, held.queue)
-            board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
+            if not state.copied or counts(state, node_name, held.job, key):
+                board.hold(held.job, pairs, 1, held.queue)
+                board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
         board.leaf(queue).due = state.dues.get(queue, target)
@@ -59,6 +60,12 @@ def build(state: State) -> Board:
     room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.stir_all()
     return board
+
+
+def counts(state: State, node: str, job: str, key: str) -> bool:
+    """Whether an attempt's room counts for its queue: of a task with copies one attempt's does, until it ends."""
+    copied = state.copied.get(job, {}).get(key.partition("/")[2])
+    return copied is None or copied.counted == node
 
 
 def divide(state: State, room: Room) -> None:

@@ -12,6 +12,7 @@ from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
 from services.leftover.core.reserved import keeps
 from services.leftover.core.serving import set_floors
+from services.leftover.core.speculation import speculate
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
@@ -55,6 +56,10 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         placements = finish(state, board, kept, placements, opened.time)
         held += vacated_of(state, board, kept)
         revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, opened.time))
+    if state.copied or state.runs:
+        copies = speculate(state, board, revoked, opened.time, may_start=kept is None)
+        placements, revoked = placements + copies.placements, revoked + copies.revoked
+        wake_ms = least(wake_ms, copies.wake_ms)
     grants = [_grant(board, p) for p in placements]
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
     said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms, shortfalls=shortfalls(state, board))
@@ -98,7 +103,9 @@ def _grant(board: Board, placement: Placement) -> Grant:
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )
     grant.revocable = placement.revocable
-    if placement.reserved:
+    if placement.copy:
+        grant.why = "speculative"
+    elif placement.reserved:
         grant.why = "reserved"
     elif placement.beyond:
         job = board.jobs.get(placement.job)  # None: it has a reservation, and more than that promises.

@@ -9,7 +9,7 @@ from largesse.lifecycle.queue_policy import groups, serves
 from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
-from largesse.lifecycle.task_facts import facts_of
+from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -38,7 +38,7 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.placement_rules import class_key, rules_of
 from schemas.tasks import TaskEnd, TaskFailure
-from services.leftover.core import locality
+from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, shorten
 from services.leftover.core.board import add_job, is_reserved, leaf_at, leaf_of, waiting_of, work_left
 from services.leftover.core.gather import due_of
@@ -71,6 +71,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     served = serves(state.policy)
     if body.policy is not None:
         state.policy = body.policy
+        if not body.policy.speculation_permille:
+            state.runs = {}
         switch(state.promises, body.policy)
     if body.queues is not None:
         state.queues = body.queues
@@ -183,6 +185,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         depart(state, job, succeeded=succeeded)
         learn(state.history, name, job.seen)
         locality.forget(state, name)
+        state.runs.pop(name, None)
         state.reserving.pop(name, None)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
@@ -192,10 +195,18 @@ def _tasks(state: State, record: Record) -> None:
     for fact in facts_of(record.body):
         if isinstance(fact, TaskEnd):
             _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            if state.runs:
+                stragglers.note_end(state, fact)
             _succeed(state, fact)
         elif isinstance(fact, TaskFailure):
             _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            if state.runs:
+                stragglers.note_end(state, fact)
             _fail(state, fact)
+        elif isinstance(fact, SpareEnd):
+            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count, spare=True)
+            if state.runs:
+                stragglers.note_spare_end(state, fact)
 
 
 def _succeed(state: State, ended: TaskEnd) -> None:
@@ -232,7 +243,9 @@ def _note_work(state: State, name: str, job: Job) -> None:
     note_work(state, job)
 
 
-def _release(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
+def _release(state: State, node: str, job: str, stage: str, first: int, count: int, *, spare: bool = False) -> None:
+    """Attempts hold no room any more. Those that are `spare` do not end their task, for which its queue holds room
+    still."""
     board: Board | None = state.board
     on_node = state.held[node]
     for index in range(first, first + count):
@@ -243,8 +256,11 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             board.room.give(board.room.number[node], pairs, devices)
             if held.counted:
                 board.count(held.counted, board.room.number[node], -1)
-            board.hold(job, pairs, -1, held.queue)
-            board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
+            if not spare:
+                board.hold(job, pairs, -1, held.queue)
+                board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
+        if state.copied:
+            stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
     if not on_node:
         del state.held[node]
     if state.reserving or state.lent:
@@ -365,6 +381,9 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
 
 def _bind(state: State, grant: Grant, time: int) -> None:
     job = state.jobs[grant.job]
+    if grant.why == "speculative":
+        stragglers.bind(state, job, grant, time)
+        return
     stages = job.graph.stages
     stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
     leaf = leaf_of(state, job)
@@ -386,6 +405,8 @@ def _bind(state: State, grant: Grant, time: int) -> None:
             held.counted = counted
     if grant.revocable or grant.job in state.reserving:
         note_runs(state, grant)
+    if state.policy.speculation_permille:
+        stragglers.note_start(state, grant, stage, time)
     if state.starved:
         like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         key = state.board.class_for(*like, rules).key if state.board is not None else class_key(*like, rules)

@@ -112,6 +112,34 @@ class Lent:
 
 
 @dataclass(slots=True)
+class Copied:
+    """A task of which a copy was granted: the nodes where attempts of it hold room, and the one of them whose room
+    counts for its queue (""; none, the task has ended)."""
+
+    nodes: list[str]
+    counted: str
+
+
+@dataclass(slots=True)
+class Run:
+    """A task that runs: since when and where, and the number of the last attempt of it that was granted. `alone`: no
+    copy of it is made any more, since one has failed."""
+
+    start_ms: int
+    node: str
+    attempt: int
+    alone: bool = False
+
+
+@dataclass(slots=True)
+class StageRuns:
+    """What runs of a stage, by task, in order of start; and how long those took that have succeeded (ascending)."""
+
+    runs: dict[int, Run] = field(default_factory=dict)
+    ran_ms: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Decided:
     """What this instance answered to the open round, until the closing says what binds."""
 
@@ -134,7 +162,9 @@ class State:
     `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts, keyed as
     `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes
     that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`:
-    when jobs would end if all had their shares. `board` ranks all that and can be built from it; `decided` belongs to
+    when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several attempts hold
+    room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler (stragglers.py). `board`
+    ranks all that and can be built from it; `decided` belongs to
     the board.
     """
 
@@ -166,5 +196,7 @@ class State:
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
     shadow: Shadow = field(default_factory=Shadow)
+    copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
+    runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None

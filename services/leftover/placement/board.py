@@ -280,4 +280,5 @@ class Board(Bins):
             self.room.give(placement.node, placement.task.pairs, devices)
         if placement.task.bounds is not None:
             self.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
-        self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)
+        if not placement.copy:
+            self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)

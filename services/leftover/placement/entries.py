@@ -383,7 +383,7 @@ class Placement:
     """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share, or
     under the order `giving` optional. `devices`: shares, task by
     task. `reserved`: inside what is promised to its job; `revocable`: on room that is promised to others before the
-    tasks are expected to end.
+    tasks are expected to end. `copy`: a second attempt of a task that runs, which counts for no queue.
     """
 
     job: str
@@ -398,6 +398,7 @@ class Placement:
     queue: str = ""
     reserved: bool = False
     revocable: bool = False
+    copy: bool = False
 
     def __init__(
         self,
@@ -424,3 +425,4 @@ class Placement:
         self.queue = queue
         self.reserved = False
         self.revocable = False
+        self.copy = False

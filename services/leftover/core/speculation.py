@@ -1,0 +1,253 @@
+"""Copies of stragglers: the last step of a round, in room that nobody who waits could use.
+
+A task that has run for longer than `speculation_permille` of the median of its stage is a straggler, and a second
+attempt of it starts on another node, where there is room (Dean and Ghemawat, MapReduce, OSDI 2004, section 3.6; nodes
+that stragglers run on come last, after LATE: Zaharia et al., OSDI 2008). A copy never starts on a node where a class
+that waits would find room if there were no copies, and where copies run and such a class waits, they are taken back,
+those that lose the least work first. So copies delay those who wait by the time that it takes to end one.
+"""
+
+from dataclasses import dataclass, field
+
+from schemas import Revocation
+from services.leftover.core.board import stage_class
+from services.leftover.core.reserved import lent_of
+from services.leftover.core.state import Allocation, Job, Run, StageRuns, State
+from services.leftover.core.stragglers import may_be_copied
+from services.leftover.placement.board import Board
+from services.leftover.placement.entries import Placement
+from services.leftover.placement.fits import numbers
+from services.leftover.placement.nodes import NodeRoom, TaskClass
+from services.leftover.placement.pending_reasons import reason_of, short
+from services.leftover.placement.promised import Space, by_position
+from services.leftover.placement.timeline import could_hold
+
+TRIED_MAX = 200
+"""Stragglers that a round looks for room for; those that are overdue by most come first."""
+
+WHOLE_PERMILLE = 1_000
+
+
+@dataclass(slots=True)
+class Copies:
+    """What a round starts and takes back, and when the next task becomes a straggler (ms)."""
+
+    placements: list[Placement] = field(default_factory=list)
+    revoked: list[Revocation] = field(default_factory=list)
+    wake_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Straggler:
+    """A task that should have a copy. `since_ms`: when it became a straggler."""
+
+    since_ms: int
+    job: str
+    at: int
+    index: int
+    run: Run
+
+
+@dataclass(slots=True)
+class _OnNode:
+    """The copies on a node: those that run, as (lost work, key, allocation), and what those hold that are ending."""
+
+    live: list[tuple[int, str, Allocation]] = field(default_factory=list)
+    ending: list[Allocation] = field(default_factory=list)
+
+
+def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int, *, may_start: bool) -> Copies:
+    """Takes copies back that somebody who waits needs the room of, then starts others. `revoked`: what the round takes
+    back already; `may_start`: nothing is promised to reservations.
+    """
+    copies = Copies()
+    room = _Room(state, board, revoked, now_ms)
+    room.take_back(copies.revoked)
+    late, copies.wake_ms = _stragglers(state, now_ms)
+    if not may_start or board.room.slots:
+        return copies
+    slow = {straggler.run.node: True for straggler in late}
+    begun: dict[str, int] = {}
+    full: dict[int, bool] = {}  # Classes that found no node.
+    for straggler in late[:TRIED_MAX]:
+        name, job = straggler.job, state.jobs[straggler.job]
+        there = len(state.copied.get(name, ())) + begun.get(name, 0)
+        if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
+            continue
+        stage = job.graph.stages[straggler.at]
+        task = stage_class(board, name, job, stage)
+        key = f"{name}/{stage.stage}/{straggler.index}"
+        number = None if task.index in full else room.best(task, key, slow)
+        if number is None:
+            full[task.index] = True
+            continue
+        devices = board.room.take(task, number)
+        placement = Placement(
+            name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
+            [devices] if task.gpu else [], job.queue,
+        )  # fmt: skip
+        placement.copy = placement.revocable = True
+        copies.placements.append(placement)
+        begun[name] = begun.get(name, 0) + 1
+    return copies
+
+
+# ---------------------------------------------------------------- who is late
+def _stragglers(state: State, now_ms: int) -> tuple[list[_Straggler], int | None]:
+    """Tasks that should have a copy, those that are overdue by most first; and when the next one becomes a straggler.
+    Costs the stages that are watched, and the stragglers.
+    """
+    late: list[_Straggler] = []
+    wake_ms: int | None = None
+    for name, stages in state.runs.items():
+        job, copied = state.jobs[name], state.copied.get(name, {})
+        for at, of_stage in stages.items():
+            after_ms = _late_after_ms(state, job, at, of_stage)
+            if after_ms is None or not may_be_copied(state, name, job.graph.stages[at]):
+                continue
+            for index, run in of_stage.runs.items():
+                since_ms = run.start_ms + after_ms + 1
+                is_free = not run.alone and f"{job.graph.stages[at].stage}/{index}" not in copied
+                if since_ms <= now_ms:
+                    if is_free:
+                        late.append(_Straggler(since_ms, name, at, index, run))
+                elif is_free:
+                    wake_ms = since_ms if wake_ms is None else min(wake_ms, since_ms)
+                    break  # The others began later.
+    late.sort(key=lambda one: (one.since_ms, state.jobs[one.job].admitted, one.at, one.index))
+    return late, wake_ms
+
+
+def _late_after_ms(state: State, job: Job, at: int, of_stage: StageRuns) -> int | None:
+    """How long a task of a stage runs before it is a straggler; None: nobody knows how long it should."""
+    policy, ran_ms = state.policy, of_stage.ran_ms
+    if not policy.speculation_permille or not of_stage.runs:
+        return None
+    usual_ms = job.graph.stages[at].estimate_ms
+    if ran_ms and len(ran_ms) >= policy.speculation_finished_min:
+        usual_ms = max(1, ran_ms[(len(ran_ms) - 1) // 2])
+    return usual_ms * policy.speculation_permille // WHOLE_PERMILLE if usual_ms else None
+
+
+# ---------------------------------------------------------------- where there is room
+class _Room:
+    """Nodes as far as copies go: what those hold that run or are ending, and who else could use it."""
+
+    def __init__(self, state: State, board: Board, revoked: list[Revocation], now_ms: int) -> None:
+        self._state, self._board, self._now_ms = state, board, now_ms
+        self._waiting = sorted(
+            [task for task in short(board) if reason_of(board, task) in ("no_room", "gang_no_room")],
+            key=lambda task: task.key,
+        )
+        self._copies: dict[str, _OnNode] = {}
+        self._contested: dict[int, bool] = {}
+        gone = {f"{r.node}/{r.job}/{r.stage}/{i}": True for r in revoked for i in range(r.first, r.first + r.count)}
+        for name, tasks in state.copied.items():
+            for task, copied in tasks.items():
+                for node in copied.nodes:
+                    if node != copied.counted:
+                        self._note(node, f"{name}/{task}", not copied.counted or f"{node}/{name}/{task}" in gone)
+
+    def _note(self, node: str, key: str, is_ending: bool) -> None:
+        held, lent = self._state.held[node][key], lent_of(self._state, node, key)
+        on_node = self._copies.setdefault(node, _OnNode())
+        if is_ending or lent is None or lent.taken or held.job not in self._state.jobs:
+            on_node.ending.append(held)
+        else:
+            lost = self._board.room.share_of(held.demand) * (self._now_ms - held.start_ms)
+            on_node.live.append((lost, key, held))
+
+    def _space(self, node: NodeRoom, ending: list[Allocation]) -> Space:
+        """What is free on a node once these attempts have ended."""
+        space = Space(list(node.free), list(node.devices))
+        for held in ending:
+            self._add(space, node, held)
+        return space
+
+    def _add(self, space: Space, node: NodeRoom, held: Allocation, sign: int = 1) -> None:
+        devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
+        space.add(self._board.room.pairs(held.demand), by_position(node, devices), sign)
+
+    def take_back(self, revoked: list[Revocation]) -> None:
+        """Copies whose room a class that waits could use, and those on nodes where room is gathered."""
+        wanted = {task.index: task.waiting for task in self._waiting}
+        room = self._board.room
+        for name, on_node in self._copies.items():
+            if not on_node.live or name not in room.number:
+                continue
+            node = room.nodes[room.number[name]]
+            space = self._space(node, on_node.ending)
+            on_node.live.sort(key=lambda copy: copy[:2])
+            for task in self._waiting:
+                while wanted[task.index] and could_hold(room, task, node) and node.kept in (None, task):
+                    if not space.fits(task):
+                        chosen = self._chosen(node, on_node, space, task)
+                        if not chosen:
+                            break
+                        for copy in chosen:
+                            self._revoke(node, on_node, copy, space, revoked)
+                    space.take(task)
+                    wanted[task.index] -= 1
+            if node.kept is not None:
+                for copy in list(on_node.live):
+                    self._revoke(node, on_node, copy, space, revoked)
+
+    def _chosen(
+        self, node: NodeRoom, on_node: _OnNode, space: Space, task: TaskClass
+    ) -> list[tuple[int, str, Allocation]]:
+        """The copies that have to end for one task more: the least lost work first, none that is not needed."""
+        space, chosen = space.copy(), []
+        for copy in on_node.live:
+            self._add(space, node, copy[2])
+            chosen.append(copy)
+            if space.fits(task):
+                break
+        else:
+            return []
+        for copy in list(reversed(chosen)):
+            self._add(space, node, copy[2], -1)
+            if space.fits(task):
+                chosen.remove(copy)
+            else:
+                self._add(space, node, copy[2])
+        return chosen
+
+    def _revoke(
+        self,
+        node: NodeRoom,
+        on_node: _OnNode,
+        copy: tuple[int, str, Allocation],
+        space: Space,
+        revoked: list[Revocation],
+    ) -> None:
+        _, key, held = copy
+        on_node.live.remove(copy)
+        on_node.ending.append(held)
+        self._add(space, node, held)
+        lent = lent_of(self._state, node.name, key)
+        assert lent is not None, f"{key}: a copy that is not revocable"
+        index = int(key.rpartition("/")[2])
+        revoked.append(Revocation(held.job, held.stage, index, 1, lent.attempt, node.name, node.epoch))
+
+    def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:
+        """The node where a copy of a task starts; `key`: of the task, whose other attempts run elsewhere."""
+        room, best, least = self._board.room, None, (False, 0)
+        for number in numbers(room.candidates(task)):
+            node = room.nodes[number]
+            if node.kept is not None or key in self._state.held.get(node.name, {}) or self._is_contested(number):
+                continue
+            rank = room.suits(task, node)
+            if rank is not None and (best is None or (node.name in slow, rank) < least):
+                best, least = number, (node.name in slow, rank)
+        return best
+
+    def _is_contested(self, number: int) -> bool:
+        """Whether a class that waits could start on a node if no copies were there."""
+        known = self._contested.get(number)
+        if known is None:
+            room, node = self._board.room, self._board.room.nodes[number]
+            there = self._copies.get(node.name, _OnNode())
+            space = self._space(node, [*there.ending, *[held for _, _, held in there.live]])
+            known = any(could_hold(room, task, node) and space.fits(task) for task in self._waiting)
+            self._contested[number] = known
+        return known

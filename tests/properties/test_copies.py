@@ -1,0 +1,206 @@
+"""Copies of stragglers: whatever happens to the attempts of a task, it succeeds at most once, every core agrees on who
+holds what, nobody who waits is served otherwise than without copies, and all of them end.
+
+Histories as in test_cores.py, in cells where every task that runs for long becomes a straggler. What is said here of
+records follows from the grants and the agents' reports alone, not from the cores' own accounts.
+"""
+
+from random import Random
+
+from hypothesis import strategies as st
+
+from largesse.core import OpenRound
+from largesse.log.snapshots import dump, load
+from schemas import NodeLost, NodeRegistered, RoundClosed, TaskFailed, TaskFinished
+from services.agent import core as agent
+from services.gateway import view
+from services.leftover import core as leftover
+from tests.cells import SlowCell, attempts_of
+from tests.properties.histories import NODES, Play, drawn, replay
+from tests.strategies import for_all
+
+SHARDS = 4
+seeds = st.integers(0, 2**64 - 1)
+TREES = ("wide", "none", "deep", "capped")
+SEEDS = range(12)
+"""Of histories that have copies which win, which lose, and which end otherwise."""
+
+KNOBS = {"speculation_permille": 1_000, "speculation_finished_min": 2, "speculation_copies_max": 3}
+
+
+class Watched(SlowCell):
+    """Follows agents and the gateway's view beside the cores, and checks every law after every record."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
+        self.agents = {name: agent.start(name, "none yet") for name in NODES}
+        self.view = view.start()
+        self.running = {}  # By task, the attempts that hold room: number -> node.
+        self.succeeded = {}
+        self.copies = 0
+
+    def put(self, body, cause=""):
+        self._note(body)
+        record = super().put(body, cause)
+        for state in self.agents.values():
+            agent.fold(state, record)
+        if type(record.body) in view.FOLDS:
+            view.fold(self.view, record)
+        self._check()
+        return record
+
+    def _note(self, body):
+        """Attempts by the letter of the record. `spare` are no successes, and no failures of a task."""
+        spare = {(s.job, s.stage, s.index, s.attempt) for s in getattr(body, "spare", [])}
+        if isinstance(body, RoundClosed):
+            for grant in body.grants:
+                for index in range(grant.first, grant.first + grant.count):
+                    runs = self.running.setdefault((grant.job, grant.stage, index), {})
+                    assert grant.node not in runs.values(), f"{grant}: two attempts of a task on one node"
+                    assert (grant.why == "speculative") == bool(runs), f"{grant}: {runs}"
+                    if self.succeeded.pop((grant.job, grant.stage, index), False):
+                        graph = self.admission.jobs[grant.job].graph
+                        assert graph.stages[graph.position[grant.stage]].gang, f"{grant}: the task has succeeded"
+                    assert grant.why != "speculative" or (grant.count == 1 and grant.revocable)
+                    self.copies += grant.why == "speculative"
+                    runs[grant.attempt] = grant.node
+        ends = []
+        if isinstance(body, TaskFinished | TaskFailed):
+            ends = [(item, isinstance(body, TaskFinished)) for item in body.items]
+        if isinstance(body, NodeLost | NodeRegistered):
+            ends = [(item, False) for item in body.lost]
+        if isinstance(body, NodeRegistered):
+            ends += [(known, known.state == "succeeded") for known in body.attempts if known.state != "running"]
+        for item, well in ends:
+            for index in range(item.first, item.first + item.count):
+                task = item.job, item.stage, index
+                del self.running[task][item.attempt]
+                is_spare = (*task, item.attempt) in spare
+                assert is_spare == (task in self.succeeded or (bool(self.running[task]) and not well))
+                if well and not is_spare:
+                    assert task not in self.succeeded, f"{task} succeeds twice"
+                    self.succeeded[task] = True
+                if not self.running[task]:
+                    del self.running[task]
+
+    def _check(self):
+        """The sequencer, leftover, agents and the gateway hold what the records say; rooms add up."""
+        expected = sorted(
+            (node, f"{job}/{stage}/{index}", attempt)
+            for (job, stage, index), runs in self.running.items()
+            for attempt, node in runs.items()
+        )
+        here = sorted((hold.node, key, hold.attempt) for key, hold in attempts_of(self.admission))
+        assert here == expected
+        assert sorted((n, key) for n, held in self.leftover.held.items() for key in held) == [e[:2] for e in expected]
+        told = [
+            (name, key.rpartition("/")[0], each.attempt)
+            for name, s in self.agents.items()
+            for key, each in s.held.items()
+        ]
+        assert sorted(told) == expected
+        seen = [(hold.node, key, hold.attempt) for key, hold in self.view.holds.items()]
+        seen += [(hold.node, key, hold.attempt) for key, holds in self.view.copies.items() for hold in holds]
+        assert sorted(seen) == expected
+        for name, node in self.admission.nodes.items():
+            for kind, amount in node.capacity.items():
+                used = sum(hold.demand.get(kind, 0) for hold in node.holds.values())
+                assert node.free[kind] == amount - used, f"{name}: {kind}"
+        for name, job in self.admission.jobs.items():
+            if not job.over:
+                for other in (self.fairness, self.altruism):
+                    assert other.jobs[name].progress == job.progress, name
+                assert self.view.jobs[name].progress == job.progress
+                assert all(count >= 0 for count in [*self.view.jobs[name].running, *self.view.jobs[name].starting])
+
+    def _answer(self):
+        super()._answer()
+        self._check_others_served_first()
+
+    def _check_others_served_first(self):
+        """Without anybody to copy, the round would have granted all others just the same; and all fits."""
+        grants = self.answer("grants").grants
+        bare = load(type(self.leftover), dump(self.leftover))
+        bare.runs = {}
+        upstream = {topic: self.answers[topic] for topic in ("shares", "asks")}
+        plain = leftover.decide(bare, OpenRound(self.opening, upstream))[0]
+        assert [grant for grant in grants if grant.why != "speculative"] == plain.grants
+        free = {name: dict(node.free) for name, node in self.admission.nodes.items()}
+        for grant in grants:
+            demand = self.admission.jobs[grant.job].graph
+            of = demand.stages[demand.position[grant.stage]]
+            for kind, amount in of.demand.items():
+                free[grant.node][kind] -= amount * grant.count
+                assert free[grant.node][kind] >= 0, f"{grant} takes more than there is"
+            if grant.why == "speculative":
+                assert of.speculative
+                assert not of.gang
+
+
+def played(seed, cell=None):
+    play = Play(cell or SlowCell(SHARDS), TREES[seed % len(TREES)], **KNOBS)
+    chance = Random(seed)
+    for step in drawn(seed):
+        play.step(*step)
+        if chance.random() < 0.4:  # Time goes by, so that what runs becomes a straggler while others have gone.
+            play.step("wait", chance.choice([10, 600, 1_500]))
+            play.step("settle")
+    play.wind_up()
+    return play
+
+
+def assert_same_log(cell, twin):
+    for here, there in zip(cell.records, twin.records, strict=False):
+        assert here == there
+    assert cell.digest == twin.digest
+
+
+@for_all(seeds)
+def test_a_task_succeeds_once_and_every_core_knows_which_of_its_attempts_hold_room(seed):
+    cell = played(seed, Watched(SHARDS)).cell
+
+    assert not cell.running
+    assert not cell.admission.copied
+    assert not cell.leftover.copied
+    assert not cell.leftover.runs
+    assert not cell.leftover.lent
+    assert not cell.view.copies
+    assert not cell.view.holds
+    assert not cell.altruism.copied
+    assert not any(any(node.used.values()) for node in cell.view.nodes.values())
+    assert not any(cell.fairness.total.values())
+    assert not cell.fairness.held
+    assert not cell.leftover.held
+
+
+def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
+    spare, copied, won = [], {}, 0
+    for seed in SEEDS:
+        cell = played(seed).cell
+        for closing in cell.bodies(RoundClosed):
+            copied |= {(seed, g.job, g.stage, g.first, g.attempt): g for g in closing.grants if g.why == "speculative"}
+        for body in cell.bodies(TaskFinished):
+            named = {(s.job, s.stage, s.index, s.attempt) for s in body.spare}
+            ends = [(item.job, item.stage, item.first, item.attempt) for item in body.items]
+            won += sum(end not in named and (seed, *end) in copied for end in ends)
+        spare += [
+            each
+            for kind in (TaskFinished, TaskFailed, NodeLost, NodeRegistered)
+            for b in cell.bodies(kind)
+            for each in b.spare
+        ]
+    assert len(copied) > 20
+    assert won > 5
+    assert len(spare) > 20
+
+
+@for_all(seeds)
+def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(seed):
+    play, chance = played(seed), Random(seed)
+
+    def restart(cell, number):
+        if cell.opening is None and chance.random() < 0.2:
+            cell.restore()
+
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS, forgetful=True)))
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS), restart))
