@@ -173,6 +173,15 @@ def test_the_default_moves_what_it_has_accepted_and_still_meets_it():
     assert answer["final_leases"]["r0"] != answer["results"][0]["leases"]
 
 
+def test_the_default_moves_as_many_as_it_takes_where_neither_one_nor_two_are_enough():
+    minutes = [(1, 5, 4, 1), (1, 5, 1, 3), (1, 5, 1, 3), (0, 3, 1, 3)]  # Begin and end of a window, units, length.
+    asked = [window(60 * begin, 60 * end, gang(units, 60 * length)) for begin, end, units, length in minutes]
+    answer = ask(*asked, capacity={"x": 4}, horizon=300)
+    assert answer["results"][3]["moved"] == ["r0", "r1", "r2"]
+    requests = {f"r{i}": each for i, each in enumerate(asked)}
+    assert faults(requests, held(answer), {"x": 4}, 300) == []
+
+
 def test_the_late_form_is_as_late_as_it_fits_and_the_early_one_as_soon():
     rdl = window(0, 600, gang(5, 120))
 

@@ -1,7 +1,8 @@
 """Answers reservations one after the other: accepted with a plan, or rejected with a reason and what would be accepted.
 
 The agents `gree`, `gree-l` and `early` use one form each (`greedy.py`). The default tries the flat form, then the
-others. If none finds room, it moves accepted reservations inside their own windows to make room, at most two at a time.
+others. If none finds room, it moves accepted reservations inside their own windows to make room: one, two, and at last
+those that hold most in the windows of the request, all together (together.py).
 It never breaks a promise: what it moves still meets its request.
 """
 
@@ -15,6 +16,7 @@ from services.planner.planning.node_fit import NodeClass, is_small, units_in
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Atom, Group, Node, Plan, atoms, extent, inside, scaled
 from services.planner.planning.search import Search, finished
+from services.planner.planning.together import TOGETHER_MAX, planned_together
 
 FORMS: dict[str, tuple[Form, ...]] = {"gree": ("late",), "gree-l": ("flat",), "early": ("early",)}
 DEFAULT_FORMS: tuple[Form, ...] = ("flat", "early", "late")
@@ -219,7 +221,7 @@ class Agent:
                 self.book.give_back(user, answer.plan)
             for name, held in old.items():
                 self.hold(name, held)
-        return None
+        return (yield from planned_together(self, user, node, self._ranked(node)[:TOGETHER_MAX]))
 
     def _placed_again(self, old: dict[str, Held]) -> Search[bool]:
         """Plans old promises anew. If they do not all fit, none of them is held."""
@@ -236,15 +238,18 @@ class Agent:
 
     def _movable(self, node: Node) -> Iterator[tuple[str, ...]]:
         """Accepted requests whose moving may make room, those that hold most in the windows of the request first."""
-        windows = [(atom.begin, atom.end) for atom in atoms(node)]
-        shares = {name: _held_inside(held.plan, windows, self.book.capacity) for name, held in self.held.items()}
-        ranked = sorted((name for name, share in shares.items() if share), key=lambda name: (-shares[name], name))
+        ranked = self._ranked(node)
         for name in ranked[:MOVED_ALONE_MAX]:
             yield (name,)
         pairs = ranked[:MOVED_IN_PAIRS_MAX]
         for i, name in enumerate(pairs):
             for other in pairs[i + 1 :]:
                 yield name, other
+
+    def _ranked(self, node: Node) -> list[str]:
+        windows = [(atom.begin, atom.end) for atom in atoms(node)]
+        shares = {name: _held_inside(held.plan, windows, self.book.capacity) for name, held in self.held.items()}
+        return sorted((name for name, share in shares.items() if share), key=lambda name: (-shares[name], name))
 
     def _reason(self, user: str, stuck: Atom | None) -> str:
         """Why there is no room. `stuck`: the atom that found none."""
