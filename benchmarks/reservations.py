@@ -1,21 +1,16 @@
-"""Reservations: a mixed workload with and without them, also where nodes fail, and greedy planners against the solver.
+"""Reservations: a mixed workload with and without them, also where nodes fail.
 
 `python -m benchmarks.reservations mixed FB-2009.tsv.gz` simulates production jobs with deadlines beside small jobs of
-Facebook sizes. `python -m benchmarks.reservations planners CHECKS` draws small mixes of requests with plan_mixes.py of
-that folder and compares `gree` and `gree-l` with what HiGHS finds. `--json` for programs. Times are CPU time.
+Facebook sizes. Times are CPU time. The planners against the optimum: benchmarks/optimum.py.
 """
 
 import argparse
 import json
-import random
-import resource
 import sys
 import time
-from statistics import median
 from typing import Any
 
 from schemas.edge.read import read_cluster, read_workload_line
-from services.planner.offline.solve import solve
 from services.simulator.outages import Outage
 from services.simulator.run import Options, simulate
 from services.simulator.workloads.draws import below, drawn_names
@@ -30,7 +25,6 @@ CORES = 16
 LOAD_PERMILLE = 950
 PRODUCTION_PERMILLE = 900  # Of the work.
 SMALL_TASKS_MAX = 40
-STEP = 60
 
 VARIANTS: dict[str, dict[str, int | str]] = {
     "rayon": {"preset": "rayon"},
@@ -121,95 +115,14 @@ def _measured(result: dict[str, Any], deadlines: dict[str, int]) -> dict[str, An
     }
 
 
-# ---------------------------------------------------------------- planners against the solver
-def run_planners(folder: str, count: int, requests: int, minutes: int, limit_s: int) -> list[dict[str, Any]]:
-    """A row a mix: what each planner accepts, how often its plan changes, and what an answer takes."""
-    sys.path.append(folder)
-    import plan_mixes  # type: ignore[import-not-found]
-
-    rows = []
-    for number in range(count):
-        family, load = ("flat", "skew", "rdl")[number % 3], (0.8, 1.2)[number // 3 % 2]
-        dice = random.Random(f"mix/{number}")
-        sequence, _ = plan_mixes.Gen(family, requests, minutes * STEP, load, dice).make()
-        problem = {"step_s": STEP, "horizon_s": minutes * STEP, "capacity": plan_mixes.CAP, "sequence": sequence}
-        found: dict[str, Any] = {"mix": number, "family": family, "load": load}
-        for agent in ("gree", "gree-l", "default", "milp"):
-            begun, children, wall = time.process_time(), _children_s(), time.monotonic()
-            answer = solve(
-                {"kind": "reservation", "input": {**problem, "agent": agent, "time_limit_s": limit_s, "existing": []}}
-            )
-            found[agent] = _judged(answer, sequence, plan_mixes.CAP) | {
-                "cpu_ms": round((time.process_time() - begun + _children_s() - children) * 1000),
-                "proven": agent != "milp" or time.monotonic() - wall < limit_s,
-            }
-        found["solver"] = answer.get("solver")
-        rows.append(found)
-        print(json.dumps(found), file=sys.stderr, flush=True)
-    return rows
-
-
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _judged(answer: dict[str, Any], sequence: list[Any], capacity: dict[str, int]) -> dict[str, Any]:
-    atoms: dict[str, dict[str, Any]] = {each["id"]: dict(_atoms(each["rdl"], "")) for each in sequence}
-    finals = answer.get("final_leases") or {}
-    changes: dict[int, float] = {}
-    accepted, work = 0, 0.0
-    for each in answer["results"]:
-        if not each["accepted"]:
-            continue
-        accepted += 1
-        for lease in finals.get(each["id"], each["leases"]):
-            unit = atoms[each["id"]][lease["atom"]]["b"]
-            share = max(amount / capacity[kind] for kind, amount in unit.items()) * lease["n"]
-            work += share * (lease["to"] - lease["from"])
-            changes[lease["from"]] = changes.get(lease["from"], 0) + share
-            changes[lease["to"]] = changes.get(lease["to"], 0) - share
-    return {"accepted": accepted, "work_s": round(work, 1), "change": round(sum(map(abs, changes.values())), 3)}
-
-
-def _atoms(rdl: dict[str, Any], path: str) -> Any:
-    if rdl["op"] == "window":
-        yield from _atoms(rdl["of"], path)
-    elif rdl["op"] == "atom":
-        yield path or "0", rdl
-    else:
-        for i, each in enumerate(rdl["of"]):
-            yield from _atoms(each, f"{path}.{i}" if path else str(i))
-
-
-def summed(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Over all mixes: each planner's sums as ratios of the solver's, and the median time to an answer."""
-    proven = [row for row in rows if row["milp"]["proven"]]
-    told: dict[str, Any] = {"mixes": len(rows), "solved to the gap": len(proven)}
-    for agent in ("gree", "gree-l", "default", "milp"):
-        told[agent] = {
-            key: round(sum(row[agent][key] for row in proven) / max(1e-9, sum(row["milp"][key] for row in proven)), 3)
-            for key in ("accepted", "work_s", "change")
-        } | {"cpu_ms_p50": median([row[agent]["cpu_ms"] for row in proven] or [0])}
-    return told
-
-
 def main() -> int:
-    """Runs one part and prints its rows."""
+    """Runs it and prints its rows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reservations", description=__doc__)
-    parser.add_argument("part", choices=("mixed", "planners"))
-    parser.add_argument("source", help="the trace, or the folder with plan_mixes.py")
+    parser.add_argument("part", choices=("mixed",))
+    parser.add_argument("source", help="the trace")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--mixes", type=int, default=200)
-    parser.add_argument("--requests", type=int, default=8)
-    parser.add_argument("--minutes", type=int, default=60, help="horizon of a mix")
-    parser.add_argument("--limit", type=int, default=20, help="seconds that the solver may take for one mix")
     asked = parser.parse_args()
-    if asked.part == "mixed":
-        print(json.dumps(run_mixed(asked.source, list(range(1, asked.seeds + 1))), indent=1))
-    else:
-        rows = run_planners(asked.source, asked.mixes, asked.requests, asked.minutes, asked.limit)
-        print(json.dumps(summed(rows), indent=1))
+    print(json.dumps(run_mixed(asked.source, list(range(1, asked.seeds + 1))), indent=1))
     return 0
 
 

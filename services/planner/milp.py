@@ -213,7 +213,7 @@ def solve(problem: dict[str, Any]) -> dict[str, Any]:
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", float(problem["time_limit_s"]))
     solver.setOptionValue("mip_rel_gap", float(problem.get("gap", 1e-4)))
-    _pass(solver, model.program)
+    load(solver, model.program)
     solver.run()
     found = solver.getInfo().primal_solution_status == 2  # A feasible point.
     optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
@@ -222,7 +222,8 @@ def solve(problem: dict[str, Any]) -> dict[str, Any]:
     return {"status": "optimal" if optimal else "feasible" if found else "none", "plans": plans, "step_factor": factor}
 
 
-def _pass(solver: Any, program: Program) -> None:
+def load(solver: Any, program: Program) -> None:
+    """Hands a program to a solver."""
     import highspy
     import numpy as np
 
