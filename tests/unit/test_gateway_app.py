@@ -15,6 +15,7 @@ from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.task_output import Piece
 from schemas import RoundAbandoned
+from schemas.edge.config import LEASE_MS_MAX
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -62,9 +63,11 @@ async def a_cell(
     address="",
     without=None,
     answer_wait_s=GUARD_S,
+    configured=True,
 ):
     """`answer_wait_s`: how long a request waits for the log. The gateway's own limits are wall-clock time, which a busy
-    machine may use up."""
+    machine may use up. `configured`: the node, from which no agent reports, is never lost, however long a story takes.
+    """
     bus, stop, halt = MemoryBus(), asyncio.Event(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -73,6 +76,8 @@ async def a_cell(
     if answering:
         cores = (fairness, altruism, leftover, estimator, planner)
         running += [shell.run(core, bus, settings, stop=stop) for core in cores if core is not without]
+        if configured:
+            await publish_input(bus.writer(), "config", {"set": {"node_lease_ms": LEASE_MS_MAX}}, "tester")
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
     app = make_app(follower, read_output, author="tester", hosts=hosts)
@@ -318,7 +323,7 @@ def test_an_initial_config_is_taken_once():
         second = await cell.http.put("/v1/config", json={"set": {"theta_permille": 300}, "initial": True})
         return first.json(), second.json()
 
-    first, second = told(story)
+    first, second = told(story, configured=False)
     assert (first["changed"], second["changed"]) == (True, False)
     assert second["set"]["theta_permille"] == 200
 
