@@ -155,7 +155,8 @@ def test_a_loss_that_leaves_room_for_every_promise_as_it_stands_breaks_none(requ
         history.take(("request", name, rdl))
     most = max([0, *(amounts[0] for _, _, amounts in CellPlan(history.story.state).book.used.runs(0, 1_000))])
 
-    if most <= 8_000:
+    # Units of 1, 2 and 4 cores fill nodes of 4 without a gap, so that the sum tells whether they fit.
+    if most <= 8_000 and '"3"' not in json.dumps(requests):
         before = dict(history.story.state.promises)
         history.take(("lose", "n3", None))
         assert history.broken == []
