@@ -12,6 +12,7 @@ from largesse import shell
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
+from schemas.edge.config import LEASE_MS_MAX
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -146,6 +147,8 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
+    # No agent reports: the node is never lost, however long a story takes.
+    await publish_input(bus.writer(), "config", {"set": {"node_lease_ms": LEASE_MS_MAX}}, "tester")
     await publish_input(bus.writer(), "nodes", NODE, "n1")
     listening = bound(address, 0)
     if send_buffer is not None:

@@ -43,8 +43,7 @@ def test_it_submits_follows_lists_and_cancels_and_reads_problems(client):
     async def story(served):
         gateway = client("client").Client(base_url=f"http://{HOST}:{served.port}", raise_on_unexpected_status=True)
         ask = Asked(client, gateway)
-        # No agent reports here.
-        config = models.ConfigInput.from_dict({"set": {"node_lease_ms": 86_400_000}})
+        config = models.ConfigInput.from_dict({"set": {"seed": 7}})
         assert (await ask("cluster.apply_config", body=config))[1].changed
         spec = models.JobSubmission.from_dict({"job": "j", "stages": [STAGE]})
         said = [await ask("jobs.submit_job", body=spec, largesse_user="ann") for _ in range(2)]
