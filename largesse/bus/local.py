@@ -79,7 +79,7 @@ class LocalBus(ABC):
         """See the port. Raises PositionGap; BusError once closed. Cancelling it loses nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1_000
-        # A reader with a long way to catch up must not keep the loop from everybody else.
+        # A reader with a long way to catch up must not keep other tasks from the loop.
         await asyncio.sleep(0)
         while True:
             self._refuse_if_closed()

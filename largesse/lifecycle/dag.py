@@ -25,7 +25,7 @@ _last: list[tuple[JobSpec, Graph]] = []
 
 
 def graph_of(spec: JobSpec) -> Graph:
-    """The graph of an admitted job, whose stage names are unique and whose parents exist. Nobody changes it: jobs alike
+    """The graph of an admitted job, whose stage names are unique and whose parents exist. It is immutable: jobs alike
     share one. Its stages hold what a scheduler goes by; commands, environments and true durations are in the spec.
     """
     global _stages_kept

@@ -2,7 +2,7 @@
 capacity.
 
 The planner's promises come through the log. A job whose reservation is accepted stands outside the tree of queues: its
-promise is what it has, and for more it competes only for what nobody else can use. What the tree divides is therefore
+promise is what it has, and for more it competes only for what no other job can use. What the tree divides is therefore
 the capacity without what is promised at the opening. Without reservations all of this costs a comparison a round.
 """
 

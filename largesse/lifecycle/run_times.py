@@ -46,7 +46,7 @@ class Seen:
 
 
 NOTHING_SEEN: dict[str, Seen] = {}
-"""Of jobs of which nothing has ended: shared, since such jobs are many. Nobody changes it."""
+"""Of jobs of which nothing has ended: shared, since such jobs are many, and never changed."""
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ TaskRecord = TaskStarted | TaskFinished | TaskFailed | NodeLost | NodeRegistered
 
 def facts_of(body: TaskRecord) -> list[TaskFact]:
     """The facts of a record, in order. With a node its attempts are lost; a registration ends those that its agent does
-    not know (`lost`), then says of the others that they run or how they ended. Nobody changes what it returns.
+    not know (`lost`), then says of the others that they run or how they ended. Callers do not change what it returns.
     """
     if isinstance(body, TaskStarted):
         return cast(list[TaskFact], body.items)

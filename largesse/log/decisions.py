@@ -113,7 +113,7 @@ class DecisionReader:
 
     def waiting_for(self, wanted: Iterable[Wanted], opening: str = "") -> dict[_Place, int]:
         """What to hand to `wait_any`: the partitions of these answers and the offsets that come next. Of answers to an
-        opening (its id) only those that are not there yet: nobody reads on where one is, whatever lies behind it.
+        opening (its id) only those that are not there yet: a partition whose answer is there is not read further.
         """
         positions = {}
         for want in wanted:

@@ -1,7 +1,7 @@
 """Which records of the log count: the fencing rule as a fold over the log's partition (docs/concepts/log.md).
 
 Each claim is accepted. Any other record counts only if its token is the latest claim's and its seq is the last accepted
-plus one; all else is void, whatever its bytes are: the topic is open to whoever may write to it, and nothing of theirs
+plus one; all else is void, whatever its bytes are: the topic is open to every writer with access, and nothing of theirs
 may stop its readers. A record in parts counts at its last part; a claim between them voids the parts so far.
 """
 

@@ -127,7 +127,8 @@ class LogWriter:
         return accepted
 
     async def check(self, wait_ms: int = 0) -> list[Accepted]:
-        """Reads what the log has more: own records come back, in order; a claim, or a record of nobody's, is Fenced."""
+        """Reads on in the log: own records come back, in order. Raises Fenced: a claim, or another writer's record, is
+        there."""
         order = self.reader.order
         try:
             messages = await self.reader.fetch(wait_ms)

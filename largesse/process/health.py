@@ -90,7 +90,7 @@ async def served(
         if len(open_now) >= CONNECTIONS_MAX:
             next(iter(open_now)).transport.abort()  # It has had the longest time.
         open_now[writer] = None
-        # Nothing is left to be sent when `drain` is through, so nobody holds it by not taking it.
+        # Nothing is left to be sent once `drain` returns, so a client that does not read cannot block this.
         writer.transport.set_write_buffer_limits(0)
         try:
             async with asyncio.timeout(seconds):

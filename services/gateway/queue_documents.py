@@ -41,13 +41,13 @@ class _Sum:
 
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
-    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which shares with nobody, and
+    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which has no siblings, and
     inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now (under
     `slots` places count, which `used` tells beside what tasks ask for); jobs that have not ended, of those that wait so
     many `parked` before a gate; `breach` where a guarantee is broken.
 
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
-    `promised`: what reservations of the queue may have now, whoever uses it; it is not part of the shares, which are of
+    `promised`: what reservations of the queue may have now, used or not; it is not part of the shares, which are of
     what promises leave. `held` and `target` are older names: what it holds, and what it is entitled to now (null: it
     asks for nothing).
     """

@@ -144,7 +144,7 @@ def _seq_in_log(message: Message) -> int:
 
 
 def _seq_of_answer(message: Message) -> int:
-    """The seq of the opening that a decision names; 0 where it names none, and nobody will use it."""
+    """The seq of the opening that a decision names; 0 where it names none: the document is not used."""
     try:
         piece = read_piece(message.value)
         seq, id_ = (piece.seq, piece.id) if piece is not None else heading(unwrap(message.value)[1])

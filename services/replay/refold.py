@@ -36,7 +36,7 @@ class Refold:
             Hosted(leftover, leftover.start()),
             [Hosted(estimator, estimator.start()), Hosted(planner, planner.start())],
         )
-        # It judges and is asked by nobody, so it has no `decide`.
+        # It judges inputs and answers no opening, so it has no `decide`.
         self._admission = Hosted(cast(Any, admission), admission.start())
 
     @property

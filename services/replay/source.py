@@ -26,7 +26,8 @@ from services.replay import kafka_source
 from services.replay.kafka_source import SCHEME, CellUnknown
 
 Hear = Callable[[str, bytes], None]
-"""Is told name and content of every decision document, also of one that came second or too late, which nobody reads."""
+"""Is given name and content of every decision document, also of one that came second or too late and is otherwise not
+read."""
 
 _OPENING = b'"content":{"type":"RoundOpened"'
 

@@ -33,7 +33,7 @@ class Steps:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Halves the points. The last one stays: nobody knows yet how long it will last."""
+        """Halves the points. The last one stays: how long it will last is not known yet."""
         first_ms, last_ms = self.times_ms[0], self.times_ms[-1]
         width_ms = -(-(last_ms - first_ms) // (self.points_max // 2))
         sums: dict[int, list[float]] = {}

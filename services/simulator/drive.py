@@ -17,7 +17,7 @@ from services.simulator.engine import Cell
 from services.simulator.outages import FAILS, RETURNS, Outages
 
 Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
-"""What somebody submits."""
+"""What a user submits."""
 
 
 class Drive:
@@ -92,7 +92,7 @@ class Drive:
         elif end_ms is not None:
             end_ms = max(end_ms, self.cell.earliest_opening_ms())
         moment = self.arrival[0] if self.arrival is not None else None
-        if self.outages is not None and (moment is not None or self.agents.jobs):  # Else nobody is there to be hit.
+        if self.outages is not None and (moment is not None or self.agents.jobs):  # Else no task is there to be hit.
             change_ms = self.outages.next_ms()
             moment = change_ms if moment is None or (change_ms is not None and change_ms < moment) else moment
         if due_ms is not None and (moment is None or due_ms < moment):

@@ -368,7 +368,7 @@ class Metrics:
 
     def _jain(self) -> dict[str, object]:
         tally = replace(self._tally)
-        if not self._present:  # A window that still goes on for somebody cannot be judged.
+        if not self._present:  # A window that is not over for every job cannot be judged.
             tally.add(self._index(), 1)
         if not tally.windows:
             tally = _Tally(1, _X, _X, _X)

@@ -2,7 +2,7 @@
 
 A task's speed is min(1, least capacity / use on its node) over the kinds that it asks for. So all tasks on a node that
 ask for the same kinds run at one speed: they share a clock that runs so fast, and each ends when that clock has gone on
-for the task's own duration. A start or an end moves the clocks of its node and nobody else's. Whole numbers throughout:
+for the task's own duration. A start or an end moves the clocks of its node only. Whole numbers throughout:
 a clock counts in 2^-FINE_BITS ms and is rounded down at each change of speed.
 """
 

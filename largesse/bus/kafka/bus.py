@@ -85,7 +85,7 @@ class KafkaBus:
             passed = await follower.position()
             messages = follower.read(offset, most)
             if messages:
-                # A reader with a long way to catch up must not keep the loop from everybody else.
+                # A reader with a long way to catch up must not keep other tasks from the loop.
                 await asyncio.sleep(0)
                 return Fetched(messages, messages[-1].offset + 1)
             waited_ms = (loop.time() - began) * 1_000

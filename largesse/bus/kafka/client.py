@@ -174,7 +174,7 @@ class _Dealt(ConsumerRebalanceListener):  # type: ignore[misc]
         self._told = told
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Nothing: what is dealt next comes at once, and until then somebody has to answer."""
+        """Nothing: the next assignment follows at once, and until then this instance goes on answering."""
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """All that is its own from now on."""

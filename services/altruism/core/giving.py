@@ -250,7 +250,7 @@ def stop_tasks(job: Job, at: int, count: int, time: int) -> None:
 
 
 def running_now(job: Job, later: Mapping[int, int], time: int) -> dict[int, list[Started]]:
-    """What runs of a job whose starts nobody has noted, as if it had started now; `later`: by stage, tasks that wait
+    """What runs of a job whose starts were not noted, as if it had started now; `later`: by stage, tasks that wait
     out a back-off."""
     found: dict[int, list[Started]] = {}
     waits = waiting(job)

@@ -16,7 +16,7 @@ SCALE = 1 << 10
 
 class Scores:
     """Scores of the stages of one job in one share, by one order; `reverse`: of the graph with its edges turned.
-    `fixed`: by stage, scores that somebody has worked out (dagps.py), whatever the order.
+    `fixed`: by stage, scores computed beforehand (dagps.py), whatever the order.
     """
 
     def __init__(

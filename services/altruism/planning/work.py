@@ -28,7 +28,7 @@ class Work:
     children: list[list[int]]
 
     def parents(self) -> list[list[int]]:
-        """By stage, the stages that it waits for and that have not ended: one that has ended holds nobody back."""
+        """By stage, the stages that it waits for and that have not ended: one that has ended holds nothing back."""
         parents: list[list[int]] = [[] for _ in self.children]
         for at, children in enumerate(self.children):
             if self.left(at):

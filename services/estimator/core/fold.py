@@ -84,7 +84,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
-    """What still runs of it is killed: nobody counts on when that will be."""
+    """What still runs of it is killed: no forecast counts on when that will be."""
     body = record.body
     for end in body.jobs:
         job = state.jobs.pop(end.job)

@@ -53,7 +53,7 @@ class QueueAccount:
         self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
         self.claims: list[int] = []  # What those of its children do.
         self.over = False  # It asks for more than its maximum.
-        self.fair = 0  # Its level in billionths, where not everybody gets all.
+        self.fair = 0  # Its level in billionths, where some leaf gets less than it asks for.
         self.guaranteed = 0
         self.low = False  # It waits, and with a task more would still not be above its guarantee.
         self.published = NOTHING

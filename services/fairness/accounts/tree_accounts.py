@@ -37,7 +37,7 @@ class TreeAccounts:
         self.root = root
         self.queues: dict[str, QueueAccount] = {}
         self.over: dict[str, QueueAccount] = {}  # Queues that ask for more than their maximum.
-        self.fits = True  # Everybody gets all they ask for.
+        self.fits = True  # Every leaf gets all that it asks for.
         self._rich: dict[str, QueueAccount] = {}  # With a level of their own, and published as holding something.
         self.keeps_levels = False  # The levels are those that were told.
         self._levels: Mapping[str, int] | None = None  # As they were shared out last.
@@ -81,8 +81,8 @@ class TreeAccounts:
         self._ask(account, asks)
 
     def share_out(self, fair: Mapping[str, int] | None) -> None:
-        """The levels in force, in billionths, by queue; None: everybody gets all they ask for. Costs those that have
-        another level than before; all queues, where everybody gets or got all they ask for."""
+        """Sets the levels in force, in billionths, by queue; None: every leaf gets all that it asks for. Costs as much
+        as levels have changed; all queues, where every leaf gets or got all that it asks for."""
         before = self._levels
         if fair is None or before is None:
             for name, account in self.queues.items():

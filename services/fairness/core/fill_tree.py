@@ -7,7 +7,7 @@ multiplied. A queue with another policy stands among them as one, with its own w
 
 Limits come in here. *Guaranteed*: where a queue below a queue is guaranteed something, what its children would have
 were there one kind only (`TreeAccounts.divide`) stands for their weights: what guarantees cover comes first, then
-weights count, and nobody weighs for more than it asks for. *Maxima*: a queue that asks for more than its maximum is
+weights count, and no child counts for more than it asks for. *Maxima*: a queue that asks for more than its maximum is
 first filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they
 ask for in the filling of all. Those further down come first.
 """

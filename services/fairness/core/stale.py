@@ -2,7 +2,7 @@
 
 Levels (`refill_due`, and by how much demand has moved: tolerance.py), entitlements (`entitlement_due`), units to look
 at after the closing (`touched`), and the caches `filled`, `accounts` and `directions`, which hold what was worked out
-and what of it has moved since. Folds call these functions; nobody else marks anything.
+and what of it has moved since. Only these functions, which folds call, mark anything.
 """
 
 from largesse.lifecycle.queue_policy import GIVING

@@ -1,7 +1,7 @@
 """A large tree of queues in arrays, laid out once and filled as often as its demands change (`paths.py`).
 
-Which trees are large depends on the tree alone, so that everybody fills a tree in the same way: small ones, and those
-that arrays cannot hold, are filled by events (`static.py`).
+Which trees are large depends on the tree alone, so that every instance fills a tree in the same way: small ones, and
+those that arrays cannot hold, are filled by events (`static.py`).
 """
 
 from collections.abc import Sequence

@@ -84,7 +84,7 @@ class Exact:
             times += self._times(self.root, None, full, found, motions, Fraction(1))
             self._flow(self.root, min(times), motions)
 
-    # ------------------------------------------------------------------ where everybody stands
+    # ------------------------------------------------------------------ the share of every node
     def full(self) -> int:
         """The kinds that are used up, a bit each."""
         if not all(leaf.demand for leaf in leaves(self.root)):
@@ -179,7 +179,7 @@ class Exact:
         least = min([level for level, names in able if names], default=Fraction(0))
         return [name for level, names in able if level == least for name in names]
 
-    # ------------------------------------------------------------------ how everybody moves
+    # ------------------------------------------------------------------ how fast every share grows
     def _move(
         self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing], motions: dict[str, Motion]
     ) -> Motion:

@@ -1,5 +1,5 @@
 """The naive walk over what is free: always one task to the child with the least dominant share / weight, all kinds
-counted, from what everybody holds. It is `dynamic.py` for trees all of whose nodes have the order `naive`.
+counted, from what every leaf holds. It is `dynamic.py` for trees all of whose nodes have the order `naive`.
 
 While tasks are only given, shares only grow and what does not fit will never fit again. So a heap per inner node is
 enough, and neither views nor what is full have to be known.

@@ -228,7 +228,7 @@ class _Flow:
                 self.catch_up(child)
 
     def rebuild(self, inner: InnerFill) -> None:
-        """Find anew who can take, how high everybody stands and how fast they move, from the leaves up."""
+        """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow."""
         counted = self.counted(inner.order)
         for child in inner.inner:
             child.counted = counted

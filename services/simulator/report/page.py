@@ -35,7 +35,7 @@ from services.simulator.schedule import ShortSchedule
 from services.simulator.usage_history import UsageHistory
 
 GANTT_SPANS_MAX = 2_000
-"""A run with more attempts (and spans of held room) gets no Gantt chart: nobody could read it."""
+"""A run with more attempts (and spans of held room) gets no Gantt chart: it would be unreadable."""
 _CONFIG: dict[str, Any] = {
     "responsive": True,
     "displaylogo": False,

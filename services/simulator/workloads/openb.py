@@ -75,7 +75,7 @@ def cluster_of(nodes: str, pods: list[Line], count: int, seed: int) -> Line:
 
 
 def _text_of(document: Line) -> str:
-    """A node a line, for whoever reads or compares it."""
+    """One node a line, easy to read and to compare."""
     nodes = ",\n".join(json.dumps(node) for node in document["nodes"])
     rest = "".join(f',\n"{name}": {json.dumps(part)}' for name, part in document.items() if name != "nodes")
     return f'{{"nodes": [\n{nodes}]{rest}}}\n'

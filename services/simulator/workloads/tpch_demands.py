@@ -1,4 +1,4 @@
-"""Demands of TPC-H stages: read from a file, or drawn by the rule that made it. Synthetic: nobody measured them.
+"""Demands of TPC-H stages: read from a file, or drawn by the rule that made it. Synthetic: they were not measured.
 
 By the rule a stage's class follows from its place in the graph, and each resource is drawn log-uniformly from the
 class's range by a hash of seed, query and stage: a query asks the same at every size.
