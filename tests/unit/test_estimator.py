@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from schemas import JobJudged, KnownAttempt, NodeRegistered
 from services.estimator import core as estimator
+from services.estimator.core.fold import follow
 from services.estimator.core.forecasts import refresh
 from services.estimator.core.state import FORECASTERS
 from services.estimator.forecast_by_durations import end_second
@@ -259,3 +260,31 @@ def test_no_class_is_forecast_to_give_back_more_than_it_holds(seed):
                 for kind, amount in held.items():
                     classes = state.sums.seconds[forecaster]
                     assert sum(sum(kinds.get(kind, {}).values()) for kinds in classes) <= amount
+
+
+@for_all(st.integers(0, 2**32))
+def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(seed):
+    lean, full = (
+        Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000, forecast_horizon_ms=5_000)
+        for _ in range(2)
+    )
+    for step in drawn(seed, 70):
+        lean.step(*step)
+        full.step(*step)
+        state = full.cell.states["estimator"]
+        for job in state.jobs.values():
+            if job.alone_ms >= 0:
+                follow(state, job)
+
+    assert lean.cell.decisions == full.cell.decisions
+    assert lean.cell.digest == full.cell.digest
+
+
+def test_a_job_of_one_task_is_followed_by_its_start_alone_until_an_attempt_fails():
+    story = cell(admitted(job("j", stage("s", 1, lasts=10_000))), started("j/s", at=2_000))
+    one = story.state.jobs["j"]
+    assert (one.active, one.alone_ms) == (None, 2_000)
+    assert curves(story, 4_000) == {"cpu": [[8_000, 1_000]]}
+
+    story.then(failed("j/s", at=5_000))
+    assert (one.alone_ms, one.active.begun, one.active.running) == (-1, [1], {})

@@ -141,7 +141,7 @@ def _demand(state: State, count: int) -> Demand:
     if demand is None or len(demand.classes) != count:
         demand = state.demand = Demand([ClassTally() for _ in range(count)], state.measure)
         for name in state.jobs:
-            demand.dirty[name] = True
+            _look(state, demand, name)
         for node in state.nodes.values():
             for key, hold in node.holds.items():
                 note_held(state, _class_of_holder(state, key.partition("/")[0]), hold.demand, 1)
@@ -192,6 +192,8 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
     """None: it waits for nothing, or has not been judged."""
     if job.job_class == UNJUDGED:
         return None
+    if len(job.granted) == 1:
+        return _shape_of_stage(demand, job)
     waiting, request = [], 0
     for at, left in enumerate(job.progress.left):
         tasks = left - _running(job, at) if left and not job.progress.parents[at] else 0
@@ -208,13 +210,23 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
     return (min(job.job_class, len(demand.classes) - 1), request, *waiting)
 
 
+def _shape_of_stage(demand: Demand, job: JobState) -> Shape | None:
+    """The same for a job of one stage. A round that opens over a full cell may have to look at a million of them."""
+    tasks, request = job.progress.left[0] - (job.held - job.extra), 0
+    if tasks <= 0:
+        return None
+    for kind, amount in job.graph.stages[0].demand.items():
+        have = demand.measure.get(kind, 0)
+        if have:
+            request = max(request, -(-amount * tasks * MILLIONTHS // have))
+    return (min(job.job_class, len(demand.classes) - 1), request, tasks) if request else None
+
+
 def _running(job: JobState, at: int) -> int:
     """How many tasks of a stage hold room."""
     granted = job.granted[at]
     if not job.held or not granted:
         return 0
-    if len(job.granted) == 1:
-        return job.held - job.extra
     return sum([end - first for first, end, mark in marks(granted, 0, job.graph.tasks[at]) if is_held(mark)])
 
 

@@ -16,4 +16,4 @@ NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 3
+LAYOUT = 4

@@ -3,7 +3,7 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.job_classes import has_pools, thresholds_of
-from largesse.lifecycle.run_times import expected_ms, informed, learn, observe
+from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms, informed, learn, observe
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
@@ -27,6 +27,9 @@ from services.estimator.forecast_by_durations import has_moved
 from services.estimator.phases import JobPhases, Windows, begin, finish, leave
 from services.estimator.scores import note_end, settle
 
+ONE_TASK = [1]
+"""The tasks by stage of a job of one task."""
+
 
 def start(shard: int = 0, of: int = 1) -> State:
     """Nothing runs, nothing was said."""
@@ -48,7 +51,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.samples = []  # Made for other classes, or not to be followed any more.
     if state.on and not on:
         for job in state.jobs.values():
-            job.active = None
+            job.active, job.alone_ms = None, -1
     state.policy, state.on = body.policy, on
     state.sums = None
 
@@ -90,7 +93,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
         job = state.jobs.pop(end.job)
         if job.active is not None:
             learn(state.history, end.job, job.active.seen)
-            drop_job(state, end.job, job)
+        drop_job(state, end.job, job)
 
 
 # ---------------------------------------------------------------- tasks
@@ -118,6 +121,11 @@ def _tasks(state: State, record: Record) -> None:
 
 def _begin(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
     active = job.active
+    if active is None and job.graph.tasks == ONE_TASK:
+        if job.alone_ms < 0:
+            job.alone_ms = at_ms
+            put_group(state, name, job, at, at_ms, 1, at_ms)
+        return
     if active is None:
         none = [0] * len(job.graph.stages)
         active = job.active = Active(JobPhases(), none, none.copy())
@@ -134,6 +142,15 @@ def _begin(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -
     put_group(state, name, job, at, at_ms, 1, at_ms)
 
 
+def follow(state: State, job: Job) -> None:
+    """From now on the only task of a job is followed as any other is, as if that had been so since it started."""
+    stage, start_ms = job.graph.stages[0], job.alone_ms
+    active = job.active = Active(JobPhases(), [1], [expected_ms(stage, NOTHING_SEEN)])
+    number = begin(active.phases, start_ms, 0, 1, stage.demand, windows_of(state))
+    active.running["0/0"] = Running(start_ms, number)
+    job.alone_ms = -1
+
+
 def _learn(
     state: State, name: str, job: Job, active: Active, at: int, count: int, run_ms: list[int], at_ms: int
 ) -> None:
@@ -147,9 +164,21 @@ def _learn(
 
 
 def _succeed(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
+    if job.alone_ms >= 0 and job.graph.stages[0].estimate_ms and state.policy.estimates == "spec":
+        _end_alone(state, name, job, at_ms)
+        return
     running = _take_off(state, name, job, at, index, at_ms)
     if job.active is not None and running is not None:
         finish(job.active.phases, running.phase, at_ms, job.graph.stages[at].demand, windows_of(state))
+
+
+def _end_alone(state: State, name: str, job: Job, at_ms: int) -> None:
+    """The only task of a job has succeeded, so the job is over: nobody asks for its phases or its run time again."""
+    start_ms = job.alone_ms
+    put_group(state, name, job, 0, start_ms, -1, at_ms)
+    job.alone_ms = -1
+    if state.samples:
+        note_end(state.samples, job.job_class, start_ms, at_ms, job.graph.stages[0].demand)
 
 
 def _leave(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
@@ -160,6 +189,8 @@ def _leave(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -
 
 def _take_off(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> Running | None:
     """A task runs no longer; None where it has not started."""
+    if job.alone_ms >= 0:
+        follow(state, job)
     if job.active is None:
         return None
     running = job.active.running.pop(f"{at}/{index}", None)

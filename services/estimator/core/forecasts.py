@@ -6,6 +6,7 @@ All of it follows from the rest of the state and the present time, so it is a ca
 from heapq import heappop, heappush
 
 from largesse.lifecycle.job_classes import thresholds_of
+from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms
 from schemas import Vector
 from schemas.jobs import UNJUDGED
 from services.estimator.core.state import FORECASTERS, Job, Placed, State, Sums
@@ -42,7 +43,8 @@ def put_group(state: State, name: str, job: Job, at: int, start_ms: int, tasks: 
     """So many tasks of a stage that started at `start_ms` run from now on; negative: no longer."""
     sums: Sums | None = state.sums
     if sums is not None:
-        sums.dirty[name] = True
+        if job.active is not None:
+            sums.dirty[name] = True
         _put(sums, name, job, at, start_ms, tasks, now_ms)
 
 
@@ -60,16 +62,23 @@ def move_stage(state: State, name: str, job: Job, at: int, now_ms: int) -> None:
 def drop_job(state: State, name: str, job: Job) -> None:
     """The job has ended."""
     sums: Sums | None = state.sums
-    if sums is None or job.active is None:
+    if sums is None:
+        return
+    if job.alone_ms >= 0:
+        _forget_group(sums, name, job, 0, job.alone_ms)
+    if job.active is None:
         return
     _count_ramps(sums, name, -1)
     sums.ramps.pop(name, None)
     sums.dirty.pop(name, None)
     for key, running in job.active.running.items():
-        at = int(key.partition("/")[0])
-        placed = sums.placed.pop((name, at, running.start_ms), None)
-        if placed is not None:
-            _count(sums, job, at, placed.second, -placed.tasks)
+        _forget_group(sums, name, job, int(key.partition("/")[0]), running.start_ms)
+
+
+def _forget_group(sums: Sums, name: str, job: Job, at: int, start_ms: int) -> None:
+    placed = sums.placed.pop((name, at, start_ms), None)
+    if placed is not None:
+        _count(sums, job, at, placed.second, -placed.tasks)
 
 
 def to_come(sums: Sums, forecaster: int, job_class: int, kind: str, now_ms: int, until_s: int) -> list[list[int]]:
@@ -120,6 +129,8 @@ def _built(state: State, now_ms: int) -> Sums:
     classes = len(thresholds_of(state.policy)) + 1
     sums = Sums([[{} for _ in range(classes)] for _ in FORECASTERS])
     for name, job in state.jobs.items():
+        if job.alone_ms >= 0:
+            _put(sums, name, job, 0, job.alone_ms, 1, now_ms)
         if job.active is None:
             continue
         sums.dirty[name] = True
@@ -129,11 +140,10 @@ def _built(state: State, now_ms: int) -> Sums:
 
 
 def _put(sums: Sums, name: str, job: Job, at: int, start_ms: int, tasks: int, now_ms: int) -> None:
-    assert job.active is not None, f"{name} runs and has not started"
     group = (name, at, start_ms)
     placed = sums.placed.get(group)
     if placed is None:
-        second = end_second(start_ms, job.active.lasts_ms[at], now_ms)
+        second = end_second(start_ms, _lasts_ms(job, at), now_ms)
         placed = sums.placed[group] = Placed(0, second)
         heappush(sums.due, (second * SECOND_MS + 1, name, at, start_ms))
     placed.tasks += tasks
@@ -142,11 +152,16 @@ def _put(sums: Sums, name: str, job: Job, at: int, start_ms: int, tasks: int, no
         del sums.placed[group]
 
 
+def _lasts_ms(job: Job, at: int) -> int:
+    """The run time of a task of a stage that forecasts go by, in ms."""
+    return expected_ms(job.graph.stages[at], NOTHING_SEEN) if job.active is None else job.active.lasts_ms[at]
+
+
 def _replace(sums: Sums, name: str, job: Job, at: int, start_ms: int, now_ms: int) -> None:
     placed = sums.placed.get((name, at, start_ms))
-    if placed is None or job.active is None:
+    if placed is None:
         return
-    second = end_second(start_ms, job.active.lasts_ms[at], now_ms)
+    second = end_second(start_ms, _lasts_ms(job, at), now_ms)
     if second != placed.second:
         _count(sums, job, at, placed.second, -placed.tasks)
         _count(sums, job, at, second, placed.tasks)

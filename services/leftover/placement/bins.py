@@ -19,6 +19,8 @@ from services.leftover.placement.entries import (
     BY_SHARE,
     CLASS_MASK,
     LANE_BITS,
+    NO_BINS,
+    NO_WAITS,
     Discipline,
     Draw,
     JobEntry,
@@ -334,7 +336,7 @@ class Bins:
         if job.is_alone:
             self._list_alone(leaf, job)
         self._hungry.drop(job.admitted)
-        job.waits, job.bins = [], []
+        job.waits, job.bins = NO_WAITS, NO_BINS
 
     def _withdraw(self, leaf: LeafEntry, job: JobEntry, bin_id: int) -> None:
         """The job waits for tasks of a class no longer."""

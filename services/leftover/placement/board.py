@@ -17,6 +17,8 @@ from services.leftover.placement.class_pools import Stage
 from services.leftover.placement.entries import (
     CLASS_MASK,
     LANE_BITS,
+    NO_BINS,
+    NO_WAITS,
     OPTIONAL_BIT,
     JobEntry,
     LeafEntry,
@@ -255,12 +257,15 @@ class Board(Bins):
         self.recheck[task.index] = True
         next_: Waiting | None = waiting
         if not waiting.count:
-            job.waits.remove(waiting)
-            next_ = next((other for other in job.waits if other.task is task), None)
+            if len(job.waits) > 1:
+                job.waits.remove(waiting)
+            else:
+                job.waits = NO_WAITS
+            next_ = job.next_span(task)
         bin_id = job.lane << LANE_BITS | task.index
         if next_ is None:
             self._withdraw(leaf, job, bin_id)
-            job.bins = [other for other in job.bins if other != bin_id]
+            job.bins = [other for other in job.bins if other != bin_id] if len(job.bins) > 1 else NO_BINS
         elif not waiting.lone:
             bin_ = leaf.bins[bin_id]
             bin_.set(job.admitted, key_of(self.discipline, job, next_))

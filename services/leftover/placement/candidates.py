@@ -34,8 +34,10 @@ class Candidates:
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
         self._retry_candidates = 0  # Classes that are blocked and may have room now, and others.
-        self._nodes: dict[int, bool] = {}  # Where they may have it,
+        self._nodes: dict[int, int] = {}  # Where they may have it, with those that may have it there,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
+        self._seen: dict[int, int] = {}  # What `room.moves` said of those nodes when that was worked out.
+        self._narrowed = -1  # What `room.moves_all` said when the classes were last compared with nodes.
         self._failed = 0  # So many of those found none since they were compared with the nodes,
         self._failures_before_recheck = 0  # and so many may until they are again.
         self._failed_open = 0  # So many that were not blocked found none since those were swept.
@@ -52,17 +54,22 @@ class Candidates:
             self.demands.add(first, [task.wants for task in self.classes[first:]])
             self._amounts.add(first, [task.needs for task in self.classes[first:]])
         self._open |= (1 << self._known) - (1 << first)
-        self._nodes = dict.fromkeys(self.room.changed_since(self._looked), True)
+        self._nodes = dict.fromkeys(self.room.changed_since(self._looked), 0)
+        self._seen, self._narrowed = {}, -1
         self._looked = self.room.cursor
         self._failed = self._failures_before_recheck = self._failed_open = 0
         self._retry_candidates = self._with_room(self.demands.all)
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
-        found, nodes = 0, self.room.nodes
+        found, nodes, moves, seen = 0, self.room.nodes, self.room.moves, self._seen
         for number in list(self._nodes):
-            node = nodes[number]
-            fitting = self.demands.classes(node.free) & among if node.open else 0
+            fitting = self._nodes[number]
+            if seen.get(number) != moves[number]:  # Most nodes stay as they are while one of them is filled.
+                node = nodes[number]
+                fitting = self._nodes[number] = self.demands.classes(node.free) if node.open else 0
+                seen[number] = moves[number]
+            fitting &= among
             if fitting:
                 found |= fitting
             else:
@@ -72,6 +79,10 @@ class Candidates:
     def _narrow(self) -> None:
         """Leaves only those classes among the hoping ones that fit by their exact amounts."""
         before = self._retry_candidates.bit_count()
+        if self._narrowed == self.room.moves_all:
+            self._failed, self._failures_before_recheck = 0, before // _PART
+            return
+        self._narrowed = self.room.moves_all
         frees = []
         hoping = self._retry_candidates = self._with_room(self._retry_candidates)
         if hoping:

@@ -87,6 +87,11 @@ class Waiting:
         self.lone = False
 
 
+NO_WAITS: list[Waiting] = []
+NO_BINS: list[int] = []
+"""Of jobs that wait for nothing: shared, since such jobs are many. Nobody changes them."""
+
+
 @dataclass(slots=True, eq=False)
 class Part:
     """How many tasks of a span go to one node in this round, with their device shares."""
@@ -351,8 +356,8 @@ class JobEntry:
         self.aged = False
         self.is_alone = False
         self.sole_id = -1 - (admitted << 1)
-        self.waits = []
-        self.bins = []
+        self.waits = NO_WAITS
+        self.bins = NO_BINS
 
     def own_held(self, nothing: list[int]) -> list[int]:
         """What it holds, to be changed; `nothing` is shared by jobs that hold nothing."""
@@ -362,10 +367,16 @@ class JobEntry:
 
     def first_span(self, task: TaskClass) -> Waiting:
         """The first span of a class that the job waits for."""
+        span = self.next_span(task)
+        assert span is not None, f"{self.name} does not wait for {task.key}"
+        return span
+
+    def next_span(self, task: TaskClass) -> Waiting | None:
+        """The same, or None where it waits for no such tasks."""
         for span in self.waits:
             if span.task is task:
                 return span
-        raise AssertionError(f"{self.name} does not wait for {task.key}")
+        return None
 
 
 def key_of(discipline: Discipline, job: JobEntry, waiting: Waiting) -> int:

@@ -111,6 +111,8 @@ class Room:
         self.changed_base = 0
         self._span, self._in_span = (0, 0), list[int]()  # What the last class to look had not seen.
         self.kept_nodes: list[int] = []
+        self.moves: list[int] = []  # By node, how often what it has free has changed,
+        self.moves_all = 0  # and of all nodes together.
         self._fits: Fits | None = None  # Built at the first look, when all nodes are there.
         self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
         self._shrunk: dict[int, bool] = {}  # and those that gave some.
@@ -139,6 +141,7 @@ class Room:
         indexes, sizes = [index for index, _ in devices], [milli for _, milli in devices]
         node = NodeRoom(name, epoch, vector, list(vector), labels, list(sizes), indexes, sizes, open_)
         self.nodes.append(node)
+        self.moves.append(0)
 
     def task_class(
         self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int
@@ -363,7 +366,8 @@ class Room:
         node = self.nodes[number]
         for p, amount in task.pairs:
             node.free[p] -= amount
-        self._shrunk[number] = self._moved[number] = True
+        self._shrunk[number] = True
+        self._note(number)
         if task.bounds is not None:
             task.bounds.count(node.name, node.labels, 1)
         if not task.gpu:
@@ -378,7 +382,8 @@ class Room:
         """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""
         node = self.nodes[number]
         _add(node, task.pairs, devices, 1)
-        self._grown[number] = self._moved[number] = True
+        self._grown[number] = True
+        self._note(number)
         if task.bounds is not None:
             task.bounds.count(node.name, node.labels, -1)
         rank = self.suits(task, node)
@@ -394,7 +399,8 @@ class Room:
     def shut(self, number: int, pairs: list[tuple[int, int]]) -> None:
         """Room of a node is not to be had in this round, be it free or not; `give` ends it."""
         _add(self.nodes[number], pairs, [], -1)
-        self._shrunk[number] = self._moved[number] = True
+        self._shrunk[number] = True
+        self._note(number)
 
     def pairs(self, demand: Vector) -> list[tuple[int, int]]:
         """A demand as (resource position, amount); position -1 for a resource that no node has."""
@@ -431,11 +437,18 @@ class Room:
 
     def touch(self, number: int) -> None:
         """Classes look at the node again."""
-        self._grown[number] = self._moved[number] = True
+        self._grown[number] = True
+        self._note(number)
         self.changed.append(number)
         if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
             self.changed_base += len(self.changed)
             self.changed.clear()
+
+    def _note(self, number: int) -> None:
+        """What a node has free has changed."""
+        self._moved[number] = True
+        self.moves[number] += 1
+        self.moves_all += 1
 
 
 def _add(node: NodeRoom, pairs: list[tuple[int, int]], devices: list[tuple[int, int]], sign: int) -> None:

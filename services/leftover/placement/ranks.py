@@ -39,10 +39,16 @@ class Ranks(Generic[Id]):
         before = self.key.get(id_)
         if before == key:
             return
+        entry, last = (key, id_), self._last
         if before is not None:
+            if len(self.key) == 1:  # Most leaves serve tasks of one class alone.
+                self.key[id_] = key
+                block = self.blocks[0]
+                block.entries[0] = last[0] = entry
+                block.classes = classes
+                return
             self._remove(id_, before)
         self.key[id_] = key
-        entry, last = (key, id_), self._last
         at = bisect_left(last, entry)
         if at == len(last):
             if not last:
