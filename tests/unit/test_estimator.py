@@ -272,9 +272,9 @@ def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(see
         lean.step(*step)
         full.step(*step)
         state = full.cell.states["estimator"]
-        for job in state.jobs.values():
-            if job.alone_ms >= 0:
-                follow(state, job)
+        for followed in state.jobs.values():
+            if followed.alone_ms >= 0:
+                follow(state, followed)
 
     assert lean.cell.decisions == full.cell.decisions
     assert lean.cell.digest == full.cell.digest

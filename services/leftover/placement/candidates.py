@@ -3,7 +3,7 @@ on a node that got room. A class that cannot fit is never looked at, however man
 """
 
 from services.leftover.placement.fits import Amounts, Demands, numbers
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
 
 _SWEPT_AFTER = 16
 """After so many classes that found no room anywhere, and one for each node, all others are compared with every node at
@@ -36,7 +36,7 @@ class Candidates:
         self._retry_candidates = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, int] = {}  # Where they may have it, with those that may have it there,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
-        self._seen: dict[int, int] = {}  # What `room.moves` said of those nodes when that was worked out.
+        self._seen: dict[int, int] = {}  # What `room.moves` said of nodes when their exact amounts were compared.
         self._narrowed = -1  # What `room.moves_all` said when the classes were last compared with nodes.
         self._failed = 0  # So many of those found none since they were compared with the nodes,
         self._failures_before_recheck = 0  # and so many may until they are again.
@@ -62,39 +62,52 @@ class Candidates:
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
-        found, nodes, moves, seen = 0, self.room.nodes, self.room.moves, self._seen
+        found, nodes = 0, self.room.nodes
         for number in list(self._nodes):
-            fitting = self._nodes[number]
-            if seen.get(number) != moves[number]:  # Most nodes stay as they are while one of them is filled.
-                node = nodes[number]
-                fitting = self._nodes[number] = self.demands.classes(node.free) if node.open else 0
-                seen[number] = moves[number]
-            fitting &= among
+            node = nodes[number]
+            fitting = self.demands.classes(node.free) & among if node.open else 0
             if fitting:
                 found |= fitting
+                self._nodes[number] = fitting
             else:
                 del self._nodes[number]
         return found
 
     def _narrow(self) -> None:
-        """Leaves only those classes among the hoping ones that fit by their exact amounts."""
+        """Leaves only those classes among the hoping ones that fit by their exact amounts. Costs the nodes whose room
+        has moved since the last time: while a round fills one node, the others stay as they are.
+        """
         before = self._retry_candidates.bit_count()
-        if self._narrowed == self.room.moves_all:
-            self._failed, self._failures_before_recheck = 0, before // _PART
-            return
-        self._narrowed = self.room.moves_all
-        frees = []
-        hoping = self._retry_candidates = self._with_room(self._retry_candidates)
-        if hoping:
-            frees = [self.room.nodes[number].free for number in self._nodes]
-            if hoping.bit_count() >= _AT_ONCE_LEAST:
-                self._retry_candidates = self._amounts.fitting(hoping, frees)
-            else:
-                for index in numbers(hoping):
-                    if not _fits(self.classes[index].needs, frees):
-                        self._retry_candidates ^= 1 << index
+        if self._narrowed != self.room.moves_all:
+            self._narrowed = self.room.moves_all
+            hoping, moves, seen = 0, self.room.moves, self._seen
+            for number in list(self._nodes):
+                if seen.get(number) == moves[number]:
+                    fitting = self._nodes[number] & self._retry_candidates
+                else:
+                    fitting = self._fitting(self.room.nodes[number])
+                    seen[number] = moves[number]
+                if fitting:
+                    hoping |= fitting
+                    self._nodes[number] = fitting
+                else:
+                    del self._nodes[number]
+            self._retry_candidates = hoping
         after = self._retry_candidates.bit_count()
         self._failed, self._failures_before_recheck = 0, after // _PART if after == before else 0
+
+    def _fitting(self, node: NodeRoom) -> int:
+        """Of the hoping classes those of which one task fits on a node by its exact amounts."""
+        found = self.demands.classes(node.free) & self._retry_candidates
+        count = found.bit_count()
+        if not count or not node.open:
+            return 0
+        if count >= _AT_ONCE_LEAST:
+            return self._amounts.fitting(found, node.free)
+        for index in numbers(found):
+            if not _fits(self.classes[index].needs, node.free):
+                found ^= 1 << index
+        return found
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
@@ -158,12 +171,6 @@ class Candidates:
         self._retry_candidates = 0
 
 
-def _fits(needs: list[tuple[int, int, int]], frees: list[list[int]]) -> bool:
-    """Whether one of these rooms, by resource position, has what is needed."""
-    for free in frees:
-        for p, amount, _ in needs:
-            if free[p] < amount:
-                break
-        else:
-            return True
-    return False
+def _fits(needs: list[tuple[int, int, int]], free: list[int]) -> bool:
+    """Whether this room, by resource position, has what is needed."""
+    return all(free[p] >= amount for p, amount, _ in needs)

@@ -13,6 +13,9 @@ _STEPS = 1 << _BITS
 _SPARSE = 12
 """So few numbers are read off a set one by one, more of them byte by byte."""
 
+_SPARSE_PART = 8
+"""Where fewer than one class in so many may fit, the others are left out before amounts are compared."""
+
 _IN_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
@@ -156,19 +159,29 @@ class Amounts:
             for p, amount, _ in need:
                 self._needs[p, number] = amount
 
-    def fitting(self, among: int, frees: list[list[int]]) -> int:
-        """The classes in the set `among` of which one task fits into one of these rooms, each by resource position."""
-        if not among:
-            return 0
-        found = array_of(among)
-        needs = self._needs[:, found]
-        fits = np.zeros(len(found), bool)
-        for free in frees:
-            # A node may have less than nothing free; who needs nothing of that fits all the same.
-            fits |= (needs <= np.maximum(np.array(free, np.int64), 0)[:, None]).all(axis=0)
-        marks = np.zeros(among.bit_length(), np.uint8)
-        marks[found[fits]] = 1
-        return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
+    def fitting(self, among: int, free: list[int]) -> int:
+        """The classes in the set `among`, which is not empty, of which one task fits into this room, by resource
+        position."""
+        # A node may have less than nothing free; who needs nothing of that fits all the same.
+        rooms = [max(0, amount) for amount in free]
+        size = among.bit_length()
+        if among.bit_count() * _SPARSE_PART < size:
+            found = array_of(among)
+            fits = np.ones(len(found), bool)
+            for p, amount in enumerate(rooms):
+                fits &= self._needs[p, found] <= amount
+            marks = np.zeros(size, np.uint8)
+            marks[found[fits]] = 1
+            return _set_of(marks)
+        fits = np.ones(size, bool)
+        for p, amount in enumerate(rooms):
+            fits &= self._needs[p, :size] <= amount
+        return _set_of(fits) & among
+
+
+def _set_of(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
+    """The numbers that are marked."""
+    return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
 
 class Frees:
