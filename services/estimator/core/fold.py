@@ -173,7 +173,7 @@ def _succeed(state: State, name: str, job: Job, at: int, index: int, at_ms: int)
 
 
 def _end_alone(state: State, name: str, job: Job, at_ms: int) -> None:
-    """The only task of a job has succeeded, so the job is over: nobody asks for its phases or its run time again."""
+    """The only task of a job has succeeded, so the job is over: its phases and run time are not needed again."""
     start_ms = job.alone_ms
     put_group(state, name, job, 0, start_ms, -1, at_ms)
     job.alone_ms = -1

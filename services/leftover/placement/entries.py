@@ -89,7 +89,7 @@ class Waiting:
 
 NO_WAITS: list[Waiting] = []
 NO_BINS: list[int] = []
-"""Of jobs that wait for nothing: shared, since such jobs are many. Nobody changes them."""
+"""Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
 
 
 @dataclass(slots=True, eq=False)
