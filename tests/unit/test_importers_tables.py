@@ -144,6 +144,7 @@ def test_tpch_measured_with_two_executors_is_the_task_list(shared, size):
     assert lists == list(tpch.convert(str(folder / "raw" / f"tpch_{size}.raw.jsonl.gz")))
 
 
+@pytest.mark.slow
 def test_tpch_demands_drawn_by_the_rule_are_the_files(shared):
     folder = shared / "traces" / "tpch"
     file = str(folder / "demands" / "tpch.demands.jsonl.gz")
@@ -189,6 +190,7 @@ def test_alibaba_samples(shared, sample, shape, seconds, core_seconds, path_stag
     assert [[nearest_rank(values, p) for p in (50, 95, 100)] for values in counts] == [path_stages, path_tasks]
 
 
+@pytest.mark.slow
 def test_the_one_huge_alibaba_job_can_be_left_out_without_moving_the_others(shared):
     path = str(shared / "traces" / "alibaba-dag-2018" / "alibaba2018_random_a.jsonl.gz")
     lines = list(alibaba_dag.convert(path))
@@ -252,6 +254,7 @@ def test_wfinstances(shared):
 
 
 # ---------------------------------------------------------------- all
+@pytest.mark.slow
 @pytest.mark.parametrize(("convert", "file", "options"), [
     (tpch.convert, "tpch", {"demand_seed": "carbyne-v1", "jobs": 20}),
     (facebook.convert, "facebook/FB-2009_samples_24_times_1hr_0.tsv.gz", {"stragglers_permille": 300, "to_hour": 1}),
