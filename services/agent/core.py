@@ -38,6 +38,8 @@ from schemas import (
 from schemas.tasks import TaskEnd, TaskFailure
 
 LAYOUT = 5
+EPOCHS_MAX = 64
+"""Registrations of a node that its agent remembers, to know one that comes again."""
 
 StopReason = Literal["killed", "gang", "revoked", "superseded"]
 Standing = Literal["new", "registered", "lost", "taken"]
@@ -81,14 +83,16 @@ class HeldAttempt:
 @dataclass(slots=True)
 class State:
     """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
-    the next `take`. `rival`: the epoch that followed ours, be it after that was lost. `unschedulable`: why the node
-    takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is held is
-    revoked, as a drain asks for; None: it is not."""
+    the next `take`. `rival`: the new epoch of another agent that followed ours, be it after that was lost. `epochs`:
+    the latest that were registered, the last one last. `unschedulable`: why the node takes no new tasks, as the log has
+    it of our epoch. `drain_until_ms`: the log time at which all that is held is revoked, as a drain asks for; None: it
+    is not."""
 
     node: str
     epoch: str
     standing: Standing = "new"
     rival: str = ""
+    epochs: dict[str, bool] = field(default_factory=dict)
     unschedulable: str = ""
     drain_until_ms: int | None = None
     node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
@@ -275,11 +279,18 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     _tasks(state, record)
     if body.node != state.node:
         return
+    # An agent ends once another epoch has followed its own: an epoch that comes again is an old message of it.
+    is_late = body.epoch in state.epochs
+    state.epochs.pop(body.epoch, None)
+    state.epochs[body.epoch] = True
+    if len(state.epochs) > EPOCHS_MAX:
+        del state.epochs[next(iter(state.epochs))]
     if body.epoch == state.epoch:
         state.standing, state.unschedulable = "registered", body.unschedulable
-    elif state.standing == "registered":
-        state.standing, state.rival = "taken", body.epoch
-    elif state.standing == "lost":
+        return
+    if state.standing == "registered":
+        state.standing = "taken"
+    if state.standing != "new" and not is_late:
         state.rival = body.epoch
 
 

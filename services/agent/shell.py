@@ -80,6 +80,8 @@ class _Agent:
         self._state = core.start(node.name, self._identity.epoch)
         self._reader = LogReader(bus, node.partition)
         self._folded = 0  # Records since the last checkpoint.
+        self._folded_to = 0  # Where in the log the records that were folded end.
+        self._lost_at: int | None = None  # Where the log ended when this node was found lost.
         self._attempts = Attempts(node)
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
@@ -192,6 +194,7 @@ class _Agent:
                         self._archive.runs.ended(live_name(end.job, job.run))
             core.fold(self._state, one.record)
         self._folded += len(batch)
+        self._folded_to = self._reader.offset
 
     async def _save(self) -> None:
         """A checkpoint, when enough has been read since the last."""
@@ -230,7 +233,20 @@ class _Agent:
             self._renew()
         self._wake.set()
 
+    async def _knows_the_end(self) -> bool:
+        """Whether all is folded that the log held once this node was found lost, and no other agent has it: one that
+        was paused for long would else take its node back from the agent that has registered it since.
+        """
+        if self._lost_at is None:
+            try:
+                self._lost_at = (await self._bus.bounds(LOG, self._node.partition))[1]
+            except BusError:
+                return False  # Whoever reads the log waits for the bus, and wakes this up.
+        state = self._state
+        return self._folded_to >= self._lost_at and (not state.rival or state.rival in self._identity.issued)
+
     def _renew(self) -> None:
+        self._lost_at = None
         try:
             self._identity = take_identity(self._node.data)
         except OSError as error:
@@ -340,7 +356,7 @@ class _Agent:
                 look_ms = self._attempts.look_again_ms(now_ms)
             moments = [look_ms, self._attempts.ring_ms()]
             if self._caught_up.is_set():
-                if self._state.standing == "lost" and not self._attempts.alive:
+                if self._state.standing == "lost" and not self._attempts.alive and await self._knows_the_end():
                     self._renew()
                 moments.append(await self._reporter.speak(self._state, self._attempts.by_key.values()))
             next_ms = min(moment for moment in moments if moment is not None)

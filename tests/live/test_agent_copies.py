@@ -1,12 +1,16 @@
 """A copied data folder, or one node's name twice: each grant is acted on by one agent, and one of the two ends."""
 
+import asyncio
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
 
-from schemas import NodeRegistered, TaskFinished
+from largesse.bus.port import Fetched
+from schemas import NodeLost, NodeRegistered, TaskFinished
+from schemas.topics import LOG
 from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
 from services.agent.shim import stat_of
@@ -14,6 +18,8 @@ from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, 
 from tests.live.test_agent_restarts import go, once, ran, running, started
 
 JOBS = 10
+FIRST_RECORD = 1
+"""The offset of a cell's first record, behind the claim of its sequencer."""
 
 
 def of(cell, folder):
@@ -88,6 +94,59 @@ def test_an_agent_that_was_lost_meanwhile_does_not_take_the_node_back(tell, tmp_
                 process.send_signal(signal.SIGCONT)
                 await one.gone()
                 assert not is_alive(pid)
+                go(tmp_path, 0)
+                assert await outcome_of(cell) == "succeeded"
+        assert len(cell.bodies(NodeRegistered)) == 2
+
+    tell(story)
+
+
+class SlowLog:
+    """A bus on which the log is to be read only up to the offset `until`, and that notes who asks where it ends."""
+
+    def __init__(self, behind):
+        self._behind = behind
+        self.until = None
+        self.asked = False
+
+    def __getattr__(self, name):
+        return getattr(self._behind, name)
+
+    async def fetch(self, topic, partition, offset, *, wait_ms=0, most=1_000):
+        found = await self._behind.fetch(topic, partition, offset, wait_ms=min(wait_ms, 20), most=most)
+        until = self.until
+        if topic != LOG or until is None or found.position <= until:
+            return found
+        await asyncio.sleep(0.01)
+        return Fetched([message for message in found if message.offset < until], max(offset, until))
+
+    async def bounds(self, topic, partition):
+        self.asked = True
+        return await self._behind.bounds(topic, partition)
+
+
+def test_an_agent_that_reads_of_its_loss_long_before_the_rest_does_not_take_the_node_back(tell, tmp_path):
+    async def story(cell):
+        slow = SlowLog(cell.bus)
+        await cell.submit("j", once(tmp_path, 1))
+        async with agent_on(SimpleNamespace(bus=slow), settings(tmp_path / "one")) as one:
+            await started(cell, 1)
+            (pid,) = await running(tmp_path, "0-1")
+            slow.until = (await cell.bus.bounds(LOG, 0))[1]
+            await cell.lose("n")
+            (lost,) = [at for at, record in enumerate(cell.records) if isinstance(record.body, NodeLost)]
+            shutil.copytree(tmp_path / "one", tmp_path / "two", ignore=shutil.ignore_patterns("lock"))
+            async with agent_on(cell, settings(tmp_path / "two")):
+                await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+                slow.asked, slow.until = False, FIRST_RECORD + lost + 1
+
+                await eventually(lambda: slow.asked or len(cell.bodies(NodeRegistered)) > 2)
+                assert not is_alive(pid)
+                assert len(cell.bodies(NodeRegistered)) == 2
+                slow.until = None
+
+                with pytest.raises(TakenOver):
+                    await one
                 go(tmp_path, 0)
                 assert await outcome_of(cell) == "succeeded"
         assert len(cell.bodies(NodeRegistered)) == 2

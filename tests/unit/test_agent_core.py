@@ -280,6 +280,34 @@ def test_another_agents_registration_takes_the_node():
     assert story.takes() == ["over j/map/0/1"]
 
 
+def test_an_older_registration_that_comes_again_is_no_rival():
+    """Its agent sent it twice, and has ended since, or will as soon as it reads of ours."""
+    story = Story(registered("f1"), registered("e1"), epoch="e1")
+
+    story.then(registered("f1"))
+
+    assert (story.state.standing, story.state.rival) == ("taken", "")
+
+
+def test_after_a_loss_only_a_new_registration_is_a_rival():
+    story = Story(registered("f1"), registered("e1"), NodeLost("n", "e1", []), epoch="e1")
+
+    assert story.then(registered("f1")).state.rival == ""
+    assert story.then(registered("g1")).state.rival == "g1"
+
+
+def test_a_rival_is_known_behind_an_old_registration_too():
+    story = Story(registered("f1"), registered("e1"), registered("f1"), registered("g1"), epoch="e1")
+
+    assert (story.state.standing, story.state.rival) == ("taken", "g1")
+
+
+def test_only_the_latest_epochs_of_a_node_are_remembered():
+    story = Story(*(registered(f"f{number}") for number in range(core.EPOCHS_MAX + 5)), epoch="e1")
+
+    assert list(story.state.epochs) == [f"f{number}" for number in range(5, core.EPOCHS_MAX + 5)]
+
+
 def test_older_epochs_in_the_log_are_no_rivals():
     story = Story(registered("e1"), registered("e2"), epoch="e3")
 
