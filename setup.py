@@ -114,7 +114,7 @@ COMPILED = {
         "ranks",
         "timeline",
     ),
-    "services/planner/core": ("decide", "fold", "state"),
+    "services/planner/core": ("decide", "fold", "progress", "state"),
     "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics"),
 }
 """Package -> modules on the path of every round, by what a profile says."""

@@ -7,7 +7,7 @@ from schemas import ReservationRequested, ReservationUpdated
 from services.gateway.documents import Document, state_of_node
 from services.gateway.dry_run import asked
 from services.gateway.problems import Problem
-from services.gateway.view_state import State
+from services.gateway.view_state import ReservationRow, State
 
 PLAN = (sys.executable, "-m", "services.planner", "ask")
 
@@ -30,6 +30,7 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         "promises": [
             {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
             | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}
+            | {"works": _works(row)}
             for row in state.reservations.values()
             if row.state == "accepted"
         ],
@@ -37,6 +38,12 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         | {"queue": body.queue or (known.queue if known is not None else "")},
     }
     return await asked(question, PLAN, "the plans")
+
+
+def _works(row: ReservationRow) -> dict[str, int]:
+    """By atom, gang-milliseconds that its plan has where that is another amount than it asked for."""
+    gangs = {step.atom: step.gang for step in row.steps}
+    return {atom: work // gangs.get(atom, 1) for atom, work in row.works.items()}
 
 
 def _nodes(state: State) -> list[Document]:

@@ -12,10 +12,12 @@ from operator import is_not
 
 from schemas import Vector
 from schemas.edge.strict_json import loads
+from services.planner.core.following import follow
 from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
+from services.planner.planning.following import adjusted
 from services.planner.planning.limits import UserLimits
 from services.planner.planning.node_fit import NodeClass, moments, units_in
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
@@ -223,7 +225,13 @@ class CellPlan:
         if answered >= len(waiting) or len(self.found) >= most:
             return None
         asked = waiting[answered]
-        search = self._weighing(asked) if asked.kind == "proposal" else self._answering(asked)
+        match asked.kind:
+            case "proposal":
+                search = self._weighing(asked)
+            case "progress":
+                search = follow(self.agent, self.known, asked, self.step_ms)
+            case _:
+                search = self._answering(asked)
         return _Running(asked, search, [])
 
     def is_over(self) -> bool:
@@ -393,11 +401,14 @@ class CellPlan:
 
     # ---------------------------------------------------------------- promises
     def _hold(self, name: str, promise: Promise) -> None:
-        node = self.read(promise.rdl).node()
-        by_path = {atom.path: atom for atom in atoms(node)}
+        asked = self.read(promise.rdl).node()
+        by_path = {atom.path: atom for atom in atoms(asked)}
         leases: dict[str, list[Lease]] = {}
         for each in promise.leases:
             leases.setdefault(each.atom, []).append(Lease(each.begin, each.end, each.gangs))
+        node = adjusted(asked, promise.works, [(by_path[path], mine) for path, mine in leases.items()])
+        assert node is not None, f"{name}: nothing is promised to it"
+        by_path = {atom.path: atom for atom in atoms(node)}
         plan = [(by_path[path], mine) for path, mine in leases.items()]
         self.known[name] = Known(promise.queue, node)
         self.agent.hold(name, Held(promise.queue, node, plan))

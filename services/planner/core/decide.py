@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, cast, get_args
 
 from largesse.core import OpenRound
-from schemas import AtomOrder, PlanAnswer, PlanProfile, Plans, PlanStep, ProposalAnswer
+from schemas import AtomOrder, AtomProgress, PlanAnswer, PlanProfile, Plans, PlanStep, ProposalAnswer
 from schemas.plans import PlanForm, PlanReason, ProposalReason
+from services.planner.core.progress import follows
 from services.planner.core.state import State
 from services.planner.planning.request import Atom, Node, Plan, atoms
 
@@ -28,10 +29,12 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     if plan is None:
         plan = state.plan = _plan_of(state)
     plan.move_to(state.first)
-    found = plan.search(state.waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
+    waiting = [*state.looks, *state.waiting] if state.looks else state.waiting
+    found = plan.search(waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
     body = _told(state, plan, found)
-    body.wake_ms = _wake_ms(plan, found, opened.time)
-    goes_on = plan.running is not None or len(found) < len(plan.found) or _waits(state, found)
+    body.wake_ms = _wake_ms(state, plan, found, opened.time)
+    answered = sum(each.asked is not None for each in found)
+    goes_on = plan.running is not None or len(found) < len(plan.found) or len(waiting) > answered or bool(state.due)
     if not (found or body.gone or goes_on or body.wake_ms != state.wake_ms):
         return []
     plan.said = body
@@ -44,13 +47,10 @@ def _plan_of(state: State) -> "CellPlan":
     return CellPlan(state)
 
 
-def _waits(state: State, found: "list[Found]") -> bool:
-    return len(state.waiting) > sum(each.asked is not None for each in found)
-
-
 def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
     """Answers and changed promises."""
     answers: list[PlanAnswer] = []
+    progress: dict[str, list[AtomProgress]] = {}
     proposals: list[ProposalAnswer] = []
     gone = dict.fromkeys(state.ended, True)
     before, changed = plan.promised, {}
@@ -59,15 +59,16 @@ def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
             proposals.append(_weighed(each.asked.seq, each.answer))
         else:
             _answer(plan, each, answers)
+            _note_progress(plan, each, progress)
         for name in _changed(before, each):
             changed[name] = True
             if each.asked is None or name != each.asked.reservation:
                 _explain(name, each, answers)
         before = each.after
     profiles = []
-    for name in changed:
+    for name in {**changed, **progress}:
         if name in before.known:
-            profiles.append(_profile(plan, name, before))
+            profiles.append(_profile(plan, name, before, progress.get(name, [])))
         elif name in plan.promised.known or name in state.promises:
             gone[name] = True
     return Plans(state.told_seq, answers, profiles, list(gone), proposals=proposals)
@@ -91,10 +92,25 @@ def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None
     asked, answer = found.asked, found.answer
     if asked is None:
         return
-    accepted = answer.code in ("", "deleted")
+    if asked.kind == "progress" and not answer.code:
+        return  # Nothing is promised to it any more.
+    accepted = answer.code in ("", "deleted", "ahead", "behind")
     told = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
     _offer(plan, answer, told)
     answers.append(told)
+
+
+def _note_progress(plan: "CellPlan", found: "Found", progress: dict[str, list[AtomProgress]]) -> None:
+    """What a plan that follows its jobs has for its atoms; nothing any more once its owner has other terms."""
+    asked = found.asked
+    if asked is None:
+        return
+    if asked.kind == "progress":
+        progress[asked.reservation] = [
+            AtomProgress(each.atom, each.units * plan.step_ms, each.missing) for each in found.answer.followed
+        ]
+    elif found.answer.code in ("", "deleted"):
+        progress.pop(asked.reservation, None)
 
 
 def _weighed(seq: int, answer: "Answer") -> ProposalAnswer:
@@ -131,12 +147,12 @@ def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:
     answers.append(PlanAnswer(name, True, "moved", why))
 
 
-def _profile(plan: "CellPlan", name: str, promises: "Promises") -> PlanProfile:
+def _profile(plan: "CellPlan", name: str, promises: "Promises", progress: list[AtomProgress]) -> PlanProfile:
     known = promises.known[name]
     leases = promises.plan(name)
     steps = [_step(plan, atom, each.begin, each.end, each.gangs) for atom, mine in leases for each in mine]
     steps.sort(key=lambda step: (step.from_ms, step.atom, step.to_ms, step.units))
-    return PlanProfile(name, known.user, steps, _order(known.node, leases))
+    return PlanProfile(name, known.user, steps, _order(known.node, leases), progress)
 
 
 def _step(plan: "CellPlan", atom: Atom, begin: int, end: int, gangs: int) -> PlanStep:
@@ -168,12 +184,14 @@ def _collect_order(node: Node, after: dict[str, list[str]]) -> None:
             earlier += mine
 
 
-def _wake_ms(plan: "CellPlan", found: "list[Found]", now_ms: int) -> int | None:
-    """When the next lease begins or ends, or a step that cannot be kept comes near."""
+def _wake_ms(state: State, plan: "CellPlan", found: "list[Found]", now_ms: int) -> int | None:
+    """When the next lease begins or ends, a step that cannot be kept comes near, or jobs are to be looked at again."""
     now = now_ms // plan.step_ms
     promises = found[-1].after if found else plan.promised
     edge, later = plan.next_edge(promises, now, found), plan.over_later()
     edges = [] if edge is None else [edge]
     if later is not None:
         edges.append(later - plan.check)
+    if follows(state):
+        edges.append(now + 1)
     return min(edges) * plan.step_ms if edges else None

@@ -3,11 +3,14 @@
 from largesse.core import Folds
 from schemas import (
     ConfigChanged,
+    JobAdmitted,
+    JobEnded,
     NodeDrained,
     NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeReported,
+    PlanProfile,
     PlanProposed,
     Plans,
     Record,
@@ -17,8 +20,12 @@ from schemas import (
     RoundOpened,
     SeriesEnded,
     SeriesRequested,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
 )
 from schemas.plans import UNASKED
+from services.planner.core.progress import admit, end, learn, look
 from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
 
 
@@ -91,6 +98,8 @@ def _registered(state: State, record: Record[NodeRegistered | NodeReported]) -> 
     before = state.nodes.get(body.node)
     draining = before is not None and before.draining
     _set_node(state, body.node, Node(dict(body.capacity), True, draining, bool(body.unschedulable)))
+    if isinstance(body, NodeRegistered):
+        learn(state, body, record.time)
 
 
 def _drained(state: State, record: Record[NodeDrained]) -> None:
@@ -102,6 +111,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 def _lost(state: State, record: Record[NodeLost]) -> None:
     node = state.nodes[record.body.node]
     _set_node(state, record.body.node, Node(node.capacity, False, node.draining, node.unschedulable))
+    learn(state, record.body, record.time)
 
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
@@ -121,8 +131,24 @@ def _set_node(state: State, name: str, node: Node) -> None:
         state.capacity[resource] = state.capacity.get(resource, 0) + amount
     if any(new.get(resource, 0) < amount for resource, amount in old.items()):
         state.rounds = 0
+    if any(old.get(resource, 0) < amount for resource, amount in new.items()):
+        state.freed = True
     if state.plan is not None and not state.plan.resize(state):
         state.plan = None
+
+
+# ---------------------------------------------------------------- jobs of reservations
+def _admitted(state: State, record: Record[JobAdmitted]) -> None:
+    admit(state, record.body.spec)
+
+
+def _ended(state: State, record: Record[JobEnded]) -> None:
+    for ended in record.body.jobs:
+        end(state, ended, record.time)
+
+
+def _tasks(state: State, record: Record[TaskStarted | TaskFinished | TaskFailed]) -> None:
+    learn(state, record.body, record.time)
 
 
 # ---------------------------------------------------------------- rounds and answers
@@ -130,13 +156,18 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     if not state.waiting and not state.promises and not state.ended:
         return
     now = record.time // state.step_ms
-    if now + 1 != state.first:
+    new_step = now + 1 != state.first
+    if new_step:
         state.first = now + 1
         state.rounds = 0
-    state.rounds += 1
     if state.wake_ms is not None and state.wake_ms <= record.time:
         state.wake_ms = None
         _end_promises(state, now)
+    if look(state, record.time, new_step=new_step):
+        state.rounds = 0  # What is to follow comes before what was searched for so far.
+        if state.plan is not None:
+            state.plan.undo()
+    state.rounds += 1
 
 
 def _end_promises(state: State, now: int) -> None:
@@ -145,6 +176,7 @@ def _end_promises(state: State, now: int) -> None:
         if max(lease.end for lease in promise.leases) <= now:
             del state.promises[name]
             state.ended[name] = True
+            state.freed = True
             if state.plan is not None:
                 state.plan.end(name)
     _take_step(state)
@@ -160,6 +192,7 @@ def _planned(state: State, record: Record[Plans]) -> None:
     for name in body.gone:
         state.promises.pop(name, None)
         state.ended.pop(name, None)
+        state.freed = True
     for profile in body.profiles:
         one_asked = asked.get(profile.reservation)
         if one_asked is not None:
@@ -167,14 +200,31 @@ def _planned(state: State, record: Record[Plans]) -> None:
             series = one_asked.series or (before.series if before is not None else "")
             promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq, series=series)
             state.promises[profile.reservation] = promise
+            if profile.reservation in state.reserving:
+                state.active[profile.reservation] = True
         promise = state.promises[profile.reservation]
         promise.leases = [
             Lease(step.atom, step.from_ms // state.step_ms, step.to_ms // state.step_ms, step.units // step.gang)
             for step in profile.steps
         ]
+        _followed(state, promise, profile)
+    told = {profile.reservation: True for profile in body.profiles if profile.progress}
+    state.looks = [each for each in state.looks if each.reservation in state.promises and each.reservation not in told]
     if state.plan is not None and not state.plan.confirm(body):
         state.plan = None
     _take_step(state)
+
+
+def _followed(state: State, promise: Promise, profile: PlanProfile) -> None:
+    """What a plan says of the progress of its atoms."""
+    if not profile.progress:
+        return
+    gangs = {step.atom: step.gang for step in profile.steps}
+    for each in profile.progress:
+        promise.works[each.atom] = each.work_ms // (gangs.get(each.atom, 1) * state.step_ms)
+        promise.missing[each.atom] = each.missing_ms
+        if each.missing_ms <= 0:
+            state.freed = True
 
 
 def _answered(state: State, body: Plans) -> dict[str, Waiting]:
@@ -213,6 +263,11 @@ FOLDS: Folds[State] = {
     NodeDrained: _drained,
     NodeLost: _lost,
     NodeForgotten: _forgotten,
+    JobAdmitted: _admitted,
+    JobEnded: _ended,
+    TaskStarted: _tasks,
+    TaskFinished: _tasks,
+    TaskFailed: _tasks,
     RoundOpened: _opened,
     Plans: _planned,
 }

@@ -3,12 +3,16 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from mypy_extensions import mypyc_attr
+
+from largesse.lifecycle.run_times import Seen
+from largesse.lifecycle.state import Graph, JobLife, Progress
 from schemas import Cache, Policy, ProposedPlan, Vector
 
 if TYPE_CHECKING:
     from services.planner.core.cell_plan import CellPlan
 
-AskKind = Literal["request", "update", "delete", "proposal"]
+AskKind = Literal["request", "update", "delete", "proposal", "progress"]
 
 
 @dataclass(slots=True)
@@ -27,9 +31,23 @@ def counted(node: Node) -> Vector:
 
 
 @dataclass(slots=True)
+class Need:
+    """What an atom is expected to need from time `at_ms` on, all in unit-milliseconds: `left` by its jobs and its
+    terms, `planned` by its leases. Leases that are over included, the plan may come to `most`.
+    """
+
+    atom: str
+    at_ms: int
+    left: int
+    planned: int
+    most: int
+
+
+@dataclass(slots=True)
 class Waiting:
-    """What has not been answered: a request, or what a solver proposed (then only `seq` and `proposed` count). `seq`:
-    of its record; `rdl`: canonical JSON, empty of a deletion; `series`: of an occurrence.
+    """What has not been answered: a request; what a solver proposed (then only `seq` and `proposed` count); or a
+    promise that is to follow its jobs (only `reservation` and `needs`). `seq`: of its record; `rdl`: canonical JSON,
+    empty of a deletion; `series`: of an occurrence.
     """
 
     kind: AskKind
@@ -40,6 +58,46 @@ class Waiting:
     seq: int
     proposed: list[ProposedPlan] = field(default_factory=list)
     series: str = ""
+    needs: list[Need] = field(default_factory=list)
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Job(JobLife):
+    """A live job that names a reservation (`part`: of it, see JobSpec). `running`: "stage position/index" -> log time
+    of its start. `seen`: by stage position, tasks that have succeeded and what they took. `earned`: by stage position,
+    task-milliseconds of work that have not been counted for an atom yet; `credited`: by atom, what has.
+    """
+
+    reservation: str
+    part: str
+    running: dict[str, int] = field(default_factory=dict)
+    seen: dict[int, Seen] = field(default_factory=dict)
+    earned: dict[int, int] = field(default_factory=dict)
+    credited: dict[str, int] = field(default_factory=dict)
+
+    def __init__(self, graph: Graph, progress: Progress, reservation: str, part: str) -> None:
+        self.graph = graph
+        self.progress = progress
+        self.tries = None
+        self.reservation = reservation
+        self.part = part
+        self.running = {}
+        self.seen = {}
+        self.earned = {}
+        self.credited = {}
+
+
+@dataclass(slots=True)
+class Terms:
+    """An atom as it was asked for. `unit`: by resource; `work`: unit-milliseconds; its window is [begin_ms, end_ms)."""
+
+    atom: str
+    unit: Vector
+    gang: int
+    work: int
+    begin_ms: int
+    end_ms: int
 
 
 @dataclass(slots=True)
@@ -54,8 +112,13 @@ class Lease:
 
 @dataclass(slots=True)
 class Promise:
-    """An accepted reservation. `seq`: of the request that was accepted. `series`: of an occurrence, its series, which
-    may have ended."""
+    """An accepted reservation. `seq`: of the request that was accepted. `series`: of an occurrence, its series,
+    which may have ended.
+
+    What the log says of its progress, by atom: `works`, gang-steps that take the place of the work asked for;
+    `missing`, unit-milliseconds that its plan had too little, or too much, when it was compared last. `done`: by atom,
+    the work of its jobs that was counted so far, in 10^-6 unit-milliseconds. `terms`: of all its atoms, by path.
+    """
 
     user: str
     queue: str
@@ -63,6 +126,10 @@ class Promise:
     seq: int
     leases: list[Lease] = field(default_factory=list)
     series: str = ""
+    works: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, int] = field(default_factory=dict)
+    done: dict[str, int] = field(default_factory=dict)
+    terms: Cache[dict[str, Terms] | None] = None
 
 
 @dataclass(slots=True)
@@ -87,9 +154,15 @@ class State:
 
     Steps are `step_ms` long, and counted from log time 0. `waiting`: requests in the order of the log. `promises`: by
     reservation, in the order of acceptance; `ended`: those that are over, until that is told. `series`: those that
-    recur, by name. `first`: the first step
-    that could be planned in the round that was opened last; `rounds`: so many in a row could have told the next answer.
+    recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: so many
+    in a row could have told the next answer.
     `told_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
+
+    `jobs`: that name a reservation; `reserving`: their names by reservation. `active`: reservations with jobs that have
+    a lease now, or whose tasks ran since their plan was last compared with what is left to do; `due`: those that are
+    still to be compared in this step; `looks`: plans that are to follow, in order; they are told before any request is
+    answered. `freed`: room that was promised has been given back, or there is more, since this step began; `retry`:
+    before that, in the last one.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -104,4 +177,11 @@ class State:
     rounds: int = 0
     told_seq: int = 0
     wake_ms: int | None = None
+    jobs: dict[str, Job] = field(default_factory=dict)
+    reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
+    active: dict[str, bool] = field(default_factory=dict)
+    due: dict[str, bool] = field(default_factory=dict)
+    looks: list[Waiting] = field(default_factory=list)
+    freed: bool = False
+    retry: bool = False
     plan: Cache["CellPlan | None"] = None

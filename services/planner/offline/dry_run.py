@@ -22,13 +22,15 @@ ROUNDS_MAX = 10_000
 
 
 class Promised(Input):
-    """A promise. `leases`: path of the atom, from, to (ms), gangs."""
+    """A promise. `leases`: path of the atom, from, to (ms), gangs. `works`: by path of the atom, gang-milliseconds that
+    take the place of the work asked for."""
 
     reservation: str
     user: str
     queue: str
     rdl: str
     leases: list[list[str | int]]
+    works: dict[str, int] = {}
 
 
 class Nodes(Input):
@@ -92,7 +94,8 @@ def state_of(cell: Cell, policy: Policy) -> core.State:
             state.capacity[resource] = state.capacity.get(resource, 0) + amount * alike.count
     for each in cell.promises:
         leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
-        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases)
+        works = {atom: work // state.step_ms for atom, work in each.works.items()}
+        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases, works=works)
     return state
 
 

@@ -75,8 +75,18 @@ class Offer:
 
 
 @dataclass(slots=True)
+class Followed:
+    """What a plan has for an atom in all, in unit-steps, and what that is less than needed, in unit-milliseconds."""
+
+    atom: str
+    units: int
+    missing: int
+
+
+@dataclass(slots=True)
 class Answer:
-    """To one request. `code` is empty if it is accepted."""
+    """To one request. `code` is empty if it is accepted. `followed`: where a plan follows its jobs, what its atoms
+    have."""
 
     code: str = ""
     reason: str = ""
@@ -84,6 +94,7 @@ class Answer:
     plan: Plan = field(default_factory=list)
     moved: list[str] = field(default_factory=list)
     offer: Offer | None = None
+    followed: list[Followed] = field(default_factory=list)
 
 
 class Agent:
@@ -190,7 +201,7 @@ class Agent:
                 if isinstance(found, Atom):
                     self.stuck = found
                     break
-                if self._within_average(user, found):
+                if self.within_average(user, found):
                     if not self.book.nodes or not (yield from self.book.lacks_nodes(*extent(found))):
                         by_path = {atom.path: atom for atom in atoms(node)} if wide is not node else {}
                         return Answer(form=form, plan=[(by_path.get(a.path, a), leases) for a, leases in found])
@@ -202,7 +213,8 @@ class Agent:
                     break
         return None
 
-    def _within_average(self, user: str, found: Plan) -> bool:
+    def within_average(self, user: str, found: Plan) -> bool:
+        """Whether a user holds no more on average than its limit where a plan lies, which is in the book."""
         if self.limits.average is None:
             return True
         profile = self.book.of_user(user)
@@ -284,7 +296,7 @@ class Agent:
         found = yield from planning(self.book, user, node, form)
         if isinstance(found, Atom):
             return None
-        within = self._within_average(user, found)
+        within = self.within_average(user, found)
         self.book.give_back(user, found)
         return extent(found) if within else None
 

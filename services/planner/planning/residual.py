@@ -23,8 +23,9 @@ class Split:
     coming: Plan
 
 
-def split(node: Node, plan: Plan, first: int, *, cut: bool = False) -> Split:
-    """An accepted request and its plan at step `first`, the first that can be planned anew."""
+def split(node: Node, plan: Plan, first: int, *, cut: bool = False, more: bool = False) -> Split:
+    """An accepted request and its plan at step `first`, the first that can be planned anew. `more`: the request asks
+    for more work than the plan has."""
     begun: Plan = []
     coming: Plan = []
     for atom, leases in plan:
@@ -35,7 +36,7 @@ def split(node: Node, plan: Plan, first: int, *, cut: bool = False) -> Split:
             coming.append((atom, goes))
     if not begun:
         return Split([], node, coming)
-    if not coming or _touches_gapless(node, {atom.path for atom, _ in begun}):
+    if not (coming or more) or _touches_gapless(node, {atom.path for atom, _ in begun}):
         return Split(plan, None, [])
     served = {atom.path: leases for atom, leases in begun}
     planned = {atom.path: True for atom, _ in plan}

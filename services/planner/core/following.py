@@ -1,0 +1,69 @@
+"""Lets the plan of a promise follow its jobs, and says what became of it."""
+
+from collections.abc import Mapping, Sequence
+
+from services.planner.core.state import Need, Waiting
+from services.planner.planning.agents import Agent, Answer, Followed
+from services.planner.planning.following import Wanted, following, steps_from
+from services.planner.planning.repair import Known, joined
+from services.planner.planning.request import Lease
+from services.planner.planning.search import Search
+
+
+def follow(agent: Agent, known: dict[str, Known], asked: Waiting, step_ms: int) -> Search[Answer]:
+    """Changes the plan of a promise as its atoms need it, as far as that may be."""
+    name = asked.reservation
+    if name not in known:
+        return Answer()  # Broken just now.
+    before = _spans(agent, known, name)
+    wanted = [_wanted(need, *before[need.atom], agent.first, step_ms) for need in asked.needs if need.atom in before]
+    if not (yield from following(agent, known, name, wanted)):
+        return Answer("ahead", "all its work is done: what was left of its promise is given back")
+    after = _spans(agent, known, name)
+    followed, texts = [], []
+    for need in asked.needs:
+        gang, leases = after.get(need.atom, (1, []))
+        missing = need.left - _planned_ms(leases, gang, need.at_ms, step_ms)
+        followed.append(Followed(need.atom, gang * steps_from(leases, 0), missing))
+        texts.append(_told(need, missing))
+    is_behind = any(need.left > need.planned for need in asked.needs)
+    return Answer("behind" if is_behind else "ahead", "; ".join(texts), followed=followed)
+
+
+def _spans(agent: Agent, known: Mapping[str, Known], name: str) -> dict[str, tuple[int, list[Lease]]]:
+    """By atom that a promise serves: units in a gang, and leases."""
+    held = agent.held.get(name)
+    plan = joined(known[name].begun, held.plan if held is not None else [])
+    return {atom.path: (atom.gang, leases) for atom, leases in plan}
+
+
+def _wanted(need: Need, gang: int, leases: Sequence[Lease], first: int, step_ms: int) -> Wanted:
+    """What an atom needs from step `first` on: less what its leases have until then."""
+    unit = gang * step_ms
+    soon = _planned_ms(leases, gang, need.at_ms, step_ms) - unit * steps_from(leases, first)
+    past = sum((min(each.end, first) - each.begin) * each.gangs for each in leases if each.begin < first)
+    steps = min(-(-max(0, need.left - soon) // unit), max(0, need.most // unit - past))
+    return Wanted(need.atom, steps, need.left > need.planned, not need.left)
+
+
+def _planned_ms(leases: Sequence[Lease], gang: int, at_ms: int, step_ms: int) -> int:
+    """Unit-milliseconds of leases from a time on."""
+    spans = [(max(each.begin * step_ms, at_ms), each.end * step_ms, each.gangs) for each in leases]
+    return gang * sum(max(0, end - begin) * gangs for begin, end, gangs in spans)
+
+
+def _told(need: Need, missing: int) -> str:
+    """One atom, with `missing` unit-milliseconds that the plan has too little for it, negative: too much."""
+    gap = need.left - need.planned
+    text = f"atom {need.atom} needs {_seconds(abs(gap))} unit-seconds {'more' if gap > 0 else 'less'} than planned"
+    if gap <= 0:
+        return f"{text}: {_seconds(missing - gap)} are given back" if missing > gap else f"{text}, which its terms keep"
+    if missing <= 0:
+        return f"{text}: leases are added or lengthened"
+    if missing < gap:
+        return f"{text}: {_seconds(gap - missing)} are added, and its window has no room for the rest"
+    return f"{text}, and its window has no room for them"
+
+
+def _seconds(unit_ms: int) -> int:
+    return -(-unit_ms // 1_000)

@@ -1,0 +1,67 @@
+"""Reserved jobs that take longer, or less, than was told, on a cell that other work would fill."""
+
+import pytest
+
+from schemas.edge.read import read_cluster, read_workload_line
+from services.simulator.run import Options, simulate
+from services.simulator.workloads.workload_file import read_reservation_line
+
+NODES, CORES = 4, 4
+TOLD_MS = 60_000
+TASKS = 40
+
+
+def reserved(name, at_s, window_s, taken_ms=TOLD_MS, width=8):
+    """A request for as many minutes as the job has tasks, and the job, which was told to take a minute a task."""
+    atom = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": width, "l": 60, "w": TASKS * 60}
+    window = {"op": "window", "s": at_s, "e": at_s + window_s, "of": atom}
+    asked = {"reservation": name, "user": "ann", "queue": "prod", "rdl": window}
+    stage = {"stage": "s", "tasks": TASKS, "demand": {"cpu": "1"}, "duration_ms": taken_ms, "estimate_ms": TOLD_MS}
+    job = {"job": f"job-{name}", "queue": "prod", "user": "ann", "reservation": name, "stages": [stage]}
+    submit = {"submit_ms": at_s * 1_000}
+    return [read_reservation_line(submit | {"request": asked}), read_workload_line(submit | job)]
+
+
+def batch(jobs=120):
+    """Work for longer than the reservations last."""
+    stage = {"stage": "s", "tasks": 8, "demand": {"cpu": "1"}, "duration_ms": 45_000}
+    lines = [{"job": f"batch-{i}", "queue": "batch", "submit_ms": 0, "stages": [stage]} for i in range(jobs)]
+    return [read_workload_line(line) for line in lines]
+
+
+def told(arrived, **knobs):
+    """The reservations of a run, by name."""
+    queues = {"name": "root", "children": [{"name": "prod"}, {"name": "batch", "weight": 20}]}
+    nodes = [{"name": "n", "count": NODES, "capacity": {"cpu": CORES}}]
+    cluster = read_cluster({"nodes": nodes, "queues": queues, "policy": {"preset": "rayon"} | knobs})
+    found = simulate(arrived, cluster, Options({"round_gap_ms": 500}))["reservations"]
+    return {each["reservation"]: each for each in found}
+
+
+@pytest.mark.parametrize("agent", ["default", "gree-l", "early"])
+def test_jobs_that_take_three_tenths_longer_end_inside_their_windows_where_plans_follow_them(agent):
+    arrived = [each for i in range(3) for each in reserved(f"r{i}", 120 * i, 1_200, taken_ms=TOLD_MS * 13 // 10)]
+    arrived += batch()
+
+    on, off = (told(arrived, reservation_agent=agent, reservation_progress=each) for each in ("on", "off"))
+
+    assert [each["met"] for each in on.values()] == [True, True, True]
+    assert any(each["followed"] for each in on.values())
+    assert [each["met"] for each in off.values()].count(False) >= 2
+
+
+def test_a_job_that_takes_less_than_was_told_leaves_room_for_a_reservation_that_comes_later():
+    arrived = reserved("fast", 0, 420, taken_ms=TOLD_MS // 3, width=16)
+    wide = reserved("late", 200, 260, width=16)
+    arrived += batch() + wide
+
+    on, off = (told(arrived, reservation_progress=each) for each in ("on", "off"))
+
+    assert (on["late"]["accepted"], off["late"]["accepted"]) == (True, False)
+    assert [each["met"] for each in on.values()] == [True, True]
+
+
+def test_jobs_that_take_what_was_told_meet_their_deadlines_as_well_where_plans_follow_them():
+    arrived = [each for i in range(3) for each in reserved(f"r{i}", 120 * i, 1_200)] + batch()
+
+    assert [each["met"] for each in told(arrived).values()] == [True, True, True]
