@@ -7,7 +7,7 @@ request comes ends before its window begins. All that is left to go wrong is roo
 import json
 from itertools import combinations
 
-from hypothesis import settings
+from hypothesis import example, settings
 from hypothesis import strategies as st
 
 from largesse.log.codec import decode
@@ -126,6 +126,7 @@ def a_class(room, cores, index=0):
     st.integers(1, 3),
     st.integers(0, 8),
 )
+@example([1, 2], [(1, 2), (0, 1)], 1, 2)  # Units that a task that finds no room has moved.
 def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit_cores, units):
     room = room_of(*cores)
     free = list(cores)

@@ -117,6 +117,7 @@ class Moment:
             space.add(unit.pairs, devices)
             moved.append((unit, devices))
         placed: list[tuple[int, TaskClass]] = []
+        before = dict(self._from)
         if space.fits(task):
             taken = space.take(task)
             for unit, _ in moved:
@@ -129,7 +130,7 @@ class Moment:
         for elsewhere, unit in reversed(placed):
             _, devices = self._units[elsewhere].pop()
             self._space(elsewhere).add(unit.pairs, devices)
-            self._from[unit.index] = min(self._from[unit.index], elsewhere)
+        self._from = before
         for unit, devices in reversed(moved):
             space.add(unit.pairs, devices, -1)
             units.append((unit, devices))
