@@ -7,6 +7,7 @@ records follows from the grants and the agents' reports alone, not from the core
 
 from random import Random
 
+from hypothesis import example
 from hypothesis import strategies as st
 
 from largesse.core import OpenRound
@@ -195,6 +196,7 @@ def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
 
 
 @for_all(seeds)
+@example(9854365)  # A class waits for its pool and for room.
 def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(seed):
     play, chance = played(seed), Random(seed)
 

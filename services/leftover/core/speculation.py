@@ -18,7 +18,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 from services.leftover.placement.fits import numbers
 from services.leftover.placement.nodes import NodeRoom, TaskClass
-from services.leftover.placement.pending_reasons import reason_of, short
+from services.leftover.placement.pending_reasons import Reason, reason_of, short
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.timeline import could_hold
 
@@ -26,6 +26,9 @@ TRIED_MAX = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
 
 WHOLE_PERMILLE = 1_000
+
+WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
+"""Reasons to wait that room would end. Room that no class can use within its pool is lent."""
 
 
 @dataclass(slots=True)
@@ -135,10 +138,8 @@ class _Room:
 
     def __init__(self, state: State, board: Board, revoked: list[Revocation], now_ms: int) -> None:
         self._state, self._board, self._now_ms = state, board, now_ms
-        self._waiting = sorted(
-            [task for task in short(board) if reason_of(board, task) in ("no_room", "gang_no_room")],
-            key=lambda task: task.key,
-        )
+        waiting = [task for task in short(board) if reason_of(board, task) in WANTS_ROOM]
+        self._waiting = sorted(waiting, key=lambda task: task.key)
         self._copies: dict[str, _OnNode] = {}
         self._contested: dict[int, bool] = {}
         gone = {f"{r.node}/{r.job}/{r.stage}/{i}": True for r in revoked for i in range(r.first, r.first + r.count)}
