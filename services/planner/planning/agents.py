@@ -221,7 +221,8 @@ class Agent:
         return average_above(profile, self.book.capacity, self.limits, *extent(found)) is None
 
     def _find_by_moving(self, user: str, node: Node) -> Search[Answer | None]:
-        for names in self._movable(node):
+        ranked = self._ranked(node)
+        for names in _movable(ranked):
             old = {name: self.held[name] for name in names}
             for name in names:
                 self.drop(name)
@@ -233,7 +234,7 @@ class Agent:
                 self.book.give_back(user, answer.plan)
             for name, held in old.items():
                 self.hold(name, held)
-        return (yield from planned_together(self, user, node, self._ranked(node)[:TOGETHER_MAX]))
+        return (yield from planned_together(self, user, node, ranked[:TOGETHER_MAX]))
 
     def _placed_again(self, old: dict[str, Held]) -> Search[bool]:
         """Plans old promises anew. If they do not all fit, none of them is held."""
@@ -248,18 +249,9 @@ class Agent:
             done.append(name)
         return True
 
-    def _movable(self, node: Node) -> Iterator[tuple[str, ...]]:
-        """Accepted requests whose moving may make room, those that hold most in the windows of the request first."""
-        ranked = self._ranked(node)
-        for name in ranked[:MOVED_ALONE_MAX]:
-            yield (name,)
-        pairs = ranked[:MOVED_IN_PAIRS_MAX]
-        for i, name in enumerate(pairs):
-            for other in pairs[i + 1 :]:
-                yield name, other
-
     def _ranked(self, node: Node) -> list[str]:
-        windows = [(atom.begin, atom.end) for atom in atoms(node)]
+        """Accepted requests that hold something in the windows of a request, those that hold most first."""
+        windows = list(dict.fromkeys((atom.begin, atom.end) for atom in atoms(node)))
         shares = {name: _held_inside(held.plan, windows, self.book.capacity) for name, held in self.held.items()}
         return sorted((name for name, share in shares.items() if share), key=lambda name: (-shares[name], name))
 
@@ -318,6 +310,16 @@ class Agent:
         return Offer(size_permille=low) if low else None
 
 
+def _movable(ranked: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Accepted requests whose moving may make room for another, in the order in which it is tried."""
+    for name in ranked[:MOVED_ALONE_MAX]:
+        yield (name,)
+    pairs = ranked[:MOVED_IN_PAIRS_MAX]
+    for i, name in enumerate(pairs):
+        for other in pairs[i + 1 :]:
+            yield name, other
+
+
 def _widths(node: Node, nodes: Sequence[NodeClass] | None) -> Iterator[Node]:
     """A request, its large units no wider than the nodes hold at all; then with half of that, NARROWER_MAX times: on
     nodes fewer at a time may fit where the sum has room for more."""
@@ -344,11 +346,15 @@ def _narrowed(node: Node, nodes: Sequence[NodeClass], halvings: int) -> Node:
 
 def _held_inside(found: Plan, windows: Sequence[tuple[int, int]], capacity: Sequence[int]) -> int:
     """Dominant share x steps of a plan inside the best of the windows, in 10^-6."""
+    first, last = min(begin for begin, _ in windows), max(end for _, end in windows)
     total = 0
     for atom, leases in found:
+        inner = [each for each in leases if each.begin < last and each.end > first]
+        if not inner:
+            continue
         shares = (need * atom.gang * 10**6 // have for need, have in zip(atom.unit, capacity, strict=True) if have)
         share = max(shares, default=0)
-        for each in leases:
+        for each in inner:
             steps = max(min(each.end, end) - max(each.begin, begin) for begin, end in windows)
             total += share * each.gangs * max(0, steps)
     return total

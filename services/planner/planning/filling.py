@@ -33,7 +33,7 @@ def fill_early(edges: Sequence[int], room: Sequence[int], lease: int, work: int)
             done += _end(running, held - have, now, ended)
             held = have
         if have > held and i > blocked:
-            left = work - done - sum((max(now, each.free) - each.begin) * each.gangs for each in running)
+            left = work - done - _steps_by(running, now)
             most = min(have - held, -(-left // lease))
             if most > 0:
                 more, blocked = _lasting(edges, room, i, lease, running, most)
@@ -95,11 +95,20 @@ def _lasting(
     return most, -1
 
 
+def _steps_by(running: Sequence[_Running], at: int) -> int:
+    """Gang-steps of leases that end at a step, or as soon after it as they may. Called for every run."""
+    steps = 0
+    for each in running:
+        free = each.free
+        steps += ((free if free > at else at) - each.begin) * each.gangs
+    return steps
+
+
 def _stop(running: Sequence[_Running], work: int, now: int, then: int) -> int | None:
     """The first step in `[now, then]` by which leases that are ended there come to `work`; None if there is none."""
-    if sum((max(then, each.free) - each.begin) * each.gangs for each in running) < work:
+    if _steps_by(running, then) < work:
         return None
-    have = sum((max(now, each.free) - each.begin) * each.gangs for each in running)
+    have = _steps_by(running, now)
     at, rate = now, sum(each.gangs for each in running if each.free <= now)
     for each in running:  # In the order of `free`, as all last alike.
         if have >= work:
