@@ -63,8 +63,9 @@ def test_without_a_number_of_seeds_a_campaign_arms_every_failpoint():
         assert {*FAILPOINTS} <= {*armed} <= {*FAILPOINTS, ""}
 
 
-def test_the_failpoints_of_a_campaign_are_at_every_place():
-    assert {point.partition(":")[2] for point in FAILPOINTS} == {*POINTS}
+def test_the_failpoints_of_a_campaign_are_at_every_place_but_the_solver():
+    """Of a campaign no solver runs beside the planner: test_kafka_solver.py kills that."""
+    assert {point.partition(":")[2] for point in FAILPOINTS} == {*POINTS} - {"before_solve", "after_solve"}
     assert len({*FAILPOINTS}) == len(FAILPOINTS)
 
 
