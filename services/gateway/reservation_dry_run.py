@@ -7,6 +7,7 @@ from schemas import ReservationRequested, ReservationUpdated
 from services.gateway.documents import Document, state_of_node
 from services.gateway.dry_run import asked
 from services.gateway.problems import Problem
+from services.gateway.queue_rules import check_queue
 from services.gateway.view_state import ReservationRow, State
 
 PLAN = (sys.executable, "-m", "services.planner", "ask")
@@ -17,12 +18,17 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     known = state.reservations.get(body.reservation)
     promised = known is not None and known.state == "accepted"
     update = isinstance(body, ReservationUpdated)
+    if not update and body.reservation in state.series:
+        told = f'"{body.reservation}" names a series; choose a new name'
+        raise Problem(409, "refused:input", told, "request.reservation", reason=told)
     if not update and known is not None and known.state in ("requested", "accepted"):
         told = f'"{body.reservation}" names another reservation; update it, delete it, or choose a new name'
         raise Problem(409, "refused:input", told, "reservation", reason=told)
     if update and (known is None or not promised or known.user != body.user):
         told = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
         raise Problem(409, "refused:input", told, "reservation", reason=told)
+    queue = body.queue or (known.queue if known is not None else "")
+    check_queue(state, queue, body.user, "update" if update else "request")
     question = {
         "now_ms": max(now_ms, state.time),
         "policy": asdict(state.policy),
@@ -35,7 +41,7 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
             if row.state == "accepted"
         ],
         "ask": {"update": update, "reservation": body.reservation, "user": body.user, "rdl": body.rdl}
-        | {"queue": body.queue or (known.queue if known is not None else "")},
+        | {"queue": queue},
     }
     return await asked(question, PLAN, "the plans")
 

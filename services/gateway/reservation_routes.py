@@ -95,6 +95,9 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
     ) -> Response:
         """Asks for other terms, as its owner. Where they are refused, the old ones stay in force. `dry_run`: only asks
         what the answer would be."""
+        if reservation in api.follower.state.series:
+            told = f'"{reservation}" is a series, whose terms cannot be changed: delete it, and submit another'
+            raise Problem(409, "refused:input", told, "reservation", reason=told)
         mine = _row(api, reservation)
         document, body = await _document(api, request, "update", {"reservation": reservation})
         if dry_run:

@@ -1,5 +1,6 @@
 """Routes of series: reservations that recur, whose occurrences the planner requests as the horizon moves."""
 
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -9,15 +10,16 @@ from cronsim import CronSim, CronSimError
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
-from schemas import InputRepeated
+from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
 from services.gateway.documents import Document
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
+from services.gateway.queue_rules import check_queue
 from services.gateway.reading import message_of
 from services.gateway.reservation_documents import series_document
 from services.gateway.reservation_models import Series, SeriesList, UnreadSeries
-from services.gateway.view_state import SeriesRow
+from services.gateway.view_state import SeriesRow, State
 
 if TYPE_CHECKING:
     from services.gateway.app import Api
@@ -26,7 +28,7 @@ _ONE = "/v1/series/{series}"
 _UNREAD = "the log has not read it within 10 s"
 _MADE: Responses = {
     201: answer(Series, "the series is kept", Location="where the series is"),
-    200: answer(Series, "the cell has the same series already"),
+    200: answer(Series, "the cell has the same series already, or would take this one: a dry run"),
     202: answer(UnreadSeries, _UNREAD),
     **problems(409, 413, 422),
 }
@@ -54,14 +56,18 @@ def add_series(app: FastAPI, api: "Api") -> None:
         return as_json(series_document(_row(api, series)))
 
     @app.post("/v1/series", tags=["reservations"], status_code=201, dependencies=ready, responses=_MADE)
-    async def request_series(request: Request, asker: Asker = "") -> Response:
+    async def request_series(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
         """Asks for a reservation that recurs. Each occurrence is requested, and answered, as a reservation of its own
-        as soon as it lies within the time that can be planned."""
+        as soon as it lies within the time that can be planned. `dry_run`: only asks whether the series would be kept
+        (200)."""
         document = await api.document(request)
         if not isinstance(document, dict):
             raise malformed(Malformed("", "has to be an object"))
-        _check("series", document)
+        body = _check("series", document)
+        assert isinstance(body, SeriesRequested)
         _check_times(document, api.follower.state.policy.reservation_horizon_ms // 1_000)
+        if dry_run:
+            return as_json(series_document(_would_be(api.follower.state, body, int(time.time() * 1000))))
         found = await api.send("reservations", message_of({"series": document}), asker)
         name = document["series"]
         row = api.follower.state.series.get(name)
@@ -88,10 +94,36 @@ def _row(api: "Api", name: str) -> SeriesRow:
     return found
 
 
-def _check(form: str, document: Document) -> None:
-    """Raises Problem."""
+def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
+    """The series that the log would keep, or has already. Raises Problem where it would refuse it."""
+    row = SeriesRow(body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, now_ms)
+    known = state.series.get(body.series)
+    told = ""
+    if known is not None:
+        start_s = body.start_s if body.every.isdecimal() else known.start_s
+        terms = (body.user, body.queue, body.rdl, body.every, body.zone, start_s)
+        if terms == (known.user, known.queue, known.rdl, known.every, known.zone, known.start_s):
+            return known
+        told = f'"{body.series}" names another series; delete it, or choose a new name'
+    elif _is_live(state, body.series):
+        told = f'"{body.series}" names a reservation; choose a new name'
+    elif any(row.series == body.series and _is_live(state, name) for name, row in state.reservations.items()):
+        told = f'occurrences of "{body.series}", which was deleted, are still promised; choose a new name'
+    if told:
+        raise Problem(409, "refused:input", told, "series.series", reason=told)
+    check_queue(state, body.queue, body.user, "series")
+    return row
+
+
+def _is_live(state: State, reservation: str) -> bool:
+    row = state.reservations.get(reservation)
+    return row is not None and row.state in ("requested", "accepted")
+
+
+def _check(form: str, document: Document) -> object:
+    """The message of the topic. Raises Problem."""
     try:
-        read_input("reservations", {form: document}, "")
+        return read_input("reservations", {form: document}, "")
     except Malformed as fault:
         raise malformed(Malformed(fault.field.removeprefix(f"{form}."), fault.reason)) from None
 

@@ -137,6 +137,32 @@ def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():
     assert [(each["reservation"], each["steps"][0]["usage"]) for each in after] == [("a", {"cpu": "3"})]
 
 
+def test_a_dry_run_refuses_a_queue_as_the_log_would():
+    tree = {"name": "root", "children": [
+        {"name": "ads", "submitters": ["ann", "cat"], "children": [{"name": "prod"}, {"name": "test"}]},
+        {"name": "default"}, {"name": "ml", "submitters": [f"u{i}" for i in range(12)]}]}  # fmt: skip
+
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": tree})
+        await cell.http.post("/v1/reservations", json=request("mine", "ann"))
+        pairs = []
+        for user, queue in (("ann", "ads/nope"), ("ann", "ads"), ("bob", "ads/prod"), ("ann", "ml"), ("ann", "x")):
+            document = request("r", user) | {"queue": queue}
+            dry = await cell.http.post("/v1/reservations", json=document, params={"dry_run": True})
+            pairs.append((dry, await cell.http.post("/v1/reservations", json=document)))
+        terms = {"user": "ann", "rdl": rdl(cores=2), "queue": "ads"}
+        dry = await cell.http.put("/v1/reservations/mine", json=terms, params={"dry_run": True})
+        pairs.append((dry, await cell.http.put("/v1/reservations/mine", json=terms)))
+        good = request("good") | {"queue": "ads/prod"}
+        return pairs, await cell.http.post("/v1/reservations", json=good, params={"dry_run": True})
+
+    pairs, good = told(story)
+    assert good.json()["answer"]["accepted"]
+    for dry, sent in pairs:
+        assert dry.status_code == 409
+        assert dry.json() == sent.json()
+
+
 @pytest.mark.parametrize(
     ("document", "status", "field"),
     [

@@ -71,6 +71,44 @@ def test_its_owner_ends_it_and_nobody_else():
     assert (gone.status_code, again.status_code, one.status_code) == (200, 404, 404)
 
 
+def test_a_dry_run_refuses_what_would_be_refused_and_keeps_nothing():
+    asked = series()
+    tree = {"name": "root", "children": [{"name": "ads", "children": [{"name": "prod"}]}, {"name": "default"}]}
+
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": tree})
+        new = await cell.http.post("/v1/series", json=asked, params={"dry_run": True})
+        none = await cell.get("/v1/series")
+        await cell.http.post("/v1/series", json=asked)
+        await cell.http.post("/v1/reservations", json=occurrence(asked, 0))
+        pairs = []
+        for terms in (asked, asked | {"every": 2 * DAY_S}, asked | {"series": "t", "queue": "ads"},
+                      asked | {"series": occurrence(asked, 0)["reservation"]}):  # fmt: skip
+            dry = await cell.http.post("/v1/series", json=terms, params={"dry_run": True})
+            pairs.append((dry, await cell.http.post("/v1/series", json=terms)))
+        return new, none, pairs
+
+    new, none, pairs = told(story)
+    assert (new.status_code, new.json()["series"], none.json()) == (200, "s", {"series": []})
+    assert [dry.status_code for dry, _ in pairs] == [200, 409, 409, 409]
+    for dry, sent in pairs:
+        assert dry.status_code == sent.status_code
+        assert dry.json() == sent.json()
+
+
+def test_new_terms_for_a_series_are_refused_in_words_of_series():
+    async def story(cell):
+        await cell.http.post("/v1/series", json=series())
+        terms = {"user": "ann", "rdl": occurrence(series(), 0)["rdl"]}
+        name = await cell.http.post("/v1/reservations", json=terms | {"reservation": "s"}, params={"dry_run": True})
+        return await cell.http.put("/v1/reservations/s", json=terms), name
+
+    update, name = told(story)
+    assert update.status_code == 409
+    assert update.json()["detail"] == '"s" is a series, whose terms cannot be changed: delete it, and submit another'
+    assert (name.status_code, name.json()["detail"]) == (409, '"s" names a series; choose a new name')
+
+
 @pytest.mark.parametrize(
     ("terms", "field", "reason"),
     [

@@ -123,6 +123,7 @@ async def series(ask):
     daily = EVERY_DAY | {"series": "daily"}
     for document in (daily, daily, daily | {"every": 172_800}, daily | {"every": 60}, [daily]):
         await ask("POST", "/v1/series", json=document)
+    await ask("POST", "/v1/series?dry_run=true", json=daily | {"series": "dry"})
     await ask("POST", "/v1/series", content=TOO_LARGE)
     for name in ("daily", "none"):
         await ask("GET", f"/v1/series/{name}")
