@@ -1,5 +1,6 @@
 """Plans of reservations in a terminal: one row each, bars as high as what is promised at the time."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,19 +19,32 @@ _HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 STATES_SHOWN = ("requested", "accepted")
+RECURS = "recurs"
+"""Stands as the state of a series in a list of reservations."""
 
 
 def list_reservations(gateway: Gateway, json: bool) -> None:
-    """All reservations that the gateway shows."""
+    """All reservations that the gateway shows, and behind them the series, in the state RECURS."""
     found = reservations_in(gateway)
+    now_s = int(time.time())
+    recurring = [_recurring(series, found, now_s) for series in series_in(gateway)]
     if json:
-        out_json(found)
+        out_json([*found, *recurring])
         return
     draw = drawing()
-    if draw is listed:
-        out(charts(found) if found else "no reservations")
-    else:
-        out(draw((*_HEADS, "from", "to", "units", "answer"), [(*_about(each), *_figures(each)) for each in found]))
+    if draw is not listed:
+        rows = [(*_about(each), *_figures(each)) for each in found]
+        rows += [(*_about(each), _next_of(each), "", "", _recurs(each)) for each in recurring]
+        out(draw((*_HEADS, "from", "to", "units", "answer"), rows))
+        return
+    texts = [charts(found)] if found else []
+    if recurring:
+        rows = [
+            (each["series"], _every(each["every"]), each["zone"], _next_of(each), each["promised"])
+            for each in recurring
+        ]
+        texts.append(listed(("series", "recurs", "zone", "next", "promised"), rows, kinds="klkkr"))
+    out("\n".join(texts) if texts else "no reservations")
 
 
 def reservations_in(gateway: Gateway) -> list[Document]:
@@ -43,6 +57,52 @@ def series_in(gateway: Gateway) -> list[Document]:
     """Reservations that recur and have not been deleted."""
     found: list[Document] = gateway.get("/v1/series", "series")["series"]
     return found
+
+
+def _recurring(series: Document, found: Sequence[Document], now_s: int) -> Document:
+    """A series in the shape of a reservation that holds nothing itself, with its next occurrence and how many are
+    promised."""
+    at_s = next_s(series, now_s)
+    return {
+        "reservation": series["series"],
+        "state": RECURS,
+        "answered_ms": None,
+        "answer": None,
+        "update_refused": False,
+        "unanswered": 0,
+        "moved": 0,
+        "moved_why": "",
+        "ahead": 0,
+        "behind": 0,
+        "progress": "",
+        "steps": [],
+        **series,
+        "next_ms": None if at_s is None else at_s * 1_000,
+        "promised": sum(each["series"] == series["series"] and each["state"] == "accepted" for each in found),
+    }
+
+
+def next_s(series: Document, now_s: int) -> int | None:
+    """When a series has its next occurrence after now, in seconds of Unix time; None: not by what this machine knows
+    of time zones."""
+    from services.planner.rdl.recurrence import occurrences
+
+    try:
+        return next(occurrences(series["every"], series["start_s"], now_s + 1, series["zone"]), None)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _next_of(series: Document) -> str:
+    return "" if series["next_ms"] is None else moment(series["next_ms"])
+
+
+def _every(every: str) -> str:
+    return f"every {every} s" if every.isdecimal() else every
+
+
+def _recurs(series: Document) -> str:
+    return f"{_every(series['every'])} ({series['zone']}); {plural(series['promised'], 'occurrence')} promised"
 
 
 def one_series(series: Document, occurrences: Sequence[Document]) -> str:

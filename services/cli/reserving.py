@@ -23,6 +23,7 @@ from services.cli.plan_chart import (
     reservations_in,
     series_in,
 )
+from services.cli.show import moment
 
 if TYPE_CHECKING:
     from services.planner.rdl.times import Clock
@@ -51,7 +52,7 @@ Zone = Annotated[str, typer.Option("--zone", help="time zone of times that name 
 Every = Annotated[
     str | None,
     typer.Option(
-        "--every", help='repeat it: a cron expression like "0 6 * * 1-5", or a period in seconds', metavar="WHEN"
+        "--every", help='repeat it: a cron expression like "0 6 * * 1-5", or a period like 2h, 1d', metavar="WHEN"
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only ask what the answer would be")]
@@ -71,7 +72,8 @@ def submit(
     """Ask for capacity in time; exit code 1 where the answer is no, with what would be accepted instead.
 
     With --every, a series: each occurrence becomes a reservation NAME.DATE of its own, as soon as its end lies within
-    the time that can be planned. With --dry-run, the answer to its first occurrence.
+    the time that can be planned. With --dry-run, the answer to its first occurrence, if
+    that can be planned already.
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     if every is not None:
@@ -129,7 +131,7 @@ def delete(name: Name, url: Url = None, json: Json = False) -> None:
 
 @reserve_app.command("list", short_help="Reservations, and what is promised to them.")
 def list_all(url: Url = None, json: Json = False) -> None:
-    """Reservations with the planner's answer, and their plan as a chart."""
+    """Reservations with the planner's answer, and their plan as a chart; then those that recur."""
     list_reservations(Gateway(url), json)
 
 
@@ -177,8 +179,7 @@ def _submit_series(
 ) -> None:
     document, first = _series(name, file, queue, zone, every)
     if dry_run:
-        found = gateway.document("POST", "/v1/reservations", "state", json=first, params={"dry_run": "true"})
-        _answered(found, json, dry_run)
+        _dry_series(gateway, document, first, json)
         return
     found = gateway.document("POST", "/v1/series", "series", json=document)
     if json:
@@ -187,16 +188,37 @@ def _submit_series(
         out(f"{name}: recurs; its first occurrence is {first['reservation']}. `largesse reserve why` tells the answers")
 
 
+def _dry_series(gateway: Gateway, document: Document, first: Document, json: bool) -> None:
+    """Whether the series would be taken; then the answer to its first occurrence, unless that is not due yet."""
+    params = {"dry_run": "true"}
+    would_be = gateway.document("POST", "/v1/series", "series", json=document, params=params)
+    horizon_ms = gateway.get("/v1/config", "set")["set"]["reservation_horizon_ms"]
+    begin_s, end_s = first["rdl"]["s"], first["rdl"]["e"]
+    if end_s * 1_000 <= int(time.time() * 1_000) + horizon_ms:
+        found = gateway.document("POST", "/v1/reservations", "state", json=first, params=params)
+        _answered(found, json, dry_run=True)
+        return
+    due_ms = end_s * 1_000 - horizon_ms
+    if json:
+        occurrence = {"reservation": first["reservation"], "from_ms": begin_s * 1_000, "due_ms": due_ms}
+        out_json(would_be | {"first": occurrence})
+        return
+    name, begins, due = first["reservation"], moment(begin_s * 1_000), moment(due_ms)
+    out(f"{document['series']}: would be accepted. Its first occurrence is not due yet: {name}")
+    out(f"begins at {begins}, and is requested from {due} on (knob reservation_horizon_ms)")
+    out("\ndry run: nothing has been changed")
+
+
 def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> tuple[Document, Document]:
     """A series as the gateway takes it, and the request of its first occurrence. Raises Wrong."""
     from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
     from services.planner.rdl.recurrence import occurrence, occurrences, series_of
 
     rdl, known = _rdl(file, zone)
-    when = every.strip()
     try:
-        window, start_s = series_of(rdl, int(when) if when.isdecimal() else when, known)
-        at = next(iter(occurrences(when, start_s, known.now_s + 1, zone)), MOMENT_S_MAX + 1)
+        when = _when(every)
+        window, start_s = series_of(rdl, when, known)
+        at = next(iter(occurrences(str(when), start_s, known.now_s + 1, zone)), MOMENT_S_MAX + 1)
     except ValueError as error:
         raise Wrong(f"--every: {error}") from None
     if at > MOMENT_S_MAX:
@@ -204,13 +226,30 @@ def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> t
     terms = {"user": user()} | ({"queue": queue} if queue is not None else {})
     series: Document = {
         "series": name,
-        "every": int(when) if when.isdecimal() else when,
+        "every": when,
         "zone": zone,
         "start_s": start_s,
     }
     series |= {"rdl": window, **terms}
     _check("series", series, file)
     return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}
+
+
+def _when(every: str) -> int | str:
+    """A period in seconds, or a cron expression. Raises ValueError."""
+    from services.planner.rdl.times import duration_s
+
+    text = every.strip()
+    if len(text.split()) > 1:
+        return text
+    try:
+        period = duration_s(text.removeprefix("-"))
+    except ValueError:
+        told = f'"{text}" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'
+        raise ValueError(told) from None
+    if text.startswith("-") or period < 1:
+        raise ValueError(f"{text}: a period has to be at least 1 second")
+    return period
 
 
 def _request(name: str, file: str, queue: str | None, zone: str) -> Document:

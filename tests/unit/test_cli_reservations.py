@@ -9,7 +9,9 @@ from services.cli.documents import read_job
 from services.cli.ending import Wrong
 from services.cli.getting import _resource_time
 from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
-from services.cli.reserving import _request, _series
+from services.cli.reserving import _dry_series, _request, _series
+from services.cli.show import moment
+from services.gateway.reservation_models import Reservation
 from tests.unit.cli_here import largesse
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
@@ -43,13 +45,18 @@ def test_no_chart_is_torn_and_no_line_is_wider_than_the_terminal(monkeypatch, co
 
 
 class Listing:
-    """A gateway that shows these reservations."""
+    """A gateway that shows these reservations, and these series."""
 
-    def __init__(self, *found):
-        self.found = found
+    def __init__(self, *found, series=()):
+        self.found, self.series = found, series
 
-    def get(self, *_):
-        return {"reservations": list(self.found)}
+    def get(self, path, *_):
+        return {"reservations": list(self.found)} if path == "/v1/reservations" else {"series": list(self.series)}
+
+
+DAILY = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 4_000_000_000,
+         "requested_ms": 0, "rdl": ATOM}  # fmt: skip
+CRON = DAILY | {"series": "c", "every": "0 6 * * *", "zone": "Europe/Berlin"}
 
 
 def test_in_a_pipe_a_promise_is_its_begin_its_end_and_the_most_units(capsys):
@@ -60,6 +67,42 @@ def test_in_a_pipe_a_promise_is_its_begin_its_end_and_the_most_units(capsys):
     assert (a[0], a[6], a[7]) == ("a", "5", "")
     assert (len(a[4]), len(a[5])) == (len("1970-01-01 00:00:00"),) * 2
     assert (b[4:7], b[7].startswith("no (no_room)")) == (["", "", ""], True)
+
+
+def test_in_a_pipe_a_series_is_a_row_with_its_next_occurrence_and_how_many_are_promised(capsys):
+    one, no = reservation("s.1", series="s"), reservation("s.2", "rejected", NO, series="s")
+    list_reservations(Listing(one, no, reservation("b", series=""), series=[DAILY, CRON]), json=False)
+
+    heads, *rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [len(row) for row in rows] == [len(heads)] * 5
+    assert rows[3] == ["s", "ann", "q", "recurs", moment(4_000_000_000_000), "", "",
+                       "every 86400 s (UTC); 1 occurrence promised"]  # fmt: skip
+    assert rows[4][7] == "0 6 * * * (Europe/Berlin); 0 occurrences promised"
+
+
+def test_on_a_terminal_series_have_a_table_of_their_own(capsys, monkeypatch):
+    monkeypatch.setattr(plan_chart, "drawing", lambda: plan_chart.listed)
+    list_reservations(Listing(series=[DAILY]), json=False)
+
+    heads, row = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip(" ─━-")]
+    assert heads == ["series", "recurs", "zone", "next", "promised"]
+    assert (row[:5], row[-1]) == (["s", "every", "86400", "s", "UTC"], "0")
+
+
+def test_as_json_series_stand_behind_the_reservations_and_have_all_that_these_have(capsys):
+    first = reservation("s.1", series="s")
+    list_reservations(Listing(first, series=[DAILY]), json=True)
+
+    one, series = json.loads(capsys.readouterr().out)
+    assert one == first
+    assert Reservation.model_fields.keys() <= series.keys()
+    assert (series["reservation"], series["state"], series["steps"]) == ("s", "recurs", [])
+    assert (series["next_ms"], series["promised"]) == (4_000_000_000_000, 1)
+
+
+def test_a_series_in_a_time_zone_that_this_machine_does_not_know_is_listed(capsys):
+    list_reservations(Listing(series=[CRON | {"zone": "No/Where"}]), json=True)
+    assert json.loads(capsys.readouterr().out)[0]["next_ms"] is None
 
 
 def test_a_dry_run_says_that_nothing_was_changed_and_which_promises_would_move():
@@ -171,6 +214,70 @@ def test_a_series_that_cannot_be_is_refused_with_the_option(tmp_path, every, win
         recurring(tmp_path, every, window)
     assert str(fault.value).startswith("--every: ")
     assert told in str(fault.value)
+
+
+@pytest.mark.parametrize(("every", "seconds"), [("1d", 86_400), ("2h30m", 9_000), ("7200", 7_200), (" 120m ", 7_200)])
+def test_a_period_is_a_duration_as_in_the_language(tmp_path, every, seconds):
+    assert recurring(tmp_path, every, "window(+1h, +2h, {})")[0]["every"] == seconds
+
+
+@pytest.mark.parametrize(
+    ("every", "told"),
+    [
+        ("0", "0: a period has to be at least 1 second"),
+        ("-5", "-5: a period has to be at least 1 second"),
+        ("-1d", "-1d: a period has to be at least 1 second"),
+        ("0h", "0h: a period has to be at least 1 second"),
+        ("1w", '"1w" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'),
+        ("", '"" is neither a period like'),
+    ],
+)
+def test_what_is_no_period_is_told_in_words_of_periods(tmp_path, every, told):
+    with pytest.raises(Wrong) as fault:
+        recurring(tmp_path, every, "window(+1h, +2h, {})")
+    assert str(fault.value).startswith(f"--every: {told}")
+
+
+class Asked:
+    """A gateway that plans so far ahead, and answers every dry run with yes."""
+
+    def __init__(self, horizon_s):
+        self.horizon_s, self.paths = horizon_s, []
+
+    def get(self, *_):
+        return {"set": {"reservation_horizon_ms": self.horizon_s * 1_000}}
+
+    def document(self, method, path, *_, json, params):
+        assert (method, params) == ("POST", {"dry_run": "true"})
+        self.paths.append(path)
+        return dict(json) if path == "/v1/series" else reservation(json["reservation"])
+
+
+def dry(tmp_path, horizon_s, as_json=False):
+    gateway = Asked(horizon_s)
+    _dry_series(gateway, *recurring(tmp_path, "1d", "window(+48h, +49h, {})"), as_json)
+    return gateway.paths
+
+
+def test_a_dry_run_of_a_series_says_that_its_first_occurrence_is_not_due_yet(tmp_path, capsys):
+    assert dry(tmp_path, 86_400) == ["/v1/series"]
+
+    said = capsys.readouterr().out
+    assert said.startswith("s: would be accepted. Its first occurrence is not due yet: s.2")
+    assert said.endswith("dry run: nothing has been changed\n")
+
+
+def test_as_json_it_says_when_that_occurrence_is_due(tmp_path, capsys):
+    dry(tmp_path, 86_400, as_json=True)
+
+    said = json.loads(capsys.readouterr().out)
+    assert said["series"] == "s"
+    assert said["first"]["from_ms"] - said["first"]["due_ms"] == (86_400 - 3_600) * 1_000
+
+
+def test_a_dry_run_of_a_series_whose_first_occurrence_is_due_tells_the_answer_to_that(tmp_path, capsys):
+    assert dry(tmp_path, 7 * 86_400) == ["/v1/series", "/v1/reservations"]
+    assert "would be accepted" in capsys.readouterr().out
 
 
 def test_a_series_is_shown_with_its_occurrences():
