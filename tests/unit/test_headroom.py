@@ -142,6 +142,22 @@ def test_a_gang_that_not_even_all_nodes_could_hold_gets_none():
     assert kept(story) == {}
 
 
+@pytest.mark.parametrize("preset", ["drf", "hdrf", "carbyne", "largesse"])
+def test_what_no_node_could_hold_any_more_asks_for_no_further_round(preset):
+    """Else a simulation in which a node fails for good would never end."""
+    nodes = [node("n1"), node("big", cpu=8_000)]
+    story = cell(job("first", stage(cpu=8_000)), job("later", stage(cpu=8_000)), nodes=nodes, preset=preset)
+    story.settle()
+    story.lose("big")
+    story.settle()
+    for _ in range(3):
+        if story.next_ms() is not None:
+            story.at(story.next_ms()).settle()
+
+    assert story.next_ms() is None
+    assert {wait.reason for wait in story.leftover.reasons.values()} == {"no_node"}
+
+
 def test_nothing_is_kept_for_a_queue_that_has_more_than_its_share():
     queues = [queue("a", 1), queue("b", 3)]
     jobs = [job("held", stage(tasks=6), queue="a"), job("small", stage(tasks=99), queue="b")]

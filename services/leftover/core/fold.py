@@ -50,6 +50,7 @@ from services.leftover.core.state import NO_ASKS, Allocation, Job, Node, Reservi
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
+from services.leftover.placement.pending_reasons import WANTS_ROOM
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -339,7 +340,7 @@ def _grants(state: State, record: Record[Grants]) -> None:
             state.reasons.pop(key, None)
         else:
             state.reasons[key] = wait
-        if wait.reason in ("no_room", "gang_no_room", "pool"):
+        if wait.reason in WANTS_ROOM:
             state.starved.setdefault(key, record.time)
         else:
             state.starved.pop(key, None)

@@ -22,7 +22,7 @@ from services.leftover.placement.headroom import (
 )
 from services.leftover.placement.lending import lend_all
 from services.leftover.placement.nodes import TaskClass
-from services.leftover.placement.pending_reasons import short
+from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.timeline import End, Reserved
 
 OVERRUN_MOST = 2
@@ -153,12 +153,14 @@ def _starved_heads(
 ) -> tuple[list[tuple[int, TaskClass]], int | None]:
     """Classes that are kept out of a leaf that would serve them next, and of which nothing has started since then or
     longer, as (since ms, class); and since when the next has waited. Only those: a class that waits for its turn is not
-    kept out.
+    kept out, nor is one that waits for something else than room (a node that could hold it at all, say).
     """
     placed = {placement.task.index: True for placement in placements}
     next_ms: int | None = None
     found: list[tuple[int, TaskClass]] = []
     for task in blocked_heads(board):
+        if reason_of(board, task) not in WANTS_ROOM:
+            continue
         from_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
         if from_ms <= since_ms:
             found.append((from_ms, task))

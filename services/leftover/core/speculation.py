@@ -18,7 +18,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 from services.leftover.placement.fits import numbers
 from services.leftover.placement.nodes import NodeRoom, TaskClass
-from services.leftover.placement.pending_reasons import Reason, reason_of, short
+from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.timeline import could_hold
 
@@ -26,9 +26,6 @@ TRIED_MAX = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
 
 WHOLE_PERMILLE = 1_000
-
-WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
-"""Reasons to wait that room would end. Room that no class can use within its pool is lent."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,9 @@ from services.leftover.placement.queue_limits import full_queue
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
 
+WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
+"""Reasons that room would end. Room that no class can use within its pool is lent."""
+
 
 def short(board: Board) -> list[TaskClass]:
     """Classes of which some tasks wait for nothing but room, in no order that means anything."""
