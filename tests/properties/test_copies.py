@@ -197,6 +197,7 @@ def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
 
 @for_all(seeds)
 @example(9854365)  # A class waits for its pool and for room.
+@example(30425811553)  # A copy opens a node to a class that is spread.
 def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(seed):
     play, chance = played(seed), Random(seed)
 

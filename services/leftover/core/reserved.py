@@ -223,6 +223,8 @@ class Reserved:
                 where.setdefault(number, []).append(devices)
             done += width
         task.waiting = waiting
+        if where:
+            self._board.open_others(task)
         for number, devices_of in where.items():
             self._note(span, number, devices_of, reserved=reserved)
         return done

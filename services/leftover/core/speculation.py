@@ -82,6 +82,7 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
             full[task.index] = True
             continue
         devices = board.room.take(task, number)
+        board.open_others(task)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
             [devices] if task.gpu else [], job.queue,

@@ -171,7 +171,6 @@ class Board(Bins):
         number = self.room.best(task) if is_new else self._candidates.best(task)
         if number is not None:
             self.put(leaf, job, waiting, number)
-            self._open_others(task)
         return number is not None
 
     def _place_gang(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting) -> bool:
@@ -187,11 +186,11 @@ class Board(Bins):
         for number, devices in taken:
             self._note(leaf, job, waiting, number, devices)
         self._shrink(leaf, job, waiting, waiting.count)
-        self._open_others(task)
+        self.open_others(task)
         return True
 
-    def _open_others(self, task: TaskClass) -> None:
-        """A task was placed: where it is counted by label, others that are may find a node now."""
+    def open_others(self, task: TaskClass) -> None:
+        """A task was placed, in whatever way: where it is counted by label, others that are may find a node now."""
         if task.bounds is not None and task.bounds.is_spread:
             for rule in task.bounds.rules:
                 for index in rule.counter.classes:
@@ -219,6 +218,7 @@ class Board(Bins):
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
         self._note(leaf, job, waiting, number, self.room.take(waiting.task, number))
         self._shrink(leaf, job, waiting, 1)
+        self.open_others(waiting.task)
 
     def placed(self) -> list[Placement]:
         """What was placed since the last call, each span's tasks in one piece a node."""
