@@ -348,6 +348,7 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "model_type": _is("an object"),
     "model_attributes_type": _is("an object"),
     "literal_error": lambda context, value: f"has to be one of {context['expected']}; is {shown(value)}",
+    "greater_than": lambda context, value: f"has to be above {context['gt']}, is {shown(value)}",
     "greater_than_equal": lambda context, value: f"has to be at least {context['ge']}, is {shown(value)}",
     "less_than_equal": lambda context, value: f"has to be at most {context['le']}, is {shown(value)}",
     "string_too_short": lambda context, value: "may not be empty",

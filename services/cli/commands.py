@@ -122,7 +122,7 @@ Settings = Annotated[list[str] | None, _option("--set", told="set a policy knob;
 Seed = Annotated[int | None, _option("--seed", told="seed of every random draw  [default: 0]")]
 Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
 OutagesPath = Annotated[
-    str | None, _option("--outages", told="nodes that fail and come back, one a line", metavar="FILE")
+    str | None, _option("--outages", told="nodes that fail, come back or are slow, one a line", metavar="FILE")
 ]
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 

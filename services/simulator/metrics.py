@@ -82,7 +82,7 @@ class _Row:
             "class": self.job_class,
             "submit_ms": self.submit_ms,
             "start_ms": None if self.start_ms < 0 else self.start_ms,
-            "end_ms": None if self.end_ms < 0 else self.end_ms,
+            "end_ms": None if self.end_ms < 0 or self.outcome is None else self.end_ms,
             "tasks": self.tasks,
             "outcome": self.outcome,
         }

@@ -81,6 +81,7 @@ def test_a_job_that_nothing_can_run_any_more_is_named_in_the_end(tmp_path):
     found = run(tmp_path, *lines, count=None, cores=4, outages=[Outage("n", 5_000)], preset="fifo")
     assert found.result["outages"]["unfinished"] == ["j"]
     assert (found.row("j")["outcome"], found.row("k")["outcome"]) == (None, "succeeded")
+    assert found.row("j")["end_ms"] is None
 
 
 def test_a_job_ends_though_part_of_it_is_on_a_silent_node(tmp_path):

@@ -60,6 +60,17 @@ def test_jobs_that_never_ended_are_no_part_of_it():
     assert said["median speed-up against drf"] == ["1.00", "-"]
 
 
+def test_jobs_that_outages_left_unfinished_and_copies_have_rows_where_there_are_any():
+    told = result(1_000) | {"outages": {"node_failures": 2, "attempts_lost": 15, "unfinished": ["a", "b"]}}
+    copied = result(1_000) | {"copies": {"started": 7, "won": 3, "in_vain": {}}}
+    found = rows(drf=told, largesse=copied)
+
+    assert found["unfinished jobs"] == ["2", "-"]
+    assert (found["node failures"], found["attempts lost"]) == (["2", "-"], ["15", "-"])
+    assert (found["copies started"], found["copies won"]) == (["-", "7"], ["-", "3"])
+    assert not {"unfinished jobs", "copies won"} & {*rows(drf=result(1_000))}
+
+
 def test_presets_with_the_same_times_of_every_job_are_equal():
     results = {"drf": result(1, 2), "a": result(1, 3), "hdrf": result(1, 2), "b": result(1, 3), "c": result(1)}
 

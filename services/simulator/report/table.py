@@ -65,6 +65,14 @@ _METRICS = (
     Metric("Jain's index min", ("jain", "min"), 1, 3),
 )
 
+_OUTAGES = (
+    Metric("unfinished jobs", ("outages", "unfinished")),
+    Metric("node failures", ("outages", "node_failures")),
+    Metric("attempts lost", ("outages", "attempts_lost")),
+)
+"""Beside completion times, in which unfinished jobs do not count."""
+_COPIES = (Metric("copies started", ("copies", "started")), Metric("copies won", ("copies", "won")))
+
 
 def comparison_table(results: dict[str, Result]) -> Table:
     """The table of results by preset, at least one."""
@@ -76,7 +84,8 @@ def comparison_table(results: dict[str, Result]) -> Table:
         gave = [
             Metric(f"{what} {kind}", ("leftover", what, kind), 1, 3) for what in whats for kind in base["utilisation"]
         ]
-    metrics = (*_METRICS, *used, *gave, Metric("placements", ("placements",)))
+    told = [metric for metric in (*_OUTAGES, *_COPIES) if any(metric.path[0] in result for result in results.values())]
+    metrics = (*_METRICS, *told, *used, *gave, Metric("placements", ("placements",)))
     rows = [[metric.name, *(metric.shown(result) for result in results.values())] for metric in metrics]
     against = [_against(base, result) for result in results.values()]
     for title, texts in zip(("median speed-up", "jobs faster", "jobs slower"), zip(*against, strict=True), strict=True):
