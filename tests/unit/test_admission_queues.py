@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from largesse.lifecycle import queue_rules
 from schemas import ConfigChanged, InputRefused, JobAdmitted, JobRejected, Queue
-from services.admission.core import queue_rules
 from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
 
 

@@ -7,6 +7,7 @@ record.
 from collections import Counter
 from dataclasses import replace
 
+from largesse.lifecycle.queue_rules import named, queue_problem
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -48,7 +49,6 @@ from services.admission.core.apart import rules_problem
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.keys import attempt_key, digest_of, is_free, seen_key, tasks_held_by
-from services.admission.core.queue_rules import named, queue_problem
 from services.admission.core.reservations import (
     judge_deletion,
     judge_proposal,
@@ -121,7 +121,7 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
         )
     if (
         problem := _tasks_problem(state, spec)
-        or queue_problem(state, spec.queue, spec.user)
+        or queue_problem(state.leaves, state.submitters, spec.queue, spec.user)
         or reservation_problem(state, spec)
         or _size_problem(state, spec)
         or _ceiling_problem(state, spec)

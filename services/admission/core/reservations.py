@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from largesse.ids import content_hash
+from largesse.lifecycle.queue_rules import queue_problem
 from schemas import (
     InputRefused,
     InputRepeated,
@@ -19,7 +20,6 @@ from schemas.jobs import Rejection
 from schemas.plans import UNASKED
 from schemas.queue_tree import leaf_paths
 from services.admission.core.demand import note_reservation
-from services.admission.core.queue_rules import queue_problem
 from services.admission.core.series import judge_occurrence, note_occurrence
 from services.admission.core.state import Reserved, State
 
@@ -55,7 +55,7 @@ def judge_request(
     if len(state.reservations) >= RESERVATIONS_MAX:
         told = f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
         return _refused(told, "request.reservation", author)
-    if problem := queue_problem(state, body.queue, body.user):
+    if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"request.{problem[1]}", author)
     return body
 
@@ -72,7 +72,7 @@ def judge_update(
         return InputRepeated("", author, body.reservation)
     if state.policy.preset == "slots":
         return _refused(_NO_PROMISES, "update", author)
-    if problem := queue_problem(state, queue, body.user):
+    if problem := queue_problem(state.leaves, state.submitters, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)
 

@@ -1,8 +1,8 @@
 """Reservations that recur, as the sequencer knows them: which may be asked for, and which occurrences count."""
 
 from largesse.ids import content_hash
+from largesse.lifecycle.queue_rules import queue_problem
 from schemas import InputRefused, InputRepeated, Record, ReservationRequested, SeriesEnded, SeriesRequested
-from services.admission.core.queue_rules import queue_problem
 from services.admission.core.state import SeriesKnown, State
 
 SERIES_MAX = 1_000
@@ -31,7 +31,7 @@ def judge_series(state: State, body: SeriesRequested, author: str) -> SeriesRequ
     if sum(each.user == body.user for each in state.series.values()) >= SERIES_USER_MAX:
         told = f'user "{body.user}" has {SERIES_USER_MAX} series; delete one first'
         return _refused(told, "series.user", author)
-    if problem := queue_problem(state, body.queue, body.user):
+    if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"series.{problem[1]}", author)
     return body
 

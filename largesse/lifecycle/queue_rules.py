@@ -1,0 +1,43 @@
+"""What the queue tree says of who submits where: alike for jobs and reservations, and for the dry runs of these."""
+
+from collections.abc import Mapping
+
+from schemas.jobs import Rejection
+from schemas.queue_tree import upwards
+from schemas.wording import nearest
+
+USERS_TOLD_MAX = 10
+"""Users that a rejection names as those who may submit."""
+
+
+def queue_problem(
+    leaves: Mapping[str, bool], submitters: Mapping[str, list[str]], queue: str, user: str
+) -> tuple[Rejection, str, str] | None:
+    """Why a user may not submit to a queue: reason, field and detail; None if nothing is wrong. `leaves`: paths of the
+    tree's leaves, none where there is no tree; `submitters`: by path, those that a queue names.
+    """
+    if not leaves or queue in leaves or "" in leaves:
+        return _submitter_problem(submitters, queue, user)
+    inner = any(leaf.startswith(queue + "/") for leaf in leaves)
+    what = "has queues below it; name one of those" if inner else "is not in the tree"
+    near = nearest(queue, list(leaves)) or next(iter(leaves))
+    return "unknown_queue", "queue", f'queue "{queue}" {what}; the nearest name is "{near}"'
+
+
+def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: str) -> tuple[Rejection, str, str] | None:
+    """The queue that names submitters, this one or the nearest above it, does not name this user."""
+    naming = next((path for path in upwards(queue) if path in submitters), None)
+    if naming is None or user in submitters[naming]:
+        return None
+    users = submitters[naming]
+    told = ", ".join(users[:USERS_TOLD_MAX])
+    if len(users) > USERS_TOLD_MAX:
+        told += f" and {len(users) - USERS_TOLD_MAX} more"
+    who = f'user "{user}" may not submit' if user else "the job names no user, and not everybody may submit"
+    above = "" if naming == queue else f" (so says {named(naming)})"
+    return "not_allowed", "user", f"{who} to {named(queue)}; those who may are {told}{above}"
+
+
+def named(queue: str) -> str:
+    """A queue in a message."""
+    return f'queue "{queue}"' if queue else "the root of the tree"
