@@ -164,9 +164,12 @@ def fold(state: State, record: Record) -> None:
             _stop(state, key, "revoked")
 
 
-def take(state: State) -> list[Action]:
-    """What has changed for the node since the last call, in the order of the log."""
+def take(state: State, *, may_start: bool = True) -> list[Action]:
+    """What has changed for the node since the last call, in the order of the log. Starts are kept for a later call
+    where nothing may start yet.
+    """
     actions: list[Action] = []
+    waiting: dict[str, bool] = {}
     for key in state.changed:
         held = state.held.get(key)
         if held is None:
@@ -176,9 +179,12 @@ def take(state: State) -> list[Action]:
         elif held.begun:
             actions.append(Begun(key))
         elif held.epoch == state.epoch and not held.given:
-            held.given = True
-            actions.append(Start(key, held, _stage_of(state.jobs[held.job], held.stage)))
-    state.changed = {}
+            if may_start:
+                held.given = True
+                actions.append(Start(key, held, _stage_of(state.jobs[held.job], held.stage)))
+            else:
+                waiting[key] = True
+    state.changed = waiting
     return actions
 
 

@@ -82,6 +82,7 @@ class _Agent:
         self._folded = 0  # Records since the last checkpoint.
         self._folded_to = 0  # Where in the log the records that were folded end.
         self._lost_at: int | None = None  # Where the log ended when this node was found lost.
+        self._followed_ms = mono_ms()  # All that the log held then was read.
         self._attempts = Attempts(node)
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
@@ -144,14 +145,36 @@ class _Agent:
     async def _follow(self) -> None:
         await self._catch_up()
         while True:
-            await self._act(core.take(self._state))
+            await self._act(core.take(self._state, may_start=not self._fell_behind()))
             self._check_standing()
             self._say_troubles()
             await self._save()
+            if self._fell_behind():
+                await self._read_on()
+                continue
             batch = await self._read(READ_WAIT_MS)
             failpoints.hit("agent", "before_consume")
             self._fold(batch)
             failpoints.hit("agent", "after_consume")
+
+    def _fell_behind(self) -> bool:
+        """Whether this agent was paused, or cut off from the log, for so long that its node may be lost, and what it
+        has read to start may run elsewhere.
+        """
+        return mono_ms() - self._followed_ms > max(2 * READ_WAIT_MS, self._state.node_lease_ms // 2)
+
+    async def _read_on(self) -> None:
+        """Reads what the log has by now. What is over ends meanwhile, and nothing starts."""
+        begun_ms = mono_ms()
+        try:
+            end = (await self._bus.bounds(LOG, self._node.partition))[1]
+        except BusError as error:
+            await self._wait_for_bus(error)
+            return
+        while self._reader.offset < end:
+            self._fold(await self._read(0))
+            await self._act(core.take(self._state, may_start=False))
+        self._followed_ms = begun_ms
 
     async def _catch_up(self) -> None:
         """Reads what the log has by now without acting on it: most of it is over."""
@@ -207,13 +230,17 @@ class _Agent:
             self._log.warning("no checkpoint could be written", error=str(error))
 
     async def _read(self, wait_ms: int) -> list[Accepted]:
+        begun_ms = mono_ms()
         try:
-            return await self._reader.read(wait_ms)
+            batch = await self._reader.read(wait_ms)
         except PositionGap:
             raise
         except BusError as error:
             await self._wait_for_bus(error)
             return []
+        if not self._fell_behind():
+            self._followed_ms = begun_ms
+        return batch
 
     async def _wait_for_bus(self, error: BusError) -> None:
         self._log.warning("the log cannot be read at the moment", error=str(error))

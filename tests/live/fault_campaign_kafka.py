@@ -4,6 +4,7 @@ come and go. `python -m tests.live.fault_campaign --kafka`; the seed's course is
 """
 
 import asyncio
+import math
 import os
 import re
 import shutil
@@ -15,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from largesse.lifecycle.task_facts import facts_of
 from schemas import NodeLost, NodeRegistered
 from tests.kafka_broker import SCRIPT, Broker
 from tests.live.campaign_jobs import marked
 from tests.live.fault_jobs import DETACHED, PLAIN, overlaps
 from tests.live.kafka_campaign import FAULT_SECONDS, Outcome
 from tests.live.kafka_campaign import Seed as KillSeed
-from tests.live.kafka_cell import AGENTS, KafkaCell, Member, free_partition
+from tests.live.kafka_cell import AGENTS, KafkaCell, Member, free_partition, up_s
 from tests.live.up_process import end_tasks
 from tests.ports import free_port
 
@@ -33,11 +35,6 @@ NOTICED_S = 20.0
 """A node that the log has not declared lost so long after its agent is back was never lost."""
 REAPED = 6
 FAULTS = ("pause agent", "pause agent", "pause service", "copy", "reap", "reap", "remove node", "pause leader")
-
-
-def up_s() -> float:
-    """Seconds since boot, as the jobs of fault_jobs.py tell them."""
-    return float(Path("/proc/uptime").read_text().split()[0])
 
 
 class FaultSeed(KillSeed):
@@ -187,7 +184,23 @@ class FaultSeed(KillSeed):
 
     def _judge_attempts(self) -> list[str]:
         self.broker_killed = True  # As there: a node that was lost may have done its work.
-        return super()._judge_attempts() + overlaps(self.writes, self.allowed)
+        return super()._judge_attempts() + overlaps(self.writes, self.allowed, self._lost())
+
+    def _lost(self) -> dict[tuple[str, int], float]:
+        """Attempts that were lost with their nodes, and when those were registered again. An agent that was not paused,
+        but could not be heard while a sequencer was, or for want of a machine's time, hears of its loss later.
+        """
+        back: dict[str, float] = {}
+        found = {}
+        for accepted, read_s in zip(reversed(self.cell.records), reversed(self.cell.read_s), strict=True):
+            body = accepted.record.body
+            if isinstance(body, NodeRegistered):
+                back[body.node] = read_s
+            elif isinstance(body, NodeLost):
+                for fact in facts_of(body):
+                    for index in range(fact.first, fact.first + fact.count):
+                        found[f"{fact.job}~{fact.stage}~{index}", fact.attempt] = back.get(body.node, math.inf)
+        return found
 
 
 def _pipes(folder: str, names: list[str]) -> list[str]:

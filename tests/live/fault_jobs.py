@@ -6,8 +6,9 @@ outlives the shim that is killed.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.live.campaign_jobs import Job, marked
@@ -49,9 +50,14 @@ def _job(name: str, at: int, writes: Path, proof: Path, dice: random.Random) -> 
     return Job({"job": name, "stages": [made]}, "cancelled" if endless else "succeeded")
 
 
-def overlaps(writes: Path, allowed: Iterable[tuple[float, float]] = ()) -> list[str]:
+def overlaps(
+    writes: Path,
+    allowed: Iterable[tuple[float, float]] = (),
+    lost: Mapping[tuple[str, int], float] = MappingProxyType({}),
+) -> list[str]:
     """Tasks of which an attempt wrote after a later one had begun to, but for the spans (in seconds since boot) in
-    which that is allowed.
+    which that is allowed, and for attempts that were `lost` with their node (by file name and number) up to the moment
+    at which that node came back: an agent that lives on hears of the loss after the cell has acted on it.
     """
     spans = list(allowed)
     wrong = []
@@ -62,7 +68,8 @@ def overlaps(writes: Path, allowed: Iterable[tuple[float, float]] = ()) -> list[
             attempt, at = int(line.split()[0]), float(line.split()[1])
             first.setdefault(attempt, at)
             later = [number for number, begun in first.items() if number > attempt and begun + SLACK_S < at]
-            if later and not any(begin <= at <= end for begin, end in spans):
+            is_allowed = any(begin <= at <= end for begin, end in spans) or at <= lost.get((path.name, attempt), -1)
+            if later and not is_allowed:
                 late[attempt] = at
         wrong += [f"{path.name}: attempt {number} wrote at {at} s beside a later one" for number, at in late.items()]
     return wrong

@@ -83,6 +83,11 @@ class Member:
         self.send(signal.SIGKILL)
 
 
+def up_s() -> float:
+    """Seconds since boot, as the jobs of fault_jobs.py tell them."""
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
 class KafkaCell:
     """The processes of one cell, a client of its topics, and what its log says so far."""
 
@@ -92,6 +97,7 @@ class KafkaCell:
         """`copies`: how many processes of each service and of agents, where it is not COPIES and AGENTS."""
         self.address, self.partition, self.name, self.folder = address, partition, name, folder
         self.records: list[Accepted] = []
+        self.read_s: list[float] = []  # When each was read, in seconds since boot.
         self.tokens: list[str] = []
         self.ended: dict[str, str] = {}
         self.held = asyncio.Event()  # Set: the dead may be started again.
@@ -289,6 +295,7 @@ class KafkaCell:
                 continue
             for accepted in found:
                 self.records.append(accepted)
+                self.read_s.append(up_s())
                 if isinstance(accepted.record.body, SequencerClaimed):
                     self.tokens.append(accepted.header.token)
                 elif isinstance(accepted.record.body, JobEnded):

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from largesse.bus.port import Fetched
-from schemas import NodeLost, NodeRegistered, TaskFinished
+from schemas import NodeLost, NodeRegistered, Policy, RoundClosed, TaskFinished
 from schemas.topics import LOG
+from services.agent import shell
 from services.agent.found import attempt_folders
+from services.agent.local import mono_ms
 from services.agent.shell import TakenOver
 from services.agent.shim import stat_of
 from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, outcome_of, settings
@@ -102,18 +104,24 @@ def test_an_agent_that_was_lost_meanwhile_does_not_take_the_node_back(tell, tmp_
 
 
 class SlowLog:
-    """A bus on which the log is to be read only up to the offset `until`, and that notes who asks where it ends."""
+    """A bus on which the log is to be read only up to the offset `until`, and that notes who asks where it ends. While
+    `paused` nothing of the log is read.
+    """
 
     def __init__(self, behind):
         self._behind = behind
         self.until = None
         self.asked = False
+        self.paused = False
 
     def __getattr__(self, name):
         return getattr(self._behind, name)
 
     async def fetch(self, topic, partition, offset, *, wait_ms=0, most=1_000):
-        found = await self._behind.fetch(topic, partition, offset, wait_ms=min(wait_ms, 20), most=most)
+        found = None
+        while found is None or (topic == LOG and self.paused):
+            await asyncio.sleep(0.01 if self.paused else 0)
+            found = await self._behind.fetch(topic, partition, offset, wait_ms=min(wait_ms, 20), most=most)
         until = self.until
         if topic != LOG or until is None or found.position <= until:
             return found
@@ -174,5 +182,32 @@ def test_an_agent_on_a_copy_neither_takes_over_nor_ends_what_runs_for_the_other(
                 await cell.tell("jobs", {"cancel": "j"})
                 await outcome_of(cell)
             os.kill(pid, signal.SIGKILL)
+
+    tell(story)
+
+
+def test_an_agent_that_reads_late_of_a_grant_starts_nothing_before_it_has_read_on(tell, tmp_path, monkeypatch):
+    late_ms = 0
+    monkeypatch.setattr(shell, "mono_ms", lambda: mono_ms() + late_ms)
+
+    async def story(cell):
+        nonlocal late_ms
+        slow = SlowLog(cell.bus)
+        async with agent_on(SimpleNamespace(bus=slow), settings(tmp_path / "one")):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            slow.paused = True
+            await cell.submit("j", once(tmp_path, 1))
+            await cell.until(lambda: any(body.grants for body in cell.bodies(RoundClosed)))
+            slow.until = (await cell.bus.bounds(LOG, 0))[1]
+            await cell.lose("n")
+            late_ms += Policy().node_lease_ms
+            slow.asked = slow.paused = False
+
+            await eventually(lambda: slow.asked or ran(tmp_path))
+            late_ms, slow.until = 0, None
+            await running(tmp_path, "0-2")
+            go(tmp_path, 0)
+            assert await outcome_of(cell) == "succeeded"
+        assert ran(tmp_path) == ["0-2"]
 
     tell(story)

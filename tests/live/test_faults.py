@@ -48,3 +48,10 @@ def test_an_attempt_that_writes_beside_a_later_one_is_found(tmp_path):
 )
 def test_attempts_that_do_not_meet_are_none(tmp_path, told, allowed):
     assert overlaps(lines(tmp_path, *told), allowed) == []
+
+
+@pytest.mark.parametrize(("back_s", "wrong"), [(11.0, 0), (10.9, 1)])
+def test_an_attempt_that_was_lost_with_its_node_may_write_until_the_node_is_back(back_s, wrong, tmp_path):
+    found = overlaps(lines(tmp_path, (1, 10.0), (2, 10.5), (1, 11.0), (2, 12.0)), lost={("j~w~0", 1): back_s})
+
+    assert len(found) == wrong
