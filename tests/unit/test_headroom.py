@@ -134,6 +134,20 @@ def test_nodes_are_gathered_for_a_gang_until_all_of_it_starts():
     assert set(kept(story).values()) <= {1_000}
 
 
+@pytest.mark.parametrize(("cores", "gangs", "held"), [(2, 9, 8), (2, 1, 4), (3, 9, 6)])
+def test_room_is_gathered_for_as_many_gangs_as_a_queue_lacks(cores, gangs, held):
+    """Of 16 cores 8 are due to it: two gangs of two tasks of two cores, or one of three cores."""
+    queues = [queue("a", 1), queue("b", 1)]
+    nodes = [node(f"n{i}") for i in range(4)]
+    story = cell(job("small", stage(tasks=99), queue="a"), queues=queues, nodes=nodes, headroom="always")
+    story.settle()
+    wide = stage("together", 2, cpu=cores * 1_000, gang=True)
+    story.take(*(job(f"large{i}", wide, queue="b") for i in range(gangs)))
+    story.settle()
+    assert sum(kept(story).values()) == held * 1_000
+    assert {room.why for room in story.leftover.kept.values()} == {"gang"}
+
+
 def test_a_gang_that_not_even_all_nodes_could_hold_gets_none():
     story = cell(job("small", stage(tasks=99)), job("large", stage("together", 8, gang=True)), headroom="always")
     story.settle()

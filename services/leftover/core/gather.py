@@ -120,7 +120,7 @@ def _wanted(
     for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
         for task, tasks in wanted_by(board, leaf, least, before):
             wanted = wants.setdefault(task.index, Wanted(task, 0))
-            wanted.tasks = task.gang or min(task.waiting, wanted.tasks + tasks)
+            wanted.tasks = min(task.waiting, wanted.tasks + tasks)
             wanted.leaves[leaf.name] = True
     chosen = choose(
         [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before

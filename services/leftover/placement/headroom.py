@@ -22,7 +22,7 @@ least. To estimate when room is complete takes a walk over all that runs on a no
 
 @dataclass(slots=True, eq=False)
 class Wanted:
-    """Room for `tasks` tasks of a class (of a gang: all of its tasks). What comes free where its own tasks end comes
+    """Room for `tasks` tasks of a class (of gangs: all of their tasks). What comes free where its own tasks end comes
     back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
     tasks of all other leaves counts, not only of those that hold more than they are due.
     """
@@ -148,9 +148,10 @@ def wanted_by(
         task = _task_of(board, bin_id)
         exposed = task.index in before or is_exposed(task, least)
         if 0 < task.size < lacks and exposed and (leaf, bin_id) in seekers(board, task):
-            tasks = task.gang or min(lacks // task.size, task.waiting)
-            found.append((task, tasks))
-            lacks -= task.size if task.gang else tasks * task.size
+            width = max(1, task.gang)
+            count = min(lacks // task.size, task.waiting // width)
+            found.append((task, count * width))
+            lacks -= count * task.size
     return found
 
 
@@ -158,7 +159,7 @@ def gather(
     room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, Reserved], most: int
 ) -> dict[int, Reserved]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
-    suffice. None of those `taken`, and at most `most` nodes. Empty for a gang that does not find all of its room.
+    suffice. None of those `taken`, and at most `most` nodes. Of gangs those that find all of their room.
     """
     task, nodes = wanted.task, room.nodes
     stay = {n: count for n, count in before.items() if n not in taken and could_hold(room, task, nodes[n])}
@@ -171,15 +172,27 @@ def gather(
         if _rooms(found) < wanted.tasks and not wanted.of_all:
             wanted.of_all = True
             found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), most, stay)
-    if not task.gang:
-        return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
-    if _rooms(found) < wanted.tasks:
-        return {}
-    at_ms = max(moments[-1].at_ms for moments in found.values())  # All of it starts together.
-    return {
-        number: Reserved(task, [moment_at(nodes[number], at_ms, ends(number, wanted), len(moments))], at_ms)
-        for number, moments in found.items()
-    }
+    if task.gang:
+        found = _in_gangs(room, wanted, _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay), ends)
+    return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
+
+
+def _in_gangs(room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends) -> dict[int, list[Moment]]:
+    """When each node is to hold the tasks of the first gang, the first two .., as many as are found: all tasks of a
+    gang start together, when the last of its rooms is complete.
+    """
+    gang = wanted.task.gang
+    times = sorted((moment.at_ms, number) for number, moments in found.items() for moment in moments)
+    counts = dict.fromkeys(found, 0)
+    whole: dict[int, list[Moment]] = {number: [] for number in found}
+    for first in range(0, len(times), gang):
+        rooms = times[first : first + gang]
+        at_ms = rooms[-1][0]
+        for _, number in rooms:
+            counts[number] += 1
+        for number in dict.fromkeys(number for _, number in rooms):
+            whole[number].append(moment_at(room.nodes[number], at_ms, ends(number, wanted), counts[number]))
+    return whole
 
 
 def _most_on_a_node(wanted: Wanted) -> int:
@@ -209,19 +222,30 @@ def _looked_at(
 def _soonest(
     room: Room, wanted: Wanted, at: dict[int, list[Moment]], most: int, stay: dict[int, int] | None = None
 ) -> dict[int, list[Moment]]:
-    """The rooms that are complete first, on at most `most` nodes, as many as are wanted. What was held before stays;
-    among equals the node that misses least comes first.
+    """The rooms that are complete first, on at most `most` nodes, as many as are wanted."""
+    return _first(room, wanted, at, wanted.tasks, stay or {}, most)
+
+
+def _first(
+    room: Room,
+    wanted: Wanted,
+    at: dict[int, list[Moment]],
+    count: int,
+    stay: dict[int, int],
+    most: int | None = None,
+) -> dict[int, list[Moment]]:
+    """So many rooms: what was held before stays, then those that are complete first; among equals the node that misses
+    least comes first.
     """
-    stay = stay or {}
     ranked = sorted(
         (i >= stay.get(number, 0), moment.at_ms, _missing(wanted.task, room.nodes[number]), number, i)
         for number, moments in at.items()
         for i, moment in enumerate(moments)
     )
     counts: dict[int, int] = {}
-    left = wanted.tasks
+    left = count
     for *_, number, i in ranked:
-        if left and (number in counts or len(counts) < most):
+        if left and (most is None or number in counts or len(counts) < most):
             counts[number] = i + 1
             left -= 1
     return {number: at[number][:count] for number, count in counts.items()}
