@@ -115,7 +115,7 @@ COMPILED = {
         "timeline",
     ),
     "services/planner/core": ("decide", "fold", "progress", "state"),
-    "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics"),
+    "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics", "steps", "usage_watch"),
 }
 """Package -> modules on the path of every round, by what a profile says."""
 

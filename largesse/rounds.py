@@ -23,6 +23,14 @@ class Hosted:
     core: Core[Any]
     state: Any
     shard: int = 0
+    _wanted: Wanted | None = None
+
+    def wanted(self, of: int) -> Wanted:
+        """Names its answers to a round with so many altruism shards."""
+        wanted = self._wanted
+        if wanted is None or wanted.of != of:
+            wanted = self._wanted = Wanted(self.core.TOPIC, self.shard, of)
+        return wanted
 
 
 @dataclass(slots=True)
@@ -36,7 +44,8 @@ class Answer:
     @property
     def named(self) -> DecisionHash:
         """As a closing names it."""
-        return DecisionHash(*self.wanted, content_hash(self.content))
+        topic, shard, of = self.wanted
+        return DecisionHash(topic, shard, of, content_hash(self.content))
 
 
 @dataclass(slots=True)
@@ -59,12 +68,12 @@ Ask = Callable[[Hosted, Record, Upstream, int], list[Answer]]
 
 def ask(hosted: Hosted, opening: Record, upstream: Upstream, of: int) -> list[Answer]:
     """A core's decision records for an open round, as shard `hosted.shard` of `of`."""
-    wanted = Wanted(hosted.core.TOPIC, hosted.shard, of)
     needed = {topic: upstream[topic] for topic in hosted.core.UPSTREAM}
-    return [
-        Answer(wanted, *answer(opening, wanted, body))
-        for body in hosted.core.decide(hosted.state, OpenRound(opening, needed))
-    ]
+    bodies = hosted.core.decide(hosted.state, OpenRound(opening, needed))
+    if not bodies:
+        return []
+    wanted = hosted.wanted(of)
+    return [Answer(wanted, *answer(opening, wanted, body)) for body in bodies]
 
 
 @dataclass(slots=True)
@@ -102,9 +111,15 @@ def folds(own_topic: str, shard: int, topic: str, of_shard: int) -> bool:
 
 def read_by(hosted: Hosted, winners: list[tuple[Wanted, Record]]) -> list[Record]:
     """The winning records of a round that a core folds before its closing, in the order of its READS."""
+    return [winners[at][1] for at in places_read(hosted, [wanted for wanted, _ in winners])]
+
+
+def places_read(hosted: Hosted, winners: list[Wanted]) -> list[int]:
+    """The same, as places in the list of the winners."""
+    core = hosted.core
     return [
-        record
-        for topic in hosted.core.READS
-        for wanted, record in winners
-        if wanted.topic == topic and folds(hosted.core.TOPIC, hosted.shard, topic, wanted.shard)
+        at
+        for topic in core.READS
+        for at, wanted in enumerate(winners)
+        if wanted.topic == topic and folds(core.TOPIC, hosted.shard, topic, wanted.shard)
     ]

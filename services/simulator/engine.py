@@ -11,7 +11,8 @@ from typing import Any
 from largesse.core import RULES
 from largesse.ids import PREFIX_OF_NOTHING, chain, log_id, opening_id
 from largesse.log.codec import encode
-from largesse.rounds import Deciders, Hosted, read_by
+from largesse.log.wanted import Wanted
+from largesse.rounds import Answer, Deciders, Hosted, places_read
 from schemas import Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
@@ -57,6 +58,8 @@ class Cell:
     estimator: EstimatorState = field(default_factory=estimator.start)
     planner: PlannerState = field(default_factory=planner.start)
     _folds: dict[type, list[tuple[Callable[[Any, Record], None], object]]] = field(default_factory=dict)
+    _winners: list[Wanted] = field(default_factory=list)
+    _reads: list[tuple[Callable[[Any, Record], None], object, int]] = field(default_factory=list)
     _deciders: Deciders = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +67,7 @@ class Cell:
         self._rewire()
 
     def _rewire(self) -> None:
-        self._folds = {}
+        self._folds, self._winners = {}, []
         for kind, learn in admission.FOLDS.items():
             self._folds[kind] = [(learn, self.admission)]
         self._deciders = Deciders(
@@ -134,10 +137,7 @@ class Cell:
                 self.listener(each.wanted.topic, None, each.content)
         shares, *asks, grants = [each.record for each in answers.closing]
         body = close(self.admission, shares, asks, grants, [each.named for each in answers.closing])
-        winners = [(each.wanted, each.record) for each in answers.closing]
-        for hosted in self._deciders.all():
-            for record in read_by(hosted, winners):
-                hosted.core.fold(hosted.state, record)
+        self._fold_winners(answers.closing)
         if self.asks_observer is not None:
             for record in asks:
                 if record.body.ledger:
@@ -149,6 +149,18 @@ class Cell:
             if accepts_forecast(self.admission, forecast.record.body):
                 self.put(forecast.record.body, cause=forecast.record.id)
         return closing
+
+    def _fold_winners(self, winners: list[Answer]) -> None:
+        """Each core folds the decision records of a round that it reads. Which those are is found out once."""
+        if len(self._winners) != len(winners):
+            self._winners = [each.wanted for each in winners]
+            self._reads = [
+                (hosted.core.FOLDS[type(winners[at].record.body)], hosted.state, at)
+                for hosted in self._deciders.all()
+                for at in places_read(hosted, self._winners)
+            ]
+        for learn, state, at in self._reads:
+            learn(state, winners[at].record)
 
     @property
     def digest(self) -> str:

@@ -6,7 +6,7 @@ entitled to and does not hold, and receives what it holds beyond that: leftover,
 
 from dataclasses import dataclass, field
 
-from services.simulator.class_history import Steps
+from services.simulator.steps import Steps
 
 _DIGITS = 4
 """Of a part of the cell in the JSON result."""

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from schemas.edge.read import read_cluster, read_workload_line
 from services.estimator.scores import SAMPLES_MAX
-from services.simulator.class_history import POINTS_MAX, ClassHistory, Steps
+from services.simulator.class_history import ClassHistory
 from services.simulator.report import Inputs, classes, comparison_page
 from services.simulator.run import Options, simulate
+from services.simulator.steps import POINTS_MAX, Steps
 from tests.strategies import for_all
 
 CLUSTER = {"nodes": [{"name": "n", "capacity": {"cpu": "10"}}]}

@@ -3,7 +3,7 @@
 from hypothesis import example
 from hypothesis import strategies as st
 
-from services.leftover.placement.fits import Amounts, Demands, Fits, Frees, array_of, numbers, step
+from services.leftover.placement.fits import Amounts, Demands, Fits, Frees, array_of, numbers, set_of, step
 from tests.strategies import for_all
 
 AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))
@@ -55,19 +55,27 @@ def test_only_the_nodes_that_are_asked_about_are_found():
 @for_all(
     st.lists(st.lists(st.dictionaries(st.integers(0, 1), st.integers(1, 5_000)), max_size=20), max_size=4),
     st.lists(st.integers(-5, 10_000), min_size=2, max_size=2),
+    st.sets(st.integers(0, 79)),
 )
-def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, free):
+def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, free, others):
     demands = Demands(2)
     known = []
     for batch in batches:
         demands.add(len(known), [[(p, step(amount)) for p, amount in demand.items()] for demand in batch])
         known += batch
 
-    found = set(numbers(demands.classes(free)))
+    found = set(numbers(demands.classes(free, demands.all)))
 
     fitting = {i for i, demand in enumerate(known) if all(free[p] >= amount for p, amount in demand.items())}
     near = {i for i, demand in enumerate(known) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())}
     assert fitting <= found <= near
+    among = [i for i in range(len(known)) if i not in others]
+    assert set(numbers(demands.classes(free, set_of(among)))) == found - others
+
+
+@for_all(st.sets(st.integers(0, 200)))
+def test_the_set_of_some_numbers_has_these_and_no_others(some):
+    assert numbers(set_of(list(some))) == sorted(some)
 
 
 @for_all(

@@ -207,6 +207,7 @@ def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waitin
     task = asks(rooms, {"cpu": 2, "memory": 1})
     task.waiting = waiting
     candidates = Candidates(rooms, [task])
+    candidates.note_waiting(task)
     candidates.refresh()
     candidates.block(task)
     for node in range(opened):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from schemas import HeldRoom, Level, Shortfall, Stage
+from schemas import HeldRoom, Level, Shortfall, Stage, Vector
 from schemas.estimates import end_ms
 from schemas.grants import HoldReason
 from services.leftover.core.board import estimate_of, leaf_of, rules_said, task_class_of
@@ -175,7 +175,8 @@ class _Running:
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
         self._state, self._board, self._now_ms = state, board, now_ms
         self._held: dict[int, list[tuple[Allocation, End]]] = {}  # By node, worked out when it is first looked at.
-        self._lasting: dict[tuple[str, str], int | None] = {}  # By job and stage.
+        self._lasting: dict[tuple[str, str], int | None] = {}  # By job and stage,
+        self._pairs: dict[tuple[str, str], tuple[Vector, list[tuple[int, int]]]] = {}  # with what a task of it takes.
         self._placed: dict[int, list[Placement]] = {}
         for placement in placements:
             self._placed.setdefault(placement.node, []).append(placement)
@@ -201,7 +202,11 @@ class _Running:
             known = []
             for held in self._state.held.get(self._board.room.nodes[number].name, {}).values():
                 devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-                known.append((held, End(self._end_of(held), self._board.room.pairs(held.demand), devices)))
+                key = held.job, held.stage
+                pairs = self._pairs.get(key)
+                if pairs is None or pairs[0] is not held.demand:  # Another job may have the name by now.
+                    pairs = self._pairs[key] = held.demand, self._board.room.pairs(held.demand)
+                known.append((held, End(self._end_of(held, key), pairs[1], devices)))
             self._held[number] = known
         return known
 
@@ -224,16 +229,15 @@ class _Running:
         stage = _stage_of(job, held.stage) if job is not None else None
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
-    def _lasts_ms(self, held: Allocation) -> int | None:
+    def _lasts_ms(self, held: Allocation, key: tuple[str, str]) -> int | None:
         """What a task like this is expected to take in all; None: its job is over."""
-        key = held.job, held.stage
         if key not in self._lasting:
             job = self._state.jobs.get(held.job)
             self._lasting[key] = None if job is None else estimate_of(job, _stage_of(job, held.stage))
         return self._lasting[key]
 
-    def _end_of(self, held: Allocation) -> int:
-        now_ms, lasts_ms = self._now_ms, self._lasts_ms(held)
+    def _end_of(self, held: Allocation, key: tuple[str, str]) -> int:
+        now_ms, lasts_ms = self._now_ms, self._lasts_ms(held, key)
         if lasts_ms is None:
             return now_ms  # The job is over, and what runs of it is being killed.
         if held.start_ms + lasts_ms < now_ms <= held.start_ms + OVERRUN_MOST * lasts_ms:

@@ -208,7 +208,8 @@ class Bins:
             if p >= 0:
                 mine[p] += amount * count
                 ours[p] += amount * count
-        self.pools.hold(job.job_class, task_pairs, count)
+        if self.pools.count > 1:
+            self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
@@ -242,10 +243,7 @@ class Bins:
                     continue
             key = key_of(self.discipline, job, waiting)
             bin_.set(job.admitted, key)
-            if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
-                self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
-            else:
-                self._offer(leaf, bin_id, bin_)
+            self._offer_head(leaf, job, bin_id, key, bin_)
         entered = list(seen)
         if len(entered) == 1:
             entered = self._alone.setdefault(entered[0], entered)
@@ -258,7 +256,31 @@ class Bins:
             self._list_alone(leaf, job)
         elif job.is_alone:
             self._offer_alone(leaf, job)
-        if job.tasks or not entered:
+        self._watch_hunger(job)
+
+    def _rank_again(self, job: JobEntry) -> None:
+        """The job waits for the same as before, and is served by something else."""
+        leaf = job.leaf
+        for bin_id in job.bins:
+            bin_ = leaf.bins.get(bin_id)
+            if bin_ is not None:  # Else it waits there alone.
+                key = key_of(self.discipline, job, job.first_span(self.classes[bin_id & CLASS_MASK]))
+                bin_.set(job.admitted, key)
+                self._offer_head(leaf, job, bin_id, key, bin_)
+        if job.is_alone:
+            self._offer_alone(leaf, job)
+        self._watch_hunger(job)
+
+    def _offer_head(self, leaf: LeafEntry, job: JobEntry, bin_id: int, key: int, bin_: JobHeap) -> None:
+        """A job has entered a bin with this key."""
+        if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
+            self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
+        else:
+            self._offer(leaf, bin_id, bin_)
+
+    def _watch_hunger(self, job: JobEntry) -> None:
+        """Notes since when a job waits that holds nothing."""
+        if job.tasks or not job.bins:
             self._hungry.drop(job.admitted)
         elif not job.aged:
             self._hungry.set(job.admitted, min([waiting.since_ms for waiting in job.waits]))
@@ -389,7 +411,7 @@ class Bins:
             moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
             if moved and job.waits and self.discipline == "fair":
                 job.aged = job.aged and not job.tasks
-                self._enter(job)
+                self._rank_again(job)
         self._stale_leaves, self._stale_jobs = {}, {}
 
     # ------------------------------------------------------------ classes
@@ -409,7 +431,9 @@ class Bins:
         """So many tasks more (fewer, where negative) of a class wait."""
         before = task.waiting
         task.waiting = before + count
-        self._in_use += (task.waiting > 0) - (before > 0)
+        if not before or not task.waiting:
+            self._in_use += (task.waiting > 0) - (before > 0)
+            self._candidates.note_waiting(task)
         if task.bounds is not None:
             if task.waiting:
                 self.bounded[task.index] = task

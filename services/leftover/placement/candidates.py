@@ -2,8 +2,8 @@
 on a node that got room. A class that cannot fit is never looked at, however many there are.
 """
 
-from services.leftover.placement.fits import Amounts, Demands, numbers
-from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.fits import Amounts, Demands, numbers, set_of
+from services.leftover.placement.nodes import Room, TaskClass
 
 _SWEPT_AFTER = 16
 """After so many classes that found no room anywhere, and one for each node, all others are compared with every node at
@@ -33,6 +33,8 @@ class Candidates:
         self._amounts = Amounts(len(room.total))
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
+        self._waiting = 0  # Classes of which tasks wait,
+        self._moved: dict[int, bool] = {}  # but for those that began or ceased to be waited for since.
         self._retry_candidates = 0  # Classes that are blocked and may have room now, and others.
         self._nodes: dict[int, int] = {}  # Where they may have it, with those that may have it there,
         self._looked = 0  # among the nodes that the room had listed as changed by then.
@@ -58,14 +60,26 @@ class Candidates:
         self._seen, self._narrowed = {}, -1
         self._looked = self.room.cursor
         self._failed = self._failures_before_recheck = self._failed_open = 0
-        self._retry_candidates = self._with_room(self.demands.all)
+        if self._moved:
+            self._note_waiting()
+        self._retry_candidates = self._with_room(self._waiting ^ self._waiting & self._open)
+
+    def note_waiting(self, task: TaskClass) -> None:
+        """Tasks of a class wait, after none did, or none does any more."""
+        self._moved[task.index] = True
+
+    def _note_waiting(self) -> None:
+        moved = set_of(list(self._moved))
+        began = set_of([index for index in self._moved if self.classes[index].waiting])
+        self._waiting = (self._waiting | moved) ^ moved | began
+        self._moved = {}
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
         found, nodes = 0, self.room.nodes
         for number in list(self._nodes):
             node = nodes[number]
-            fitting = self.demands.classes(node.free) & among if node.open else 0
+            fitting = self.demands.classes(node.free, among) if among and node.open else 0
             if fitting:
                 found |= fitting
                 self._nodes[number] = fitting
@@ -81,11 +95,10 @@ class Candidates:
         if self._narrowed != self.room.moves_all:
             self._narrowed = self.room.moves_all
             hoping, moves, seen = 0, self.room.moves, self._seen
-            for number in list(self._nodes):
-                if seen.get(number) == moves[number]:
-                    fitting = self._nodes[number] & self._retry_candidates
-                else:
-                    fitting = self._fitting(self.room.nodes[number])
+            for number, fitted in list(self._nodes.items()):
+                fitting = fitted & self._retry_candidates  # While a round places tasks, no node gets more room.
+                if fitting and seen.get(number) != moves[number]:
+                    fitting = self._fitting(self.room.nodes[number].free, fitting)
                     seen[number] = moves[number]
                 if fitting:
                     hoping |= fitting
@@ -96,18 +109,17 @@ class Candidates:
         after = self._retry_candidates.bit_count()
         self._failed, self._failures_before_recheck = 0, after // _PART if after == before else 0
 
-    def _fitting(self, node: NodeRoom) -> int:
-        """Of the hoping classes those of which one task fits on a node by its exact amounts."""
-        found = self.demands.classes(node.free) & self._retry_candidates
-        count = found.bit_count()
-        if not count or not node.open:
-            return 0
-        if count >= _AT_ONCE_LEAST:
-            return self._amounts.fitting(found, node.free)
-        for index in numbers(found):
-            if not _fits(self.classes[index].needs, node.free):
-                found ^= 1 << index
-        return found
+    def _fitting(self, free: list[int], among: int) -> int:
+        """Of a set of classes, which is not empty, those of which one task fits into this room by its exact amounts."""
+        if among.bit_count() >= _AT_ONCE_LEAST:
+            found = self.demands.classes(free, among)
+            return self._amounts.fitting(found, free) if found else 0
+        for index in numbers(among):
+            for p, amount, _ in self.classes[index].needs:
+                if free[p] < amount:
+                    among ^= 1 << index
+                    break
+        return among
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
@@ -116,7 +128,9 @@ class Candidates:
         room, found, least = self.room, None, 0
         if min(task.waiting, len(self._nodes)) > _TRIED_MOST and not task.gang and task.bounds is None:
             return room.best(task)  # Many tasks find their nodes in order of rank.
-        for number in self._nodes:
+        for number, fitting in self._nodes.items():
+            if not fitting >> task.index & 1:
+                continue
             rank = room.suits(task, room.nodes[number])
             if rank is not None and (found is None or rank < least or (rank == least and number < found)):
                 found, least = number, rank
@@ -143,7 +157,7 @@ class Candidates:
         union = 0
         for node in self.room.nodes:
             if node.open:
-                union |= self.demands.classes(node.free)
+                union |= self.demands.classes(node.free, self._open)
         for index in numbers(self._open & ~union):
             task = self.classes[index]
             task.blocked = True
@@ -169,8 +183,3 @@ class Candidates:
             for index in numbers(self._retry_candidates):
                 self.unblock(self.classes[index])
         self._retry_candidates = 0
-
-
-def _fits(needs: list[tuple[int, int, int]], free: list[int]) -> bool:
-    """Whether this room, by resource position, has what is needed."""
-    return all(free[p] >= amount for p, amount, _ in needs)

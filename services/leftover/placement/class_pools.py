@@ -131,7 +131,11 @@ class Pools:
             return []
         flipped = 0
         for job_class, before in enumerate(self._used_up):
-            now = self._demands.all & ~self._demands.classes(self.rest(job_class)) if self.compete else 0
+            now = (
+                self._demands.all & ~self._demands.classes(self.rest(job_class), self._demands.all)
+                if self.compete
+                else 0
+            )
             self._used_up[job_class] = now
             flipped |= before ^ now
         return numbers(flipped)
@@ -150,7 +154,7 @@ class Pools:
             self._look()
 
     def _look(self) -> None:
-        self._open = [self._demands.classes(self.rest(job_class)) for job_class in range(self.count)]
+        self._open = [self._demands.classes(self.rest(job_class), self._demands.all) for job_class in range(self.count)]
         self._failed = 0
 
     def next(self, line: LeafQueue, live: int) -> tuple[LeafEntry, int] | None:

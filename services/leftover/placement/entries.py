@@ -178,7 +178,7 @@ class Draw(Ranks[int]):
         """
         if not self.classes & live:
             return None
-        mask, lone, union = self.mask, self.lone, 0
+        mask, lone = self.mask, self.lone
         found, found_key = -1, -1  # Of a job that stands here with an earlier span of its own: others may come between.
         for block in self.blocks:
             first = block.entries[0][0]
@@ -188,7 +188,6 @@ class Draw(Ranks[int]):
                 break
             hit = block.classes & live
             if hit:
-                classes = 0
                 for key, id_ in block.entries:
                     if found >= 0 and key > found_key:
                         break
@@ -203,19 +202,15 @@ class Draw(Ranks[int]):
                                 found, found_key = job.lane | span.task.index, key + behind
                             if not behind:
                                 break
-                        classes |= job.classes
                     elif hit >> (id_ & mask) & 1:
                         found, found_key = id_, key
                         break
-                    else:
-                        classes |= 1 << (id_ & mask)
                 else:
                     if found < 0:
-                        block.classes = classes
-            union |= block.classes
+                        block.classes ^= hit  # None of them is there any more.
         else:
             if found < 0:
-                self.classes = union
+                self.classes ^= self.classes & live
         self.found_key = found_key
         return found if found >= 0 else None
 

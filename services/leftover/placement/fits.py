@@ -45,6 +45,19 @@ def numbers(found: int) -> list[int]:
     return many
 
 
+def set_of(few: list[int]) -> int:
+    """The set of these numbers."""
+    if len(few) <= _SPARSE:
+        found = 0
+        for number in few:
+            found |= 1 << number
+        return found
+    marks = bytearray((max(few) >> 3) + 1)
+    for number in few:
+        marks[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(marks, "little")
+
+
 class Fits:
     """Bit sets of nodes: by resource position and step, the nodes with so much free. A node is listed with at least
     what it has: a caller that takes room may leave it listed as it was, one that gives some back may not.
@@ -125,14 +138,14 @@ class Demands:
                 if below:
                     sets[at] |= below
 
-    def classes(self, free: list[int]) -> int:
-        """The classes of which one task may fit into this room: all that do are in it."""
-        found = self.all
-        for sets, amount in zip(self.at_most, free, strict=True):
-            found &= sets[min(step(amount), len(sets) - 1)]
-            if not found:
+    def classes(self, free: list[int], among: int) -> int:
+        """Of a set of classes those of which one task may fit into this room: all that do are in it."""
+        for p, amount in enumerate(free):
+            sets, at = self.at_most[p], step(amount)
+            among &= sets[at] if at < len(sets) else sets[-1]
+            if not among:
                 return 0
-        return found
+        return among
 
 
 def array_of(found: int) -> NDArray[np.int64]:
@@ -172,14 +185,14 @@ class Amounts:
                 fits &= self._needs[p, found] <= amount
             marks = np.zeros(size, np.uint8)
             marks[found[fits]] = 1
-            return _set_of(marks)
+            return _marked(marks)
         fits = np.ones(size, bool)
         for p, amount in enumerate(rooms):
             fits &= self._needs[p, :size] <= amount
-        return _set_of(fits) & among
+        return _marked(fits) & among
 
 
-def _set_of(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
+def _marked(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
     """The numbers that are marked."""
     return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 

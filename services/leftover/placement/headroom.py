@@ -57,8 +57,14 @@ def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
     """By resource position, the least that one of these classes asks for. Positions that are missing: nothing."""
     least: dict[int, int] = dict(waiting[0].pairs) if waiting else {}
     for task in waiting:
-        needs = dict(task.pairs)
-        least = {p: min(amount, needs[p]) for p, amount in least.items() if p in needs}
+        if not least:
+            break
+        common: dict[int, int] = {}
+        for p, amount in task.pairs:
+            before = least.get(p)
+            if before is not None:
+                common[p] = amount if amount < before else before
+        least = common
     return least
 
 

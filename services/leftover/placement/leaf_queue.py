@@ -83,10 +83,14 @@ class LeafQueue:
 
     def run(self, leaf: str, demand: Vector, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
-        running, key = self.running.setdefault(leaf, {}), tuple(demand.items())
-        before = running.pop(key, 0)
+        running, key = self.running.get(leaf), tuple(demand.items())
+        if running is None:
+            running = self.running[leaf] = {}
+        before = running.get(key, 0)
         if after := before + count:
             running[key] = after
+        else:
+            running.pop(key, None)
         if leaf in self.leaves and not (before and after):
             self.reordered[leaf] = True
 

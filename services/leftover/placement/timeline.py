@@ -5,13 +5,13 @@ ends before that room would be complete, or if it takes none of what they need t
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from schemas.quantities import on_devices, tasks_on_devices
 from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
 
 
-class End(NamedTuple):
+@dataclass(slots=True, eq=False)
+class End:
     """Tasks that are expected to end at `at_ms`: what they give back, as (resource position, amount) and (device index,
     milli-units).
     """
@@ -19,6 +19,11 @@ class End(NamedTuple):
     at_ms: int
     pairs: list[tuple[int, int]]
     devices: list[tuple[int, int]]
+
+    def __init__(self, at_ms: int, pairs: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
+        self.at_ms = at_ms
+        self.pairs = pairs
+        self.devices = devices
 
 
 @dataclass(slots=True, eq=False)

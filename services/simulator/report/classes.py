@@ -1,8 +1,9 @@
 """Classes of jobs in a comparison: their pools, what they held, and how good the forecasts for them were."""
 
-from services.simulator.class_history import ClassHistory, Steps
+from services.simulator.class_history import ClassHistory
 from services.simulator.report.charts import Figure, figure_of, line_of
 from services.simulator.report.table import MS_A_SECOND, Table
+from services.simulator.steps import Steps
 
 _PERCENT = 100
 _HOVER = "%{x:,.3~f} s: %{y:.1f} % of the cell"

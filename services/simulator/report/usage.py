@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.simulator.class_history import Steps
 from services.simulator.report.charts import Figure, figure_of, label, line_of
 from services.simulator.report.table import MS_A_SECOND
+from services.simulator.steps import Steps
 from services.simulator.usage_history import UsageHistory
 
 KINDS_MAX = 8
