@@ -124,6 +124,10 @@ Log = Annotated[str | None, _option("--log", told="write the log here, for `larg
 OutagesPath = Annotated[
     str | None, _option("--outages", told="nodes that fail, come back or are slow, one a line", metavar="FILE")
 ]
+ReservationsPath = Annotated[
+    str | None,
+    _option("--reservations", told="requests, series and the jobs under them, one a line", metavar="FILE"),
+]
 Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
 
 
@@ -135,6 +139,7 @@ def simulate(
     settings: Settings = None,
     seed: Seed = None,
     outages: OutagesPath = None,
+    reservations: ReservationsPath = None,
     schedule: Schedule = None,
     log: Log = None,
     force: Annotated[bool, _option("--force", told="overwrite an existing log")] = False,
@@ -145,7 +150,7 @@ def simulate(
 
     if log is not None and not force:
         check_new(log)
-    asked = Asked(workload, cluster, settings or [], seed, outages)
+    asked = Asked(workload, cluster, settings or [], seed, outages, reservations)
     values = values_of(asked, preset)
     refused: list[JobRejected] = []
     result = run_one(inputs_of(asked), values, schedule, log, refused)
@@ -164,6 +169,7 @@ def compare(
     settings: Settings = None,
     seed: Seed = None,
     outages: OutagesPath = None,
+    reservations: ReservationsPath = None,
     report: Annotated[
         str | None, _option("--report", told="write an HTML report with charts into this folder", metavar="DIR")
     ] = None,
@@ -175,7 +181,8 @@ def compare(
     names = presets.split(",")
     if len(names) != len(set(names)):
         raise Wrong("--presets: names one twice")
-    results = compare_presets(Asked(workload, cluster, settings or [], seed, outages), names, report)
+    asked = Asked(workload, cluster, settings or [], seed, outages, reservations)
+    results = compare_presets(asked, names, report)
     if json:
         out_json({"presets": results})
     else:

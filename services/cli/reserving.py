@@ -212,11 +212,11 @@ def _dry_series(gateway: Gateway, document: Document, first: Document, json: boo
 def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> tuple[Document, Document]:
     """A series as the gateway takes it, and the request of its first occurrence. Raises Wrong."""
     from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
-    from services.planner.rdl.recurrence import occurrence, occurrences, series_of
+    from services.planner.rdl.recurrence import occurrence, occurrences, series_of, when_of
 
     rdl, known = _rdl(file, zone)
     try:
-        when = _when(every)
+        when = when_of(every)
         window, start_s = series_of(rdl, when, known)
         at = next(iter(occurrences(str(when), start_s, known.now_s + 1, zone)), MOMENT_S_MAX + 1)
     except ValueError as error:
@@ -233,23 +233,6 @@ def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> t
     series |= {"rdl": window, **terms}
     _check("series", series, file)
     return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}
-
-
-def _when(every: str) -> int | str:
-    """A period in seconds, or a cron expression. Raises ValueError."""
-    from services.planner.rdl.times import duration_s
-
-    text = every.strip()
-    if len(text.split()) > 1:
-        return text
-    try:
-        period = duration_s(text.removeprefix("-"))
-    except ValueError:
-        told = f'"{text}" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'
-        raise ValueError(told) from None
-    if text.startswith("-") or period < 1:
-        raise ValueError(f"{text}: a period has to be at least 1 second")
-    return period
 
 
 def _request(name: str, file: str, queue: str | None, zone: str) -> Document:

@@ -22,7 +22,7 @@ from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.outages import Outage, read_outages
-from services.simulator.reservations import outcome_of, outcomes_text
+from services.simulator.reservations import of_series, outcome_of, outcomes_text
 from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.usage_history import UsageHistory
@@ -33,6 +33,7 @@ Jobs = list[tuple[int, Arrival]]
 
 REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
+SERIES_SHOWN_MAX = 20
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class Asked:
     settings: list[str]
     seed: int | None = None
     outages: str | None = None
+    reservations: str | None = None
 
 
 @dataclass(slots=True)
@@ -61,10 +63,12 @@ def inputs_of(asked: Asked) -> Inputs:
         raise Wrong("--cluster: standard input is the workload already")
     if asked.outages == "-" and "-" in (asked.workload, asked.cluster):
         raise Wrong("--outages: standard input is another file already")
+    if asked.reservations == "-" and "-" in (asked.workload, asked.cluster, asked.outages):
+        raise Wrong("--reservations: standard input is another file already")
     try:
         cluster, _ = read_cluster_of(asked.cluster)
         outages = read_outages(asked.outages, cluster, asked.seed or 0) if asked.outages is not None else []
-        return Inputs(list(read_workload(asked.workload, note)), cluster, outages)
+        return Inputs(list(read_workload(asked.workload, note, asked.reservations)), cluster, outages)
     except Damaged as fault:
         raise Wrong(str(fault)) from None
     except OSError as error:
@@ -185,7 +189,8 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         rows.insert(len(rows) - 1, ("copies", f"{copies['started']:,} of slow tasks, {copies['won']:,} ended first"))
     reservations = result.get("reservations", [])
     if reservations:
-        rows.insert(len(rows) - 1, ("reservations", outcomes_text(reservations)))
+        told = [(f"  {name}", outcomes_text(entries)) for name, entries in of_series(reservations).items()]
+        rows[-1:-1] = [("reservations", outcomes_text(reservations)), *told[:SERIES_SHOWN_MAX]]
     work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
     return (

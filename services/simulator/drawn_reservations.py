@@ -1,11 +1,18 @@
 """Random reservations by a seed, with jobs that run under them: what a drawn history has more under preset `rayon`."""
 
-from schemas import JobSpec, ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas import (
+    JobSpec,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+)
 from schemas.edge.read import read_input, read_workload_line
 from schemas.queues import Preset
 from services.simulator.drawn import QUEUES, Dice, drawn_jobs
 
-Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
+Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
 
 RESERVATIONS_MIN, RESERVATIONS_MORE = 6, 14
 KNOBS: dict[str, int | str] = {"reservation_step_ms": 2_000, "reservation_horizon_ms": 3_600_000}
@@ -15,7 +22,7 @@ KNOBS: dict[str, int | str] = {"reservation_step_ms": 2_000, "reservation_horizo
 def drawn_arrivals(seed: int, preset: Preset) -> list[tuple[int, Arrival]]:
     """(submit_ms, what comes) of a drawn history."""
     jobs: list[tuple[int, Arrival]] = [*drawn_jobs(seed)]
-    return jobs if preset != "rayon" else jobs + drawn_reservations(seed)
+    return jobs if preset != "rayon" else jobs + drawn_reservations(seed) + drawn_series(seed)
 
 
 def drawn_reservations(seed: int) -> list[tuple[int, Arrival]]:
@@ -38,9 +45,32 @@ def drawn_reservations(seed: int) -> list[tuple[int, Arrival]]:
     return found
 
 
+def drawn_series(seed: int) -> list[tuple[int, Arrival]]:
+    """Recurring reservations, some of which end, and jobs that name them."""
+    dice = Dice(seed)
+    found: list[tuple[int, Arrival]] = []
+    for i in range(1 + dice.upto(1, "series")):
+        at_ms, period_s = dice.upto(30_000, i, "series at"), 60 * (1 + dice.upto(3, i, "period"))
+        name, queue = f"series-{i}", QUEUES[dice.upto(len(QUEUES) - 1, i, "series queue")]
+        window = {"op": "window", "s": 0, "e": 30 + dice.upto(30, i, "series lasts"), "of": _atom(dice, i, 9)}
+        every = f"*/{period_s // 60} * * * *" if dice.one_in(2, i, "cron") else period_s
+        terms = {"every": every, "start_s": at_ms // 1_000, "zone": "Europe/Berlin", "rdl": window}
+        found.append((at_ms, _read({"series": {"series": name, "user": "ann", "queue": queue, **terms}})))
+        for k in range(dice.upto(4, i, "series jobs")):
+            submit_ms = at_ms + dice.upto(240_000, i, k, "series job at")
+            line = _job(dice, i, k, submit_ms, queue) | {"job": f"recurring-{i}-{k}", "reservation": name}
+            found.append(read_workload_line(line | {"reservation_atom": ""}))
+        if dice.one_in(3, i, "series ends"):
+            gone = {"series": name, "user": "ann"}
+            found.append((at_ms + dice.upto(200_000, i, "series ends at"), _read({"end_series": gone})))
+    return found
+
+
 def _read(message: dict[str, object]) -> Arrival:
     body = read_input("reservations", message, "drawn")
-    assert isinstance(body, ReservationRequested | ReservationUpdated | ReservationDeleted)
+    assert isinstance(
+        body, ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
+    )
     return body
 
 

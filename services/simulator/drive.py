@@ -10,13 +10,17 @@ from schemas import (
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
 )
 from services.admission.core.judge import lose
+from services.planner.core import NAME as PLANNER
 from services.simulator.cluster import AUTHOR, SimCluster
 from services.simulator.engine import Cell
 from services.simulator.outages import FAILS, RETURNS, Outages
+from services.simulator.series import SeriesInTime
 
-Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
+Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
 """What a user submits."""
 
 
@@ -36,6 +40,7 @@ class Drive:
     ) -> None:
         self.outages = outages
         self.cell, self.agents, self.progress, self.refused = cell, agents, progress, refused
+        self.series = SeriesInTime(cell)
         self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
         self.arrivals = groupby(_used_up(waiting), key=lambda job: job[0])
         self.arrival = next(self.arrivals, None)
@@ -54,15 +59,36 @@ class Drive:
                 self._report()
             while self.arrival is not None and self.arrival[0] <= cell.time:
                 for _, body in self.arrival[1]:
-                    record = cell.take(body, AUTHOR)
-                    if self.refused is not None and record is not None and isinstance(record.body, InputRefused):
-                        self.refused(body, record)
+                    self._submit(body)
                     submitted += isinstance(body, JobSpec)
                 self.arrival = next(self.arrivals, None)
+            self._request_occurrences()
             while cell.settle() is not None or agents.reports:
                 self._report()
             if self.progress is not None:
                 self.progress(submitted - len(agents.jobs), self.total)
+
+    def _submit(self, body: Arrival) -> None:
+        if isinstance(body, JobSpec):
+            self._take(self.series.bound(body))
+            return
+        self._take(body)
+        if isinstance(body, SeriesRequested):
+            self._request_occurrences()  # A job that is submitted at the same moment may name it.
+
+    def _take(self, body: Arrival, author: str = AUTHOR) -> None:
+        record = self.cell.take(body, author)
+        if self.refused is not None and record is not None and isinstance(record.body, InputRefused):
+            self.refused(body, record)
+
+    def _request_occurrences(self) -> None:
+        if self._goes_on():
+            for body in self.series.due():
+                self._take(body, PLANNER)
+
+    def _goes_on(self) -> bool:
+        """Whether further occurrences could serve a job: series have no end, and a simulation has one."""
+        return self.arrival is not None or self.agents.next_end_ms() is not None
 
     def _change_nodes(self, outages: Outages) -> None:
         """What happens to nodes by now. What has ended until then is told first: it has not been lost."""
@@ -95,6 +121,9 @@ class Drive:
         if self.outages is not None and (moment is not None or self.agents.jobs):  # Else no task is there to be hit.
             change_ms = self.outages.next_ms()
             moment = change_ms if moment is None or (change_ms is not None and change_ms < moment) else moment
+        if self._goes_on():
+            series_ms = self.series.next_ms()
+            moment = series_ms if moment is None or (series_ms is not None and series_ms < moment) else moment
         if due_ms is not None and (moment is None or due_ms < moment):
             moment = due_ms
         if end_ms is not None and (moment is None or end_ms < moment):

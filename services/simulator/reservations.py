@@ -15,6 +15,8 @@ from schemas import (
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
 )
 from schemas.edge.strict_json import loads
 
@@ -22,9 +24,17 @@ OUTCOMES = ("in time", "accepted", "late", "broken", "refused", "not answered")
 """What `outcome_of` says, the best first."""
 
 
+Entry = dict[str, Any]
+"""Of `result`."""
+
+Asked = ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
+"""What a user says of reservations."""
+
+
 @dataclass(slots=True)
 class _Row:
-    """`deadline_ms`: the end of the outermost window, if there is one. `open`: jobs of it that have not ended."""
+    """`deadline_ms`: the end of the outermost window, if there is one. `open`: jobs of it that have not ended.
+    `series`: of an occurrence, the series that it belongs to."""
 
     reservation: str
     queue: str
@@ -41,6 +51,7 @@ class _Row:
     succeeded: int = 0
     end_ms: int | None = None
     open: dict[str, bool] = field(default_factory=dict)
+    series: str = ""
 
 
 class Reservations:
@@ -55,7 +66,8 @@ class Reservations:
         """One record of the log."""
         body = record.body
         if isinstance(body, ReservationRequested):
-            self.rows[body.reservation] = _Row(body.reservation, body.queue, record.time, _deadline_ms(body.rdl))
+            row = _Row(body.reservation, body.queue, record.time, _deadline_ms(body.rdl), series=body.series)
+            self.rows[body.reservation] = row
         elif isinstance(body, ReservationUpdated):
             self.rows[body.reservation].deadline_ms = _deadline_ms(body.rdl)
         elif isinstance(body, Plans):
@@ -74,17 +86,15 @@ class Reservations:
                     row.succeeded += end.outcome == "succeeded"
                     row.end_ms = record.time
 
-    def refused(
-        self, body: JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted, to: Record
-    ) -> None:
+    def refused(self, body: Asked | JobSpec, to: Record) -> None:
         """Admission refused a request, an update or a deletion: it has a row of its own beside one of that name."""
-        if not isinstance(body, ReservationRequested | ReservationUpdated | ReservationDeleted):
+        if isinstance(body, JobSpec):
             return
         reason = to.body.reason if isinstance(to.body, InputRefused) else ""
-        queue = "" if isinstance(body, ReservationDeleted) else body.queue
+        name = body.series if isinstance(body, SeriesRequested | SeriesEnded) else body.reservation
+        queue = "" if isinstance(body, ReservationDeleted | SeriesEnded) else body.queue
         # No name of a reservation has parentheses.
-        row = _Row(body.reservation, queue, to.time, None, to.time, False, "refused", reason)
-        self.rows[f"({len(self.rows)})"] = row
+        self.rows[f"({len(self.rows)})"] = _Row(name, queue, to.time, None, to.time, False, "refused", reason)
 
     def _answers(self, body: Plans, time: int) -> None:
         for answer in body.answers:
@@ -118,12 +128,13 @@ class Reservations:
                 "jobs": row.jobs,
                 "end_ms": row.end_ms,
                 "met": _met(row),
+                **({"series": row.series} if row.series else {}),
             }
             for row in self.rows.values()
         ]
 
 
-def outcome_of(reservation: dict[str, Any]) -> str:
+def outcome_of(reservation: Entry) -> str:
     """What became of an entry of `result`, in a word or two: `refused`, `not answered`, `broken`, `late` (its jobs did
     not all succeed by its deadline), `in time`, or only `accepted` where no job ran under it or it has no deadline."""
     if not reservation["accepted"]:
@@ -133,11 +144,20 @@ def outcome_of(reservation: dict[str, Any]) -> str:
     return {True: "in time", False: "late", None: "accepted"}[reservation["met"]]
 
 
-def outcomes_text(reservations: Iterable[dict[str, Any]]) -> str:
+def outcomes_text(reservations: Iterable[Entry]) -> str:
     """`3: 1 in time, 2 refused`."""
     counts = Counter(map(outcome_of, reservations))
     told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
     return f"{counts.total():,}: {told}" if told else "0"
+
+
+def of_series(reservations: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Entries of `result` by the series that they are occurrences of; those of none are left out."""
+    found: dict[str, list[Entry]] = {}
+    for each in reservations:
+        if name := each.get("series"):
+            found.setdefault(name, []).append(each)
+    return found
 
 
 def _met(row: _Row) -> bool | None:

@@ -199,3 +199,20 @@ def test_the_check_of_that_page_notices_a_change(tmp_path):
     assert told["as-is"].returncode == 0, told["as-is"].stderr
     assert told["changed"].returncode == 1
     assert "make docs" in told["changed"].stderr
+
+
+def test_the_nights_of_the_page_on_reservations_are_in_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = next(text for text in blocks(PAGE_OF_RESERVATIONS, "sh") if "nightly.jsonl" in text)
+    lines, command = re.fullmatch(r"cat > nightly.jsonl <<'END'\n(.*)END\n(.*)\n", text, re.DOTALL).groups()
+    path = tmp_path / "nightly.jsonl"
+    path.write_text(lines)
+
+    words = command.replace("nightly.jsonl", str(path)).split()
+    assert words[0] == "largesse"
+    done = largesse(*words[1:], "--json")
+    for result in json.loads(done.out)["presets"].values():
+        rows = {each["reservation"]: each for each in result["reservations"]}
+        assert [name for name, each in rows.items() if each["met"]] == list(rows)[:2]
+        assert "nightly.19700101T010000Z" in rows
+        assert "`nightly.19700101T010000Z`" in PAGE_OF_RESERVATIONS.read_text()

@@ -25,8 +25,9 @@ from schemas import (
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.reservations import MOMENT_S_MAX, SERIES_NAME_MAX, occurrence_name
 from services.admission.core import series as rules
-from services.planner import core, renewing
-from services.planner.renewing import AGAIN_S, AHEAD_MAX, SENT_MAX, Renewer
+from services.planner import core, occurrences
+from services.planner.occurrences import AGAIN_S, AHEAD_MAX, SENT_MAX
+from services.planner.renewing import Renewer
 from tests.builders import Fact, configured, registered
 from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
 from tests.unit.test_planner_core import Cell
@@ -362,7 +363,7 @@ def test_a_cron_expression_is_evaluated_only_where_an_occurrence_may_be_due(monk
     beside = begun(every="0 6 1 7 *", start_s=0)
     beside.due()
     evaluated = []
-    monkeypatch.setattr(renewing, "occurrences", lambda *terms: evaluated.append(terms) or iter(()))
+    monkeypatch.setattr(occurrences, "occurrences", lambda *terms: evaluated.append(terms) or iter(()))
     beside.now_s = HOUR_S
     assert beside.due() == []
     assert evaluated == []

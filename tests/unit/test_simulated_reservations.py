@@ -10,8 +10,7 @@ from services.simulator.report import Inputs, comparison_page
 from services.simulator.report.table import reservations_table
 from services.simulator.reservations import outcome_of
 from services.simulator.run import Options, simulate
-from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.workload_file import read_reservation_line, read_workload
+from services.simulator.workloads.workload_file import read_reservation_line
 
 
 def asked(name, units, *, queue="default"):
@@ -87,11 +86,3 @@ def test_simulate_says_that_the_solver_takes_no_part(tmp_path, capsys):
 
 
 STAGE = {"stage": "s", "tasks": 1, "demand": {"cpu": 1}, "duration_ms": 1_000}
-
-
-def test_a_simulation_says_that_series_do_not_count(tmp_path):
-    path = tmp_path / "w.jsonl"
-    path.write_text(json.dumps({"submit_ms": 0, "series": {"series": "s"}}) + "\n")
-    with pytest.raises(Damaged) as refused:
-        list(read_workload(str(path)))
-    assert "write a `request` line for each occurrence" in str(refused.value)

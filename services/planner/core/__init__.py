@@ -1,7 +1,7 @@
 """Planner: answers requests for capacity in time, and keeps what it has promised (Rayon).
 
 Folds   ReservationRequested, ReservationUpdated, ReservationDeleted; PlanProposed (what a solver beside it found);
-SeriesRequested, SeriesEnded (the shell requests the occurrences, renewing.py); nodes (how much capacity there is);
+SeriesRequested, SeriesEnded (the shell requests the occurrences, occurrences.py); nodes (how much capacity there is);
 jobs that name a reservation and their tasks (how far they have come);
 ConfigChanged, RoundOpened (how much time there was for an answer), Plans (what the log says it said).
 Decides Plans, when there is something to say: answers in the order of the requests, promises that were made, moved,

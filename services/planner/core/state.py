@@ -135,7 +135,8 @@ class Promise:
 @dataclass(slots=True)
 class Series:
     """A reservation that recurs, as `schemas.SeriesRequested` has it. `asked_s`: the latest occurrence that was
-    requested, in seconds of log time; -1: none yet. What it means for times is worked out in the shell (renewing.py).
+    requested, in seconds of log time; -1: none yet. What it means for times is worked out in the shell
+    (occurrences.py).
     """
 
     user: str

@@ -11,11 +11,14 @@ from typing import Any
 
 from cronsim import CronSim, CronSimError
 
-from services.planner.rdl.times import Clock, clock
+from services.planner.rdl.times import Clock, clock, duration_s
 
 NO_WINDOW = "a request that recurs has to be a window, so that each occurrence has an end"
 
 OCCURRENCES_MAX = 366
+BEGIN_S_MAX = 366 * 86_400
+"""A window that begins so long after each occurrence of a series, or longer, is meant as a date."""
+
 CHECKED_MAX = 64  # Occurrences whose distance is compared with the length of the window.
 
 
@@ -45,13 +48,29 @@ def occurrences(every: str, start_s: int, from_s: int, zone: str) -> Iterator[in
     return count(start_s + -(-(least - start_s) // period) * period, period)
 
 
+def when_of(every: str) -> int | str:
+    """A period in seconds, or a cron expression, as people write it: `86400`, `2h`, `0 6 * * 1-5`. Raises
+    ValueError."""
+    text = every.strip()
+    if len(text.split()) > 1:
+        return text
+    try:
+        period = duration_s(text.removeprefix("-"))
+    except ValueError:
+        told = f'"{text}" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'
+        raise ValueError(told) from None
+    if text.startswith("-") or period < 1:
+        raise ValueError(f"{text}: a period has to be at least 1 second")
+    return period
+
+
 def series_of(rdl: object, every: str | int, known: Clock) -> tuple[object, int]:
     """The window of an occurrence, with times that count from its beginning, and `start_s` of the series. Of a period,
     `rdl` is the first occurrence; of a cron expression its times count from each already. Raises ValueError."""
     if not isinstance(rdl, dict) or rdl.get("op") != "window":
         raise ValueError(NO_WINDOW)
     begin, end = rdl["s"], rdl["e"]
-    _check_meaning(begin, end, every, known, known.now_s)
+    _check_meaning(begin, end, every, known, BEGIN_S_MAX)
     moved: object = rdl
     length, start = end - begin, known.now_s
     if isinstance(every, str):
@@ -68,7 +87,7 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     if not isinstance(rdl, dict) or rdl.get("op") != "window":
         raise ValueError(NO_WINDOW)
     begin, end = rdl["s"], rdl["e"]
-    _check_meaning(begin, end, recurrence, known, horizon_s)
+    _check_meaning(begin, end, recurrence, known, max(1, horizon_s - known.now_s))
     if isinstance(recurrence, str):
         distance = least_distance_s(recurrence, known)
         starts: Iterator[int] = starts_s(recurrence, known)
@@ -89,12 +108,12 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     return {"op": "all", "of": found}
 
 
-def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, horizon_s: int) -> None:
+def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, begin_max: int) -> None:
     """Raises ValueError for a window whose times are meant in the other way: a cron expression needs times that count
-    from each occurrence, a period those of the first occurrence.
+    from each occurrence, less than `begin_max`, a period those of the first occurrence.
     """
     if isinstance(recurrence, str):
-        if begin >= max(1, horizon_s - known.now_s):
+        if begin >= begin_max:
             raise ValueError(
                 "with a cron expression the times of the window count from each occurrence: write durations like "
                 f"window(0, 2h, ...); this window begins {begin} s after each, beyond what is planned"

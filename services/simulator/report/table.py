@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from services.simulator.reservations import OUTCOMES, outcome_of
+from services.simulator.reservations import OUTCOMES, of_series, outcome_of, outcomes_text
 
 Result = dict[str, Any]
 
@@ -17,6 +17,8 @@ GROUPS_MAX = 40
 """So many queues are listed one by one, those with the most jobs; the others are one row."""
 RESERVATIONS_MAX = 100
 """So many reservations are listed one by one."""
+SERIES_MAX = 20
+"""So many recurring reservations have a row among the metrics."""
 MS_A_SECOND = 1_000
 
 
@@ -98,20 +100,33 @@ def comparison_table(results: dict[str, Result]) -> Table:
 def _reservation_rows(results: dict[str, Result]) -> list[list[str]]:
     counts = [Counter(map(outcome_of, result.get("reservations", []))) for result in results.values()]
     each = [[f"reservations {outcome}", *(f"{count[outcome]:,}" for count in counts)] for outcome in OUTCOMES]
-    return [["reservations", *(f"{count.total():,}" for count in counts)], *each]
+    rows = [["reservations", *(f"{count.total():,}" for count in counts)], *each]
+    return rows + [[f"series {name}", *texts] for name, texts in _series_texts(results)][:SERIES_MAX]
+
+
+def _series_texts(results: dict[str, Result]) -> list[tuple[str, list[str]]]:
+    """What became of the occurrences of each series, by preset."""
+    found = [of_series(result.get("reservations", [])) for result in results.values()]
+    names = dict.fromkeys(name for of in found for name in of)
+    return [(name, [outcomes_text(of.get(name, [])) for of in found]) for name in names]
 
 
 def reservations_table(results: dict[str, Result]) -> Table:
     """What became of each reservation, by preset: of those that are not alike everywhere and in time first, at most
-    RESERVATIONS_MAX."""
+    RESERVATIONS_MAX. Occurrences of a series with which all is well stand together in one row."""
     # The same requests come in the same order under every preset; which are refused at once may differ.
     told: dict[str, dict[str, list[str]]] = {}
+    recurring: dict[str, bool] = {}
     for preset, result in results.items():
         for entry in result.get("reservations", []):
             outcome, reason = outcome_of(entry), entry["reason"]
             text = f"{outcome} ({reason})" if outcome == "refused" and reason != "refused" else outcome
             told.setdefault(entry["reservation"], {}).setdefault(preset, []).append(text)
+            if "series" in entry:
+                recurring[entry["reservation"]] = True
     rows = [[name, *("; ".join(of.get(preset, ["-"])) for preset in results)] for name, of in told.items()]
+    rows = [row for row in rows if row[0] not in recurring or not {"in time", "accepted", "-"}.issuperset(row[1:])]
+    rows += [[f"{name} (series)", *texts] for name, texts in _series_texts(results)]
     rows.sort(key=lambda row: set(row[1:]) == {"in time"})
     return Table(["reservation", *results], rows[:RESERVATIONS_MAX])
 

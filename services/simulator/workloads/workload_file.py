@@ -6,60 +6,70 @@ which relative times count from then, all others from time 0.
 Nothing is repaired or skipped: file and line, field and reason stand in the error, and nothing after it is read.
 """
 
+import json
 from collections.abc import Callable, Iterator
 
-from schemas import ReservationDeleted, ReservationRequested, ReservationUpdated
+from schemas import (
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+)
 from schemas.edge.read import Cluster, Malformed, read_cluster, read_input, read_workload_line, warnings_of
 from schemas.edge.strict_json import loads
 from schemas.jobs import JobSpec
 from schemas.quantities import QUANTITY_MAX
 from services.planner.rdl.document import read_document
 from services.planner.rdl.faults import BadDocument
-from services.planner.rdl.times import clock
+from services.planner.rdl.recurrence import occurrences, series_of, when_of
+from services.planner.rdl.times import Clock, clock
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes, read_lines
 
-Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted
+Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
 """What a workload brings: jobs, and what is asked of the planner."""
 
-FORMS = ("request", "update", "delete")
+FORMS = ("request", "update", "delete", "series", "end_series")
 """Of a line about a reservation."""
 
 Warn = Callable[[str], None]
 """Told, line by line, of what is allowed and most likely not meant."""
 
 
-def read_workload(path: str, warn: Warn | None = None) -> Iterator[tuple[int, Arrival]]:
+def read_workload(
+    path: str, warn: Warn | None = None, reservations: str | None = None
+) -> Iterator[tuple[int, Arrival]]:
     """Submission time in ms and spec of every job, in the file's order, and what is asked of the planner; `-` is
-    standard input, gzip is read as is.
+    standard input, gzip is read as is. What stands in a file of its own, `reservations`, comes first.
 
     Raises Damaged for an invalid line, a job's name used twice, and a file without a job; OSError where it cannot read.
     """
-    line_of: dict[str, int] = {}
+    place_of: dict[str, str] = {}
+    if reservations is not None:
+        yield from _read_lines(reservations, warn, place_of)
+    before = len(place_of)
+    yield from _read_lines(path, warn, place_of)
+    if len(place_of) == before:
+        raise Damaged(path, "", "has no job")
+
+
+def _read_lines(path: str, warn: Warn | None, place_of: dict[str, str]) -> Iterator[tuple[int, Arrival]]:
+    """`place_of`: where each job was named first."""
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         try:
             document = loads(line, size_max=LINE_BYTES_MAX)
-            if isinstance(document, dict):
-                _check_single(document)
             if isinstance(document, dict) and any(form in document for form in FORMS):
                 yield read_reservation_line(document)
                 continue
             submit_ms, spec = read_workload_line(document)
         except Malformed as fault:
             raise Damaged(where, fault.field, fault.reason) from None
-        if (first := line_of.setdefault(spec.job, number)) != number:
-            raise Damaged(where, "job", f"is the name of the job in line {first} already")
+        if (first := place_of.setdefault(spec.job, where)) != where:
+            place = f"line {first.removeprefix(f'{path}:')}" if first.startswith(f"{path}:") else first
+            raise Damaged(where, "job", f"is the name of the job in {place} already")
         _warn(warn, where, document)
         yield submit_ms, spec
-    if not line_of:
-        raise Damaged(path, "", "has no job")
-
-
-def _check_single(document: dict[str, object]) -> None:
-    """Raises Malformed for a line about a series: only a live planner requests its occurrences."""
-    for form in ("series", "end_series"):
-        if form in document:
-            raise Malformed(form, "does not count in simulations: write a `request` line for each occurrence")
 
 
 def read_reservation_line(document: dict[str, object]) -> tuple[int, Arrival]:
@@ -70,15 +80,59 @@ def read_reservation_line(document: dict[str, object]) -> tuple[int, Arrival]:
     message = {key: value for key, value in document.items() if key != "submit_ms"}
     for form in FORMS:
         asked = message.get(form)
-        if isinstance(asked, dict) and isinstance(asked.get("rdl"), str):
-            try:
-                rdl = read_document(asked["rdl"], clock(now_s=submit_ms // 1000))
-            except BadDocument as fault:
-                raise Malformed(f"{form}.rdl", str(fault)) from None
-            message[form] = {**asked, "rdl": rdl}
+        if not isinstance(asked, dict):
+            continue
+        if form == "series" and "start_s" not in asked:
+            message[form] = _series(asked, submit_ms // 1000)
+        elif isinstance(asked.get("rdl"), str):
+            message[form] = {**asked, "rdl": _rdl(form, asked["rdl"], clock(now_s=submit_ms // 1000))}
     body = read_input("reservations", message, "simulation")
-    assert isinstance(body, ReservationRequested | ReservationUpdated | ReservationDeleted)
+    assert isinstance(
+        body, ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
+    )
+    if isinstance(body, SeriesRequested):
+        _check_comes(body)
     return submit_ms, body
+
+
+def _check_comes(series: SeriesRequested) -> None:
+    """Raises Malformed where its occurrences cannot be evaluated, or there are none."""
+    try:
+        clock(zone=series.zone)
+    except ValueError as error:
+        raise Malformed("series.zone", str(error)) from None
+    try:
+        comes = next(iter(occurrences(series.every, series.start_s, 0, series.zone)), None) is not None
+    except ValueError as error:
+        raise Malformed("series.every", str(error)) from None
+    if not comes:
+        raise Malformed("series.every", f'"{series.every}" never comes')
+
+
+def _series(asked: dict[str, object], now_s: int) -> dict[str, object]:
+    """A series as `largesse reserve submit --every` takes it: of a period, the window is the first occurrence, and of a
+    cron expression its times count from each. Raises Malformed."""
+    every, zone, rdl = asked.get("every"), asked.get("zone", "UTC"), asked.get("rdl")
+    if rdl is None or isinstance(every, bool) or not isinstance(every, str | int) or not isinstance(zone, str):
+        return asked  # What is wrong with it is told where it is read.
+    try:
+        known = clock(now_s=now_s, zone=zone)
+    except ValueError as error:
+        raise Malformed("series.zone", str(error)) from None
+    document = _rdl("series", rdl if isinstance(rdl, str) else json.dumps(rdl), known)
+    try:
+        when = when_of(str(every))
+        window, start_s = series_of(document, when, known)
+    except ValueError as error:
+        raise Malformed("series.every", str(error)) from None
+    return {**asked, "every": when, "rdl": window, "start_s": start_s}
+
+
+def _rdl(form: str, text: str, known: Clock) -> object:
+    try:
+        return read_document(text, known)
+    except BadDocument as fault:
+        raise Malformed(f"{form}.rdl", str(fault)) from None
 
 
 def read_cluster_file(path: str, warn: Warn | None = None) -> Cluster:
