@@ -11,27 +11,22 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
-from largesse import failpoints
 from largesse.bus.file.lock import DirectoryLock
-from largesse.bus.port import Bus, BusError, PositionGap
-from largesse.log.fencing import Accepted
-from largesse.log.reader import LogReader
+from largesse.bus.port import Bus
 from largesse.telemetry import CAUGHT_UP, logger
-from schemas import JobEnded
-from schemas.topics import LOG
-from services.agent import checkpoint, core
+from services.agent import core
 from services.agent.archive import Archive
 from services.agent.attempts import LOOK_MS, Attempts
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
 from services.agent.local import Local, mono_ms
+from services.agent.log_follower import LogFollower
 from services.agent.outbox import Name, Result
-from services.agent.reporter import RETRY_MS, Reporter
+from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 
-READ_WAIT_MS = 1_000
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 DEPARTING = "its node is not run any more"
@@ -77,16 +72,11 @@ class _Agent:
         self._bus, self._node = bus, node
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
-        self._state = core.start(node.name, self._identity.epoch)
-        self._reader = LogReader(bus, node.partition)
-        self._folded = 0  # Records since the last checkpoint.
-        self._folded_to = 0  # Where in the log the records that were folded end.
-        self._lost_at: int | None = None  # Where the log ended when this node was found lost.
-        self._followed_ms = mono_ms()  # All that the log held then was read.
+        self._follower = LogFollower(bus, node, self._identity.epoch, self._note_end)
         self._attempts = Attempts(node)
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
-        self._archive = Archive(node, lambda: self._reader.order.time)
+        self._archive = Archive(node, lambda: self._follower.time)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
@@ -141,110 +131,36 @@ class _Agent:
             if isinstance(outcome, Exception):
                 raise outcome
 
+    @property
+    def _state(self) -> core.State:
+        """What the log has said so far."""
+        return self._follower.state
+
     # ---------------------------------------------------------------- the log
     async def _follow(self) -> None:
         await self._catch_up()
+        follower = self._follower
         while True:
-            await self._act(core.take(self._state, may_start=not self._fell_behind()))
+            await self._act(core.take(self._state, may_start=not follower.fell_behind()))
             self._check_standing()
             self._say_troubles()
-            await self._save()
-            if self._fell_behind():
-                await self._read_on()
-                continue
-            batch = await self._read(READ_WAIT_MS)
-            failpoints.hit("agent", "before_consume")
-            self._fold(batch)
-            failpoints.hit("agent", "after_consume")
-
-    def _fell_behind(self) -> bool:
-        """Whether this agent was paused, or cut off from the log, for so long that its node may be lost, and what it
-        has read to start may run elsewhere.
-        """
-        return mono_ms() - self._followed_ms > max(2 * READ_WAIT_MS, self._state.node_lease_ms // 2)
-
-    async def _read_on(self) -> None:
-        """Reads what the log has by now. What is over ends meanwhile, and nothing starts."""
-        begun_ms = mono_ms()
-        try:
-            end = (await self._bus.bounds(LOG, self._node.partition))[1]
-        except BusError as error:
-            await self._wait_for_bus(error)
-            return
-        while self._reader.offset < end:
-            self._fold(await self._read(0))
-            await self._act(core.take(self._state, may_start=False))
-        self._followed_ms = begun_ms
+            await follower.save()
+            if follower.fell_behind():
+                await follower.read_on(self._act)
+            else:
+                await follower.read()
 
     async def _catch_up(self) -> None:
-        """Reads what the log has by now without acting on it: most of it is over."""
-        end = await self._where_to_begin()
-        begun = self._reader.offset
-        while self._reader.offset < end:
-            self._fold(await self._read(0))
-            core.take(self._state)
-        core.look_again(self._state)
+        await self._follower.catch_up()
         for local in list(self._attempts.by_key.values()):
             held = self._state.held.get(local.key)
             if held is None or held.run != local.admitted:
                 self._drop(local)
-        attempts = len(self._attempts.by_key)
-        self._log.info("caught up", from_offset=begun, offset=end, epoch=self._state.epoch, attempts=attempts)
         self._caught_up.set()
         CAUGHT_UP.labels(self._node.name).set(1)
 
-    async def _where_to_begin(self) -> int:
-        """Takes up the last checkpoint, if it is one of this log; returns where the log ends now."""
-        node = self._node
-        while True:
-            try:
-                found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self._state.epoch)
-                end = (await self._bus.bounds(LOG, node.partition))[1]
-            except BusError as error:
-                await self._wait_for_bus(error)
-                continue
-            if found is not None:
-                self._state, order = found
-                self._reader = LogReader(self._bus, node.partition, order)
-            return end
-
-    def _fold(self, batch: list[Accepted]) -> None:
-        for one in batch:
-            body = one.record.body
-            if type(body) is JobEnded:
-                for end in body.jobs:
-                    if (job := self._state.jobs.get(end.job)) is not None:
-                        self._archive.runs.ended(live_name(end.job, job.run))
-            core.fold(self._state, one.record)
-        self._folded += len(batch)
-        self._folded_to = self._reader.offset
-
-    async def _save(self) -> None:
-        """A checkpoint, when enough has been read since the last."""
-        if self._folded < checkpoint.RECORDS_BETWEEN:
-            return
-        self._folded = 0
-        try:
-            await checkpoint.save(self._bus, self._node.partition, self._node.data, self._state, self._reader.order)
-        except (BusError, OSError) as error:
-            self._log.warning("no checkpoint could be written", error=str(error))
-
-    async def _read(self, wait_ms: int) -> list[Accepted]:
-        begun_ms = mono_ms()
-        try:
-            batch = await self._reader.read(wait_ms)
-        except PositionGap:
-            raise
-        except BusError as error:
-            await self._wait_for_bus(error)
-            return []
-        if not self._fell_behind():
-            self._followed_ms = begun_ms
-        return batch
-
-    async def _wait_for_bus(self, error: BusError) -> None:
-        self._log.warning("the log cannot be read at the moment", error=str(error))
-        await asyncio.sleep(RETRY_MS / 1_000)
+    def _note_end(self, job: str, run: int) -> None:
+        self._archive.runs.ended(live_name(job, run))
 
     def _check_standing(self) -> None:
         state = self._state
@@ -260,20 +176,15 @@ class _Agent:
             self._renew()
         self._wake.set()
 
-    async def _knows_the_end(self) -> bool:
-        """Whether all is folded that the log held once this node was found lost, and no other agent has it: one that
-        was paused for long would else take its node back from the agent that has registered it since.
-        """
-        if self._lost_at is None:
-            try:
-                self._lost_at = (await self._bus.bounds(LOG, self._node.partition))[1]
-            except BusError:
-                return False  # Whoever reads the log waits for the bus, and wakes this up.
+    async def _may_come_back(self) -> bool:
+        """Whether this node was lost, nothing runs on it any more, and no other agent has it."""
         state = self._state
-        return self._folded_to >= self._lost_at and (not state.rival or state.rival in self._identity.issued)
+        if state.standing != "lost" or self._attempts.alive or not await self._follower.knows_of_the_loss():
+            return False
+        return not state.rival or state.rival in self._identity.issued
 
     def _renew(self) -> None:
-        self._lost_at = None
+        self._follower.forget_loss()
         try:
             self._identity = take_identity(self._node.data)
         except OSError as error:
@@ -383,7 +294,7 @@ class _Agent:
                 look_ms = self._attempts.look_again_ms(now_ms)
             moments = [look_ms, self._attempts.ring_ms()]
             if self._caught_up.is_set():
-                if self._state.standing == "lost" and not self._attempts.alive and await self._knows_the_end():
+                if await self._may_come_back():
                     self._renew()
                 moments.append(await self._reporter.speak(self._state, self._attempts.by_key.values()))
             next_ms = min(moment for moment in moments if moment is not None)

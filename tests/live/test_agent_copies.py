@@ -11,7 +11,7 @@ import pytest
 from largesse.bus.port import Fetched
 from schemas import NodeLost, NodeRegistered, Policy, RoundClosed, TaskFinished
 from schemas.topics import LOG
-from services.agent import shell
+from services.agent import log_follower
 from services.agent.found import attempt_folders
 from services.agent.local import mono_ms
 from services.agent.shell import TakenOver
@@ -188,7 +188,7 @@ def test_an_agent_on_a_copy_neither_takes_over_nor_ends_what_runs_for_the_other(
 
 def test_an_agent_that_reads_late_of_a_grant_starts_nothing_before_it_has_read_on(tell, tmp_path, monkeypatch):
     late_ms = 0
-    monkeypatch.setattr(shell, "mono_ms", lambda: mono_ms() + late_ms)
+    monkeypatch.setattr(log_follower, "mono_ms", lambda: mono_ms() + late_ms)
 
     async def story(cell):
         nonlocal late_ms

@@ -22,7 +22,7 @@ from schemas import (
     TaskFinished,
     TaskStarted,
 )
-from services.agent import checkpoint, shell
+from services.agent import checkpoint, log_follower, shell
 from services.agent.documents import CLAIM, RESULT, read_json
 from services.agent.found import attempt_folders
 from services.agent.shell import TakenOver
@@ -399,7 +399,7 @@ def test_a_restarted_agent_goes_on_from_its_checkpoint(tell, tmp_path, monkeypat
             super().__init__(bus, partition, order)
             begins.append(self.order.offset)
 
-    monkeypatch.setattr(shell, "LogReader", Watched)
+    monkeypatch.setattr(log_follower, "LogReader", Watched)
 
     async def story(cell):
         await cell.submit("j", once(tmp_path, 1))

@@ -1,0 +1,147 @@
+"""The cell's log, read into what an agent knows: from the last checkpoint on, to the end and further."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from largesse import failpoints
+from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.log.fencing import Accepted
+from largesse.log.reader import LogReader
+from largesse.telemetry import logger
+from schemas import JobEnded
+from schemas.topics import LOG
+from services.agent import checkpoint, core
+from services.agent.core import Action
+from services.agent.local import mono_ms
+from services.agent.reporter import RETRY_MS
+from services.agent.settings import NodeSettings
+
+READ_WAIT_MS = 1_000
+
+
+class LogFollower:
+    """Reads for one agent. `state`: what the log has said so far; `ended`: called with each job that ends, and the seq
+    of its admission. A bus that fails for a while is waited for.
+    """
+
+    def __init__(self, bus: Bus, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> None:
+        self.state = core.start(node.name, epoch)
+        self._bus, self._node, self._ended = bus, node, ended
+        self._log = logger(service="agent", node=node.name)
+        self._reader = LogReader(bus, node.partition)
+        self._folded = 0  # Records since the last checkpoint.
+        self._folded_to = 0  # Where in the log the records that were folded end.
+        self._lost_at: int | None = None  # Where the log ended when this node was found lost.
+        self._followed_ms = mono_ms()  # All that the log held then was read.
+
+    @property
+    def time(self) -> int:
+        """Log time of the last record, in ms."""
+        return self._reader.order.time
+
+    async def catch_up(self) -> None:
+        """Reads what the log has by now without acting on it: most of it is over. Raises PositionGap, Undecodable."""
+        end = await self._where_to_begin()
+        begun = self._reader.offset
+        while self._reader.offset < end:
+            self._fold(await self._read(0))
+            core.take(self.state)
+        core.look_again(self.state)
+        held = len(self.state.held)
+        self._log.info("caught up", from_offset=begun, offset=end, epoch=self.state.epoch, attempts=held)
+
+    async def read(self) -> None:
+        """Reads what comes next, and waits for it for a while. Raises PositionGap, Undecodable."""
+        batch = await self._read(READ_WAIT_MS)
+        failpoints.hit("agent", "before_consume")
+        self._fold(batch)
+        failpoints.hit("agent", "after_consume")
+
+    def fell_behind(self) -> bool:
+        """Whether this agent was paused, or cut off from the log, for so long that its node may be lost, and what it
+        has read to start may run elsewhere.
+        """
+        return mono_ms() - self._followed_ms > max(2 * READ_WAIT_MS, self.state.node_lease_ms // 2)
+
+    async def read_on(self, act: Callable[[list[Action]], Awaitable[None]]) -> None:
+        """Reads what the log has by now. What is over ends meanwhile, by `act`, and nothing starts. Raises PositionGap,
+        Undecodable.
+        """
+        begun_ms = mono_ms()
+        try:
+            end = (await self._bus.bounds(LOG, self._node.partition))[1]
+        except BusError as error:
+            await self._wait_for_bus(error)
+            return
+        while self._reader.offset < end:
+            self._fold(await self._read(0))
+            await act(core.take(self.state, may_start=False))
+        self._followed_ms = begun_ms
+
+    async def knows_of_the_loss(self) -> bool:
+        """Whether all is folded that the log held once this node was found lost: an agent that was paused for long
+        would else take its node back from the one that has registered it since.
+        """
+        if self._lost_at is None:
+            try:
+                self._lost_at = (await self._bus.bounds(LOG, self._node.partition))[1]
+            except BusError:
+                return False  # Whoever reads the log waits for the bus, and wakes this up.
+        return self._folded_to >= self._lost_at
+
+    def forget_loss(self) -> None:
+        """The node is about to be registered anew: a later loss is another one."""
+        self._lost_at = None
+
+    async def save(self) -> None:
+        """A checkpoint, when enough has been read since the last."""
+        if self._folded < checkpoint.RECORDS_BETWEEN:
+            return
+        self._folded = 0
+        try:
+            await checkpoint.save(self._bus, self._node.partition, self._node.data, self.state, self._reader.order)
+        except (BusError, OSError) as error:
+            self._log.warning("no checkpoint could be written", error=str(error))
+
+    async def _where_to_begin(self) -> int:
+        """Takes up the last checkpoint, if it is one of this log; returns where the log ends now."""
+        node = self._node
+        while True:
+            try:
+                found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self.state.epoch)
+                end = (await self._bus.bounds(LOG, node.partition))[1]
+            except BusError as error:
+                await self._wait_for_bus(error)
+                continue
+            if found is not None:
+                self.state, order = found
+                self._reader = LogReader(self._bus, node.partition, order)
+            return end
+
+    def _fold(self, batch: list[Accepted]) -> None:
+        for one in batch:
+            body = one.record.body
+            if type(body) is JobEnded:
+                for end in body.jobs:
+                    if (job := self.state.jobs.get(end.job)) is not None:
+                        self._ended(end.job, job.run)
+            core.fold(self.state, one.record)
+        self._folded += len(batch)
+        self._folded_to = self._reader.offset
+
+    async def _read(self, wait_ms: int) -> list[Accepted]:
+        begun_ms = mono_ms()
+        try:
+            batch = await self._reader.read(wait_ms)
+        except PositionGap:
+            raise
+        except BusError as error:
+            await self._wait_for_bus(error)
+            return []
+        if not self.fell_behind():
+            self._followed_ms = begun_ms
+        return batch
+
+    async def _wait_for_bus(self, error: BusError) -> None:
+        self._log.warning("the log cannot be read at the moment", error=str(error))
+        await asyncio.sleep(RETRY_MS / 1_000)
