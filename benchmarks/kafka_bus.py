@@ -18,7 +18,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from largesse.bus.kafka.bus import KafkaBus
 from largesse.bus.kafka.client import BATCH_BYTES_MAX, LONG_POLL_MS
-from largesse.bus.kafka.topics_admin import TopicsAdmin, settings_of
+from largesse.bus.kafka.topic_settings import settings_of
+from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.port import Outgoing
 from schemas.topics import BY_NAME, LOG
 

@@ -25,7 +25,8 @@ import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from largesse.bus.kafka.bus import KafkaBus
-from largesse.bus.kafka.topics_admin import TOPICS, TopicsAdmin, partitions_now, put_right
+from largesse.bus.kafka.topic_settings import TOPICS
+from largesse.bus.kafka.topics_admin import TopicsAdmin, partitions_now, put_right
 from largesse.bus.port import Outgoing
 from largesse.log.reader import LogReader
 from schemas import Grant, InputRefused, JobRejected, NodeRegistered, RoundClosed

@@ -31,7 +31,8 @@ import httpx
 import orjson
 import psutil
 
-from largesse.bus.kafka.topics_admin import TOPICS, partitions_now, put_right
+from largesse.bus.kafka.topic_settings import TOPICS
+from largesse.bus.kafka.topics_admin import partitions_now, put_right
 from schemas.topics import LOG
 
 ROOT = Path(__file__).parents[1]

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from schemas.edge.base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map, validated
+from schemas.edge.base import NAME_MAX, Amounts, Input, Labels, Malformed, NewName, shown, sorted_map
 from schemas.edge.config import Knobs, config_warnings, knobs_of, policy_of
-from schemas.edge.jobs import amount_warnings
 from schemas.edge.nodes import DevicesInput, offered
 from schemas.edge.queues import QueueInput, tree_of
+from schemas.edge.unit_traps import amount_warnings
+from schemas.edge.validated import validated
 from schemas.nodes import Device
 from schemas.quantities import Vector
 from schemas.queue_tree import tree_conflict

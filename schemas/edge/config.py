@@ -8,9 +8,10 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 
-from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown, validated
+from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown
 from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
+from schemas.edge.validated import validated
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
 from schemas.queues import KnobValue, Policy, Queue, knob_conflict, with_knobs
 from schemas.topics import INPUTS

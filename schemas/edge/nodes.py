@@ -4,16 +4,15 @@ Capacities round down: others build on them.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal, Protocol
+from typing import Annotated
 
 from pydantic import Field
 
 from schemas.edge.base import (
     BATCH_MAX,
-    TASKS_MAX,
     TEXT_PATTERN,
     Amounts,
     DurationMs,
@@ -23,20 +22,20 @@ from schemas.edge.base import (
     Malformed,
     Name,
     NewName,
-    Tasks,
     Text,
     Whole,
     author_of,
     check_one_form,
     shown,
     sorted_map,
-    validated,
     vector_of,
 )
+from schemas.edge.known_attempts import KNOWN_PARTS_MAX, KnownAttemptInput, KnownMessage, known_attempt
+from schemas.edge.task_checks import check_tasks
+from schemas.edge.validated import validated
 from schemas.nodes import (
     AttemptsKnown,
     Device,
-    KnownAttempt,
     NodeDrained,
     NodeRegistered,
     NodeRemoved,
@@ -44,29 +43,18 @@ from schemas.nodes import (
     ResultsKept,
 )
 from schemas.quantities import QUANTITY_MAX, Vector
-from schemas.tasks import Failure
 
 DEVICES_MAX = 1_024  # GPUs of one node, listed or not.
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
-DETAIL_MAX = 500  # Characters of an agent's own words that are kept; a fact is not refused for a long story.
-MESSAGE_TASKS_MAX = TASKS_MAX  # Tasks that the ranges of one message come to, together.
-EXIT_CODE_MAX = 2**31 - 1
+
 ADDRESS_MAX = 300
 FOLDER_MAX = 4_096  # Characters of a path on a node.
 UNSCHEDULABLE_MAX = 300
 """Characters of the reason why an agent takes no new tasks."""
 DRAIN_REASON_MAX = 300
 """Characters of the reason for a drain."""
-KNOWN_PARTS_MAX = 1_000
-"""Messages in which an agent may name the attempts that it still knows, before its registration."""
-PORT_MAX = 65_535
 
-RunMs = Annotated[list[DurationMs], Field(max_length=TASKS_MAX, fail_fast=True)]
-Measured = Annotated[list[Whole], Field(max_length=TASKS_MAX, fail_fast=True)]
-Count = Tasks
-First = Annotated[int, Field(ge=0, lt=TASKS_MAX)]
-Attempt = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
-ExitCode = Annotated[int, Field(ge=-EXIT_CODE_MAX, le=EXIT_CODE_MAX)]
+PORT_MAX = 65_535
 
 
 class DeviceInput(Input):
@@ -83,24 +71,6 @@ class DevicesInput(Input):
     gpu: Annotated[list[DeviceInput], Field(max_length=DEVICES_MAX)] = []
 
 
-class KnownAttemptInput(Input):
-    """Attempts of tasks `first` .. `first + count - 1` of a stage that an agent still knows after a restart."""
-
-    job: Name
-    stage: Name
-    first: First
-    count: Count
-    attempt: Attempt
-    state: Literal["running", "succeeded", "failed"]
-    run_ms: RunMs = []
-    reason: Failure | None = None
-    exit_code: ExitCode | None = None
-    detail: str = ""
-    peak: Amounts = {}
-    peak_mib: Measured = []
-    cpu_ms: Measured = []
-
-
 class NodeReport(Input):
     """What a node has. Listed devices say what `capacity.gpu` is; without them it counts as whole devices.
     `unschedulable`: why the agent takes no new tasks at the moment (its disk is full, for instance); empty: it does.
@@ -112,17 +82,6 @@ class NodeReport(Input):
     labels: Labels = {}
     devices: DevicesInput = DevicesInput()
     unschedulable: Annotated[str, Field(max_length=UNSCHEDULABLE_MAX)] = ""
-
-
-class KnownMessage(Input):
-    """Attempts that an agent still knows and that its registration has no room for: message `part` (from 0) of those
-    that precede the registration of `node` under `epoch`.
-    """
-
-    node: Name
-    epoch: Epoch
-    part: Annotated[int, Field(ge=0, lt=KNOWN_PARTS_MAX)]
-    attempts: Annotated[list[KnownAttemptInput], Field(max_length=BATCH_MAX, fail_fast=True)]
 
 
 class ResultsInput(Input):
@@ -218,13 +177,13 @@ def read_node(document: object, author: str) -> NodeMessage:
     if message.known is not None:
         known = message.known
         check_tasks((attempt.count for attempt in known.attempts), "known.attempts")
-        attempts = [_known(attempt, f"known.attempts[{i}]") for i, attempt in enumerate(known.attempts)]
+        attempts = [known_attempt(attempt, f"known.attempts[{i}]") for i, attempt in enumerate(known.attempts)]
         return AttemptsKnown(known.node, known.epoch, attempts, author, known.part)
     assert message.register_ is not None
     node = message.register_
     check_tasks((attempt.count for attempt in node.attempts), "register.attempts")
     capacity, devices = offered(node.capacity, node.devices, "register")
-    attempts = [_known(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
+    attempts = [known_attempt(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
     check_address(node.address, "register.address")
     return NodeRegistered(
         node.node,
@@ -276,73 +235,3 @@ def offered(amounts: Mapping[str, object], listed: DevicesInput, parent: str) ->
             'has to offer something, like {"cpu": "20", "memory": "128Gi"}; to stop a node, drain it',
         )
     return capacity, devices
-
-
-def peak_of(amounts: Mapping[str, object], parent: str) -> Vector:
-    """The largest use that an agent saw. Raises Malformed under `parent`."""
-    try:
-        return vector_of(amounts, round_up=True)
-    except Malformed as fault:
-        raise fault.under(f"{parent}.peak") from None
-
-
-def check_range(first: int, count: int, parent: str) -> None:
-    """Indexes stay below the most tasks that a stage can have. Raises Malformed under `parent`."""
-    if first + count > TASKS_MAX:
-        raise Malformed(f"{parent}.count", f"goes beyond task {TASKS_MAX - 1}, the last that a stage can have")
-
-
-def check_tasks(counts: Iterable[int], field: str) -> None:
-    """The ranges of one message speak of at most MESSAGE_TASKS_MAX tasks. Raises Malformed for `field`."""
-    if (tasks := sum(counts)) > MESSAGE_TASKS_MAX:
-        raise Malformed(
-            field, f"speaks of {tasks} tasks: a message may speak of at most {MESSAGE_TASKS_MAX}; send several"
-        )
-
-
-def check_run_ms(run_ms: list[int], count: int, parent: str, *, needed: bool) -> None:
-    """One run time for all tasks or one for each. Raises Malformed under `parent`."""
-    if len(run_ms) not in (1, count) and (run_ms or needed):
-        raise Malformed(
-            f"{parent}.run_ms", f"has {len(run_ms)} entries: give one for all {count} tasks, or one for each"
-        )
-
-
-class Ended(Protocol):
-    """An item that speaks of attempts which ended."""
-
-    count: int
-    peak_mib: list[int]
-    cpu_ms: list[int]
-
-
-def check_measured(item: Ended, parent: str) -> None:
-    """What was measured is told of every task of an item, or of none. Raises Malformed under `parent`."""
-    for field, measured in (("peak_mib", item.peak_mib), ("cpu_ms", item.cpu_ms)):
-        if len(measured) not in (0, item.count):
-            raise Malformed(
-                f"{parent}.{field}", f"has {len(measured)} entries: give one for each of {item.count} tasks"
-            )
-
-
-def _known(attempt: KnownAttemptInput, parent: str) -> KnownAttempt:
-    check_range(attempt.first, attempt.count, parent)
-    check_run_ms(attempt.run_ms, attempt.count, parent, needed=attempt.state == "succeeded")
-    check_measured(attempt, parent)
-    if (attempt.state == "failed") != (attempt.reason is not None):
-        raise Malformed(f"{parent}.reason", "belongs to an attempt that failed, and only to one")
-    return KnownAttempt(
-        job=attempt.job,
-        stage=attempt.stage,
-        first=attempt.first,
-        count=attempt.count,
-        attempt=attempt.attempt,
-        state=attempt.state,
-        run_ms=attempt.run_ms,
-        reason=attempt.reason,
-        exit_code=attempt.exit_code,
-        detail=attempt.detail[:DETAIL_MAX],
-        peak=peak_of(attempt.peak, parent),
-        peak_mib=attempt.peak_mib,
-        cpu_ms=attempt.cpu_ms,
-    )

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.edge.base import Input, Malformed, Name, Whole, validated
+from schemas.edge.base import Input, Malformed, Name, Whole
+from schemas.edge.validated import validated
 
 SLOW_PERMILLE_MAX = 1_000_000
 """A thousand times as long as elsewhere."""

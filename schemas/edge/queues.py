@@ -20,7 +20,8 @@ from schemas.edge.base import (
     shown,
     vector_of,
 )
-from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX, amount_warnings
+from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
+from schemas.edge.unit_traps import amount_warnings
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
-from schemas.edge.jobs import JobCancellation, JobSubmission, WorkloadLine, job_warnings, read_job, read_workload_line
+from schemas.edge.jobs import JobCancellation, JobSubmission, WorkloadLine, read_job, read_workload_line
 from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
+from schemas.edge.unit_traps import job_warnings
 from schemas.jobs import JobCancelled, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.plans import PlanProposed

@@ -4,30 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.edge.base import (
-    BATCH_MAX,
-    Amounts,
-    Epoch,
-    Input,
-    Name,
-    author_of,
-    check_one_form,
-    validated,
-)
-from schemas.edge.nodes import (
-    DETAIL_MAX,
-    Attempt,
-    Count,
-    ExitCode,
-    First,
-    Measured,
-    RunMs,
-    check_measured,
-    check_range,
-    check_run_ms,
-    check_tasks,
-    peak_of,
-)
+from schemas.edge.base import BATCH_MAX, Amounts, Epoch, Input, Name, author_of, check_one_form
+from schemas.edge.known_attempts import DETAIL_MAX, Attempt, Count, ExitCode, First, Measured, RunMs
+from schemas.edge.task_checks import check_measured, check_range, check_run_ms, check_tasks, peak_of
+from schemas.edge.validated import validated
 from schemas.tasks import Failure, TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from largesse.task_output import folder_name
 from schemas.edge.base import DURATION_MS_MAX, NAME_MAX, NAME_PATTERN, TASKS_MAX
-from schemas.edge.nodes import DETAIL_MAX, EXIT_CODE_MAX
+from schemas.edge.known_attempts import DETAIL_MAX, EXIT_CODE_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.tasks import Failure
 from services.agent.clearing import ENDED

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas import Vector
 from schemas.edge.base import BATCH_MAX
-from schemas.edge.nodes import DETAIL_MAX
+from schemas.edge.known_attempts import DETAIL_MAX
 from schemas.quantities import quantity_texts
 from schemas.tasks import Failure
 

@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 
 from largesse.settings import PREFIX, Settings, SettingWrong
 from schemas import Device, Vector
-from schemas.edge.base import sorted_map, validated
+from schemas.edge.base import sorted_map
 from schemas.edge.nodes import NodeReport, check_address, offered
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
+from schemas.edge.validated import validated
 from services.agent.cgroups import CpuLimit
 from services.agent.folders import Kept
 from services.agent.troubles import Room

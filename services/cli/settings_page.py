@@ -13,8 +13,9 @@ from largesse.process.usage import TOLD
 from largesse.settings import PREFIX, Settings
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
 from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
-from schemas.edge.nodes import DEVICES_MAX, MESSAGE_TASKS_MAX
+from schemas.edge.nodes import DEVICES_MAX
 from schemas.edge.strict_json import INPUT_BYTES_MAX
+from schemas.edge.task_checks import MESSAGE_TASKS_MAX
 from schemas.queues import KNOBS, Policy
 from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.agent.settings import VARIABLES as AGENT

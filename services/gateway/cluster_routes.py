@@ -11,9 +11,10 @@ from schemas.edge.config import SKIP_REASON_MAX
 from schemas.edge.nodes import DRAIN_REASON_MAX
 from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.quantities import QUANTITY_MAX
-from services.gateway import documents
+from services.gateway import documents, node_documents
 from services.gateway import dry_run as dry
 from services.gateway.config_models import Config, ConfigApplied, DryRun
+from services.gateway.document import Document
 from services.gateway.ledger import ledger_document
 from services.gateway.models import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped
 from services.gateway.openapi import Asker, Responses, answer, problems
@@ -24,7 +25,7 @@ from services.gateway.reservation_models import Ledger
 from services.gateway.view_classes import classes_document
 
 if TYPE_CHECKING:
-    from services.gateway.app import Api
+    from services.gateway.api import Api
 
 _UNANSWERED = "the log has not answered within 10 s"
 _ABANDONED: Responses = {
@@ -66,7 +67,7 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
     async def list_nodes() -> Response:
         """Nodes with their capacity, what is free, and their state."""
-        return await api.listed("nodes", documents.each_node_document(api.follower.state))
+        return await api.listed("nodes", node_documents.each_node_document(api.follower.state))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes() -> Response:
@@ -107,8 +108,8 @@ def add_nodes(app: FastAPI, api: "Api") -> None:
     """Single nodes: draining, removal."""
     ready = [Depends(api.is_ready)]
 
-    def known(node: str) -> documents.Document:
-        if (document := documents.node_document(api.follower.state, node)) is None:
+    def known(node: str) -> Document:
+        if (document := node_documents.node_document(api.follower.state, node)) is None:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
         return document
 

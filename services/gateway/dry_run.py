@@ -11,7 +11,6 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from largesse.lifecycle.running_limit import limit
 from schemas import Policy, Queue, Vector
@@ -22,13 +21,13 @@ from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_defa
 from schemas.queues import knob_conflict, with_knobs
 from schemas.wording import plural
 from services.gateway.counting import PLACES, added, capacity_of, counted_demand
+from services.gateway.document import Document
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
 from services.gateway.queue_documents import settings_document, with_shares
 from services.gateway.queueing import named
-from services.gateway.view_state import LiveJob, State
-
-Document = dict[str, Any]
+from services.gateway.view_jobs import LiveJob
+from services.gateway.view_state import State
 
 EFFECT_WAIT_S = 60.0
 """Time limit of a dry run's process. An interpreter that starts on a busy machine may need tens of seconds."""

@@ -3,7 +3,8 @@
 from typing import Any
 
 from largesse.task_output import folder_name
-from services.gateway.view_state import EndedJob, LiveJob, State
+from services.gateway.view_jobs import EndedJob, LiveJob
+from services.gateway.view_state import State
 
 RESULTS_NODES_MAX = 20
 """So many nodes are named of a job."""

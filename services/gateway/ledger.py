@@ -5,10 +5,10 @@ Amounts are resource-time: "120" of `cpu` is 120 cores for one second, "64Gi" of
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from schemas import Asks, LedgerEntry, Vector
 from schemas.quantities import quantity_texts
+from services.gateway.document import Document
 from services.gateway.view_state import LedgerSum, State
 
 LEDGER_JOBS_MAX = 10_000
@@ -17,8 +17,6 @@ came to stays in the account of their queue."""
 
 LISTED_MAX = 1_000
 """A document lists so many jobs, those told of last."""
-
-Document = dict[str, Any]
 
 
 def fold_ledger(state: State, asks: Asks) -> None:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from services.gateway.view_state import PLACES_KEPT_MAX, LiveJob, StageUse, State
+from services.gateway.view_jobs import LiveJob, StageUse
+from services.gateway.view_state import PLACES_KEPT_MAX, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Queues as JSON documents: the tree with limits, shares and jobs. Shares are fractions of the cell, 0 to 1."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from largesse.lifecycle.promises import active
 from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
@@ -12,9 +11,8 @@ from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
 from schemas.queues import Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
+from services.gateway.document import Document
 from services.gateway.view_state import State
-
-Document = dict[str, Any]
 
 
 @dataclass(slots=True)

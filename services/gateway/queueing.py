@@ -15,7 +15,8 @@ from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.counting import added, counted_demand, used_by
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_state import LiveJob, NodeRow, State
+from services.gateway.view_jobs import LiveJob
+from services.gateway.view_state import NodeRow, State
 
 PendingReason = Literal[
     "after",

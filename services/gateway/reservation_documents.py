@@ -6,7 +6,7 @@ from schemas import ReservationRequested, ReservationUpdated
 from schemas.edge.strict_json import loads
 from schemas.plans import PlanAnswer, PlanStep
 from schemas.quantities import quantity_texts
-from services.gateway.documents import Document
+from services.gateway.document import Document
 from services.gateway.view_state import ReservationRow, SeriesRow, State
 
 

@@ -4,8 +4,9 @@ import sys
 from dataclasses import asdict
 
 from schemas import ReservationRequested, ReservationUpdated
-from services.gateway.documents import Document, state_of_node
+from services.gateway.document import Document
 from services.gateway.dry_run import asked
+from services.gateway.node_documents import state_of_node
 from services.gateway.problems import Problem
 from services.gateway.queue_rules import check_queue
 from services.gateway.view_state import ReservationRow, State

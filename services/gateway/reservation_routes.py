@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from schemas import InputRepeated, PlanAnswer, ReservationRequested, ReservationUpdated
 from schemas.edge.read import Malformed, read_input
 from services.gateway.answers import Answer
-from services.gateway.documents import Document
+from services.gateway.document import Document
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.reading import message_of
@@ -21,7 +21,7 @@ from services.gateway.reservation_models import Reservation, Reservations
 from services.gateway.view_state import ReservationRow
 
 if TYPE_CHECKING:
-    from services.gateway.app import Api
+    from services.gateway.api import Api
 
 Checked = tuple[Document, ReservationRequested | ReservationUpdated]
 """A request as it came, and as it was read."""

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from largesse.lifecycle.promises import active, serves
 from schemas import PlanStep, Stage, Vector
 from services.gateway.counting import added
-from services.gateway.view_state import LiveJob, ReservationRow, State
+from services.gateway.view_jobs import LiveJob
+from services.gateway.view_state import ReservationRow, State
 
 
 class ReservedWaits:

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 
 from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
-from services.gateway.documents import Document
+from services.gateway.document import Document
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_rules import check_queue
@@ -22,7 +22,7 @@ from services.gateway.reservation_models import Series, SeriesList, UnreadSeries
 from services.gateway.view_state import SeriesRow, State
 
 if TYPE_CHECKING:
-    from services.gateway.app import Api
+    from services.gateway.api import Api
 
 _ONE = "/v1/series/{series}"
 _UNREAD = "the log has not read it within 10 s"

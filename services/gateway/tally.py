@@ -13,10 +13,12 @@ from largesse.lifecycle.job_classes import class_names
 from schemas import Stage, Vector
 from schemas.jobs import UNJUDGED
 from services.gateway.counting import added
-from services.gateway.documents import state_of, state_of_node
+from services.gateway.documents import state_of
+from services.gateway.node_documents import state_of_node
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_state import LiveJob, State, Touched, said_of, stage_class_key
+from services.gateway.view_jobs import LiveJob
+from services.gateway.view_state import State, Touched, said_of, stage_class_key
 
 LOOKED_AT_ONCE = 200
 """Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""

@@ -4,7 +4,8 @@ from typing import Any
 
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskFailure
-from services.gateway.view_state import FailedAttempt, StageUse, State
+from services.gateway.view_jobs import FailedAttempt, StageUse
+from services.gateway.view_state import State
 
 UNKNOWN = -1
 

@@ -9,9 +9,7 @@ from typing import Any
 from largesse.core import Folds, OpenRound
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, succeed
 from largesse.lifecycle.running_limit import admit, leave, limit
-from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Asks,
     ConfigChanged,
@@ -41,16 +39,13 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
-from schemas.nodes import devices_of
 from schemas.queue_tree import walk
-from schemas.tasks import TaskEnd, TaskFailure, TaskRange
-from services.gateway.copies import end_spare, find_hold, own
-from services.gateway.places import forget_places, keep_places, move
-from services.gateway.usage import failed_attempt, note_used
+from services.gateway.places import forget_places, keep_places
 from services.gateway.view_classes import fold_forecast
+from services.gateway.view_jobs import EndedJob, EndedStage, LiveJob, StageUse
+from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_rounds import (
-    add_amounts,
     fold_abandoned,
     fold_asks,
     fold_closed,
@@ -58,20 +53,8 @@ from services.gateway.view_rounds import (
     fold_opened,
     fold_shares,
 )
-from services.gateway.view_state import (
-    ENDED_JOBS_MAX,
-    FAILURES_KEPT,
-    Allocation,
-    DrainRow,
-    EndedJob,
-    EndedStage,
-    FailedAttempt,
-    LiveJob,
-    NodeRow,
-    StageUse,
-    State,
-    touch,
-)
+from services.gateway.view_state import ENDED_JOBS_MAX, State, touch
+from services.gateway.view_tasks import fold_tasks
 
 NAME = "gateway"
 TOPIC = ""
@@ -210,142 +193,6 @@ def _keep(state: State, job: EndedJob) -> None:
         forget_places(state, oldest)
 
 
-# ---------------------------------------------------------------- nodes
-def _registered(state: State, record: Record) -> None:
-    body: NodeRegistered = record.body
-    _set_node(state, body)
-    _tasks(state, record)
-
-
-def _reported(state: State, record: Record) -> None:
-    _set_node(state, record.body)
-
-
-def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
-    before = state.nodes.get(body.node)
-    devices = devices_of(body.capacity, body.devices)
-    node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author, unschedulable=body.unschedulable)
-    if before is not None:
-        node.used, node.holds, node.draining, node.drain = before.used, before.holds, before.draining, before.drain
-        node.address, node.results = before.address, before.results
-    if isinstance(body, NodeRegistered):
-        node.address, node.results = body.address, body.results
-    state.nodes[body.node] = node
-    touch(state, node=body.node)
-
-
-def _drained(state: State, record: Record) -> None:
-    body: NodeDrained = record.body
-    node = state.nodes[body.node]
-    node.draining, node.drain = body.draining, DrainRow(body.author, body.reason, record.time, body.within_ms)
-    touch(state, node=body.node)
-
-
-def _lost(state: State, record: Record) -> None:
-    body: NodeLost = record.body
-    node = state.nodes[body.node]
-    node.lost, node.left = True, body.left
-    touch(state, node=body.node)
-    _tasks(state, record)
-
-
-def _forgotten(state: State, record: Record) -> None:
-    del state.nodes[record.body.node]
-    touch(state, node=record.body.node)
-
-
-# ---------------------------------------------------------------- tasks
-def _tasks(state: State, record: Record) -> None:
-    for fact in facts_of(record.body):
-        indices = range(fact.first, fact.first + fact.count)
-        if isinstance(fact, TaskEnd):
-            for index in indices:
-                note_used(state, fact, index)
-                own(state, fact.job, fact.stage, index, fact.attempt)
-                _release(state, fact.job, fact.stage, index)
-            job = state.jobs.get(fact.job)
-            if job is not None:
-                succeed(job, job.graph.position[fact.stage], fact.count, fact.attempt)
-        elif isinstance(fact, TaskFailure):
-            for index in indices:
-                own(state, fact.job, fact.stage, index, fact.attempt)
-                _fail(state, fact.job, failed_attempt(fact, index, record.time))
-        elif isinstance(fact, SpareEnd):
-            _end_spare(state, fact, record.time)
-        else:
-            for index in indices:
-                _begin(state, record, fact, index)
-
-
-def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
-    name, stage = tasks.job, tasks.stage
-    hold = find_hold(state, name, stage, index, tasks.attempt)
-    if hold.started:
-        return
-    hold.started = True
-    job = state.jobs.get(name)
-    if job is not None and state.holds.get(f"{name}/{stage}/{index}") is hold:
-        at = job.graph.position[stage]
-        job.starting[at] -= 1
-        job.running[at] += 1
-        touch(state, name)
-        if job.started_ms is None:
-            job.started_ms = record.time
-
-
-def _fail(state: State, name: str, failed: FailedAttempt) -> None:
-    _release(state, name, failed.stage, failed.index)
-    job = state.jobs.get(name)
-    if job is None:
-        return
-    at = job.graph.position[failed.stage]
-    fail(job, at, failed.index, failed.attempt, failed.reason)
-    job.failures = [*job.failures, failed][-FAILURES_KEPT:]
-    if failed.reason in COUNTED:
-        job.failed[at] += 1
-        if job.graph.stages[at].gang:
-            wait_ms = gang_backoff_ms(state.policy, job, at)
-        else:
-            wait_ms = backoff_ms(state.policy, job, at, failed.index, failed.reason)
-        job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + wait_ms)
-
-
-def _end_spare(state: State, ended: SpareEnd, time: int) -> None:
-    """An attempt of a task that goes on, or has succeeded, in another one."""
-    name, stage, index = ended.job, ended.stage, ended.first
-    hold = end_spare(state, name, stage, index, ended.attempt)
-    job = state.jobs.get(name)
-    _give_back(state, hold)
-    touch(state, name, hold.node)
-    if job is not None:
-        move(job.nodes[job.graph.position[stage]], hold.node, -1)
-        run_ms = ended.run_ms[0] if ended.run_ms else None
-        failed = FailedAttempt(
-            stage, index, ended.attempt, ended.node, ended.reason, ended.exit_code, ended.detail, time, run_ms
-        )
-        job.failures = [*job.failures, failed][-FAILURES_KEPT:]
-
-
-def _give_back(state: State, hold: Allocation) -> None:
-    node = state.nodes[hold.node]
-    node.holds -= 1
-    add_amounts(node.used, hold.demand, -1)
-    add_amounts(state.used[hold.queue], hold.demand, -1)
-    state.tasks[hold.queue] -= 1
-
-
-def _release(state: State, name: str, stage: str, index: int) -> None:
-    hold = state.holds.pop(f"{name}/{stage}/{index}")
-    _give_back(state, hold)
-    touch(state, name, hold.node)
-    job = state.jobs.get(name)
-    if job is not None:
-        at = job.graph.position[stage]
-        counts = job.running if hold.started else job.starting
-        counts[at] -= 1
-        move(job.nodes[at], hold.node, -1)
-
-
 # ---------------------------------------------------------------- config
 def _configured(state: State, record: Record) -> None:
     body: ConfigChanged = record.body
@@ -380,14 +227,14 @@ _LOG: Folds[State] = {
     InputRefused: _only_seen,
     InputRepeated: _only_seen,
     InputSkipped: _only_seen,
-    NodeRegistered: _registered,
-    NodeReported: _reported,
-    NodeDrained: _drained,
-    NodeLost: _lost,
-    NodeForgotten: _forgotten,
-    TaskStarted: _tasks,
-    TaskFinished: _tasks,
-    TaskFailed: _tasks,
+    NodeRegistered: fold_registered,
+    NodeReported: fold_reported,
+    NodeDrained: fold_drained,
+    NodeLost: fold_lost,
+    NodeForgotten: fold_forgotten,
+    TaskStarted: fold_tasks,
+    TaskFinished: fold_tasks,
+    TaskFailed: fold_tasks,
     ConfigChanged: _configured,
     **RESERVATION_FOLDS,
     Releases: fold_forecast,

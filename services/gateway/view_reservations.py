@@ -12,14 +12,8 @@ from schemas import (
     SeriesEnded,
     SeriesRequested,
 )
-from services.gateway.view_state import (
-    RESERVATIONS_KEPT_MAX,
-    EndedJob,
-    ReservationRow,
-    ReservationState,
-    SeriesRow,
-    State,
-)
+from services.gateway.view_jobs import EndedJob
+from services.gateway.view_state import RESERVATIONS_KEPT_MAX, ReservationRow, ReservationState, SeriesRow, State
 
 
 def fold_requested(state: State, record: Record) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.lifecycle.state import JobLife, RunningLimits
+from largesse.lifecycle.state import RunningLimits
 from schemas import (
     Cache,
     Device,
@@ -23,7 +23,7 @@ from schemas.nodes import ResultsKept
 from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.shares import Breach, QueueShare
-from schemas.tasks import Failure
+from services.gateway.view_jobs import EndedJob, LiveJob, StageUse
 
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that are kept; the oldest are forgotten first."""
@@ -39,119 +39,6 @@ TOUCHED_MAX = 100_000
 
 POOLS_KEPT = 1_000
 """Changes of the pools of classes that are kept, the last ones."""
-
-JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
-
-
-@dataclass(slots=True)
-class FailedAttempt:
-    """One attempt that ended without success."""
-
-    stage: str
-    index: int
-    attempt: int
-    node: str
-    reason: Failure
-    exit_code: int | None
-    detail: str
-    at_ms: int
-    run_ms: int | None = None
-    peak_mib: int | None = None
-    cpu_ms: int | None = None
-
-
-@dataclass(slots=True)
-class StageUse:
-    """What attempts that succeeded have used, by task index, as long as the highest one: `attempts` their numbers (0:
-    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured).
-    """
-
-    attempts: list[int] = field(default_factory=list)
-    run_ms: list[int] = field(default_factory=list)
-    peak_mib: list[int] = field(default_factory=list)
-    cpu_ms: list[int] = field(default_factory=list)
-
-
-@dataclass
-class LiveJob(JobLife):
-    """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
-    asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none; as long as the highest index granted), by node how many attempts are there now, and how many of those
-    are copies: beside another attempt of their task, or after its success. `admitted`: seq of its admission.
-    `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
-
-    # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
-    __slots__ = (
-        "admitted",
-        "asked",
-        "author",
-        "began",
-        "copies",
-        "failed",
-        "failures",
-        "job_class",
-        "nodes",
-        "places",
-        "retry_ms",
-        "running",
-        "spec",
-        "started_ms",
-        "starting",
-        "submitted_ms",
-        "used",
-    )
-
-    spec: JobSpec
-    job_class: int
-    author: str
-    admitted: int
-    submitted_ms: int
-    running: list[int]
-    starting: list[int]
-    asked: list[int]
-    failed: list[int]
-    retry_ms: list[int]
-    places: list[list[str]]
-    nodes: list[dict[str, int]]
-    copies: list[int]
-    began: int
-    started_ms: int | None
-    failures: list[FailedAttempt]
-    used: list[StageUse]
-
-
-@dataclass(slots=True)
-class EndedStage:
-    """What came of one stage."""
-
-    stage: str
-    after: list[str]
-    tasks: int
-    succeeded: int
-    failed: int
-
-
-@dataclass(slots=True)
-class EndedJob:
-    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words)."""
-
-    job: str
-    queue: str
-    user: str
-    priority: int
-    author: str
-    submitted_ms: int
-    ended_ms: int
-    outcome: JobOutcome
-    detail: str
-    stages: list[EndedStage]
-    job_class: str | None = None
-    started_ms: int | None = None
-    reason: str | None = None
-    failures: list[FailedAttempt] = field(default_factory=list)
-    admitted: int = 0
-    reservation: str | None = None
-    reservation_atom: str = ""
 
 
 @dataclass(slots=True)

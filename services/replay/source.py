@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from largesse.bus.file.bus import read_journal
 from largesse.bus.file.journal import has_journal
+from largesse.bus.file.reading import read_journal
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
 from largesse.ids import content_hash, decision_id

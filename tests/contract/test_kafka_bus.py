@@ -7,7 +7,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from largesse.bus.kafka.bus import FOLLOWERS_MAX, KafkaBus
-from largesse.bus.kafka.topics_admin import MEMBERSHIP, TopicsAdmin
+from largesse.bus.kafka.topic_settings import MEMBERSHIP
+from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.port import BusError, Outgoing, PositionGap
 from largesse.process.assignment import assignment_of
 from largesse.settings import Settings

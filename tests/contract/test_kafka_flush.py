@@ -2,7 +2,8 @@
 
 import pytest
 
-from largesse.bus.kafka.topics_admin import FLUSH, Found, is_volatile, put_right, settings_of
+from largesse.bus.kafka.topic_settings import FLUSH, Found, is_volatile, settings_of
+from largesse.bus.kafka.topics_admin import put_right
 from schemas.topics import BY_NAME, LOG
 from tests.contract.kafka_rig import make_topic, new_name, put_right_at_once
 from tests.contract.test_kafka_bus import address, needs_kafka, open_bus, out, tell

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.bus.kafka.topics_admin import TOPICS, Found, TopicsAdmin, command, faults, put_right, settings_of
+from largesse.bus.kafka.topic_settings import TOPICS, Found, command, faults, settings_of
+from largesse.bus.kafka.topics_admin import TopicsAdmin, put_right
 from largesse.bus.port import BusError
 from schemas.topics import LOG, SNAPSHOTS, Topic
 from tests.conftest import ROOT

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from largesse.bus.file.bus import read_journal
+from largesse.bus.file.reading import read_journal
 from tests.live.campaign_jobs import Job, Proof
 
 DECISIONS = ("shares", "asks", "grants", "releases", "plans")

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from largesse.bus.kafka.bus import KafkaBus
-from largesse.bus.kafka.topics_admin import TOPICS, partitions_now
+from largesse.bus.kafka.topic_settings import TOPICS
+from largesse.bus.kafka.topics_admin import partitions_now
 from largesse.bus.port import BusError
 from largesse.failpoints import VARIABLE
 from largesse.log.fencing import Accepted

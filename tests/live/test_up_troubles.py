@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from largesse.bus.file.bus import Disk, FileBus, read_journal
+from largesse.bus.file.bus import Disk, FileBus
+from largesse.bus.file.reading import read_journal
 from largesse.log.codec import decode, record_of, unwrap
 from largesse.process.ways_out import way_out
 from largesse.shell import CoreStopped

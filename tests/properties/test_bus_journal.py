@@ -12,7 +12,8 @@ from hypothesis import assume
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse.bus.file.bus import Disk, FileBus, JournalDamaged, read_journal
+from largesse.bus.file.bus import Disk, FileBus, JournalDamaged
+from largesse.bus.file.reading import read_journal
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Outgoing
 from tests.unit.file_bus_folders import crashed, everything, out, segments, with_bus

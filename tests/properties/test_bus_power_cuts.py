@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from largesse.bus.file.bus import FileBus, JournalDamaged, read_journal
+from largesse.bus.file.bus import FileBus, JournalDamaged
+from largesse.bus.file.reading import read_journal
 from tests.properties.test_bus_journal import Synced, folder, messages
 from tests.unit.file_bus_folders import everything, out, segments, with_bus
 

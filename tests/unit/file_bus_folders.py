@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from largesse.bus.file.bus import FileBus, read_journal
+from largesse.bus.file.bus import FileBus
 from largesse.bus.file.head import Head, write_head
+from largesse.bus.file.reading import read_journal
 from largesse.bus.port import Bus, Message, Outgoing
 
 Result = TypeVar("Result")

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.wording import plural
-from services.replay.verify import Span, Verdict
+from services.replay.verdict import Span, Verdict
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from schemas.edge.base import UNKNOWN_NAMED_MAX
 from schemas.edge.jobs import (
     CORES_MEANT_MAX,
     WARNINGS_MAX,
 )
 from schemas.edge.read import Malformed, read_input, warnings_of
+from schemas.edge.validated import UNKNOWN_NAMED_MAX
 from tests.unit.test_edge_jobs import job, stage
 
 

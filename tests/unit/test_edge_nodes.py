@@ -3,7 +3,8 @@
 import pytest
 
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
-from schemas.edge.nodes import ADDRESS_MAX, DETAIL_MAX, DEVICES_MAX, NodeLeft
+from schemas.edge.known_attempts import DETAIL_MAX
+from schemas.edge.nodes import ADDRESS_MAX, DEVICES_MAX, NodeLeft
 from schemas.edge.read import Malformed, read_input
 from schemas.nodes import Device, KnownAttempt, NodeDrained, NodeRegistered, NodeReported, ResultsKept
 from schemas.tasks import TaskEnd, TaskFailed, TaskFailure, TaskFinished, TaskRange, TaskStarted

@@ -5,15 +5,9 @@ import json
 import pytest
 
 from schemas.edge.base import NAME_MAX
+from schemas.edge.rdl import RDL_ATOMS_MAX, RDL_BRANCHES_MAX, RDL_DEPTH_MAX, UNITS_MAX
 from schemas.edge.read import Malformed, read_input
-from schemas.edge.reservations import (
-    PROPOSED_LEASES_MAX,
-    PROPOSED_PLANS_MAX,
-    RDL_ATOMS_MAX,
-    RDL_BRANCHES_MAX,
-    RDL_DEPTH_MAX,
-    UNITS_MAX,
-)
+from schemas.edge.reservations import PROPOSED_LEASES_MAX, PROPOSED_PLANS_MAX
 from schemas.plans import ProposedLease
 from schemas.reservations import ReservationDeleted, ReservationRequested, ReservationUpdated
 

@@ -8,8 +8,9 @@ from hashlib import sha256
 
 import pytest
 
-from largesse.bus.file.bus import DirectoryHeld, Disk, FileBus, read_journal
+from largesse.bus.file.bus import DirectoryHeld, Disk, FileBus
 from largesse.bus.file.group_commit import LINE_BYTES
+from largesse.bus.file.reading import read_journal
 from largesse.bus.port import BusError, Outgoing
 from tests.unit.file_bus_folders import everything, out, segments, values, with_bus, written
 

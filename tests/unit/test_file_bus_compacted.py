@@ -6,9 +6,10 @@ import shutil
 import pytest
 from structlog.testing import capture_logs
 
-from largesse.bus.file.bus import Disk, FileBus, read_journal
+from largesse.bus.file.bus import Disk, FileBus
 from largesse.bus.file.compacted import NAME_MAX, file_name
 from largesse.bus.file.lines import encode_item, encode_line, item_opening
+from largesse.bus.file.reading import read_journal
 from largesse.bus.port import BusFull, Outgoing
 from schemas.topics import SNAPSHOTS
 from tests.unit.file_bus_folders import crashed, everything, out, segments, values, with_bus

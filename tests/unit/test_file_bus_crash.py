@@ -8,8 +8,9 @@ import sys
 import pytest
 
 from largesse.bus.file import lock
-from largesse.bus.file.bus import DirectoryHeld, FileBus, read_journal
+from largesse.bus.file.bus import DirectoryHeld, FileBus
 from largesse.bus.file.lock import DirectoryLock
+from largesse.bus.file.reading import read_journal
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, with_bus
 

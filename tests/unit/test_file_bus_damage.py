@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from largesse.bus.file.bus import Disk, FileBus, JournalDamaged, read_journal
+from largesse.bus.file.bus import Disk, FileBus, JournalDamaged
 from largesse.bus.file.lines import encode_line
+from largesse.bus.file.reading import read_journal
 from largesse.bus.port import BusError
 from tests.unit.file_bus_folders import crashed, everything, out, segments, values, with_bus, written
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from largesse.bus.file.bus import FileBus, JournalDamaged, read_journal
+from largesse.bus.file.bus import FileBus, JournalDamaged
 from largesse.bus.file.head import MARK_BYTES, Head, mark_text, read_mark
+from largesse.bus.file.reading import read_journal
 from largesse.failpoints import VARIABLE
 from tests.unit.file_bus_folders import crashed, out, segments, values, with_bus, written
 from tests.unit.test_file_bus_crash import process

@@ -20,8 +20,7 @@ from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
-from services.gateway import app as api
-from services.gateway import dry_run
+from services.gateway import api, dry_run
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
 from services.leftover import core as leftover

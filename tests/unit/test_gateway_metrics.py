@@ -15,7 +15,8 @@ from schemas.edge.read import ConfigPatch, read_cluster
 from services.gateway import cell_metrics, view, view_state
 from services.gateway.cell_metrics import JOB_STATES, NODE_STATES, QUEUE_DEPTH, QUEUES_MAX, RESOURCES_MAX, CellMetrics
 from services.gateway.counting import added
-from services.gateway.documents import job_document, node_documents
+from services.gateway.documents import job_document
+from services.gateway.node_documents import node_documents
 from services.gateway.tally import OfClass, Tally
 from tests.cells import SlowCell, job, stage
 from tests.properties.histories import Play, drawn

@@ -13,10 +13,8 @@ from schemas.edge.nodes import NodeLeft
 from schemas.nodes import ResultsKept
 from schemas.tasks import TaskEnd
 from services.gateway import places
-from services.gateway.documents import (
-    job_documents,
-    node_document,
-)
+from services.gateway.documents import job_documents
+from services.gateway.node_documents import node_document
 from services.gateway.places import OutputPlace, place_of
 from tests.gateway_watch import CPU, Watched, stage
 

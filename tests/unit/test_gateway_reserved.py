@@ -9,7 +9,7 @@ from schemas.quantities import quantity_texts
 from services.cli.watching import job_text
 from services.gateway import view
 from services.gateway.documents import job_document, job_documents
-from services.gateway.models import Job
+from services.gateway.job_models import Job
 from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
 from tests.cells import config, job, node, stage, tree

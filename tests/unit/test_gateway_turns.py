@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from services.gateway import app as api
-from services.gateway.app import READ_AT_ONCE
+from services.gateway import api
+from services.gateway.api import READ_AT_ONCE
+from services.gateway.view_state import ENDED_JOBS_MAX
 from tests.http_rig import GUARD_S, JOB, request, told
 from tests.unit.test_gateway_app import told as told_in_memory
 
@@ -71,7 +72,7 @@ def test_while_a_long_list_is_put_into_words_others_get_turns(monkeypatch):
     jobs, nodes = told_in_memory(story)
     assert turns >= 30
     assert [each["job"] for each in jobs["jobs"]] == [f"j{number}" for number in range(30)]
-    assert jobs["ended_kept_max"] == api.ENDED_JOBS_MAX
+    assert jobs["ended_kept_max"] == ENDED_JOBS_MAX
     assert [each["node"] for each in nodes["nodes"]] == ["n1"]
 
 
@@ -79,7 +80,7 @@ def test_a_list_of_nothing_is_a_list():
     async def story(cell):
         return (await cell.get("/v1/jobs")).json(), (await cell.get("/v1/jobs", user="nobody")).json()
 
-    assert told_in_memory(story) == ({"jobs": [], "ended_kept_max": api.ENDED_JOBS_MAX},) * 2
+    assert told_in_memory(story) == ({"jobs": [], "ended_kept_max": ENDED_JOBS_MAX},) * 2
 
 
 LONG, DIGITS = "x" * 12_000, "9" * 4_000

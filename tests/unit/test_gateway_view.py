@@ -16,13 +16,8 @@ from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from services.admission.core.judge import lose
 from services.gateway import view
-from services.gateway.documents import (
-    config_document,
-    job_document,
-    job_documents,
-    node_document,
-    node_documents,
-)
+from services.gateway.documents import config_document, job_document, job_documents
+from services.gateway.node_documents import node_document, node_documents
 from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
 from services.gateway.view_classes import classes_document

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from services.gateway import app as api
-from services.gateway import watching
+from services.gateway import api, app, watching
 from services.gateway.watching import TOLD_AT_ONCE, Watching
 from tests.http_rig import HOST, JOB, request, told, until
 from tests.unit.test_gateway_app import told as told_in_memory
@@ -318,7 +317,7 @@ def test_what_changed_while_a_client_was_away_it_hears_when_it_comes_back_and_af
 def test_an_event_id_that_is_too_long_is_refused():
     async def story(cell):
         await cell.post(JOB)
-        return await resumed(cell, "9" * (api.EVENT_ID_MAX + 1))
+        return await resumed(cell, "9" * (app.EVENT_ID_MAX + 1))
 
     refused = told_in_memory(story)
     assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")

@@ -9,7 +9,7 @@ from schemas.edge.read import Malformed, read_input
 from services.cli.ending import Wrong
 from services.cli.getting import node_row
 from services.cli.operating import SPAN_MS_MAX, _span_ms
-from services.gateway.documents import node_document
+from services.gateway.node_documents import node_document
 from tests.cells import SlowCell, job, node, stage
 from tests.gateway_watch import Watched
 from tests.unit.test_agent_core import closed, granted, registered, running

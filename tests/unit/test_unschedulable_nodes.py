@@ -8,7 +8,8 @@ from schemas import Grant, InputRefused, NodeReported
 from schemas.edge.nodes import UNSCHEDULABLE_MAX, read_node
 from schemas.edge.read import Malformed
 from services.cli.getting import node_row
-from services.gateway.documents import counts, node_document
+from services.gateway.documents import counts
+from services.gateway.node_documents import node_document
 from tests.cells import SlowCell, holds_of, job, node, report, stage
 from tests.gateway_watch import Watched
 from tests.unit.test_gateway_draining import waiting, why

@@ -9,20 +9,20 @@ again, it goes on where the disk ends.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import structlog
 
 from largesse.bus.file.compacted import COMPACTED, CompactedPartition, find, move_out, new_partition, partitions_of
 from largesse.bus.file.group_commit import Append, GroupCommit
 from largesse.bus.file.head import Head, JournalDamaged, make_directory, write_head, write_mark
 from largesse.bus.file.index import Stretches, read_back
-from largesse.bus.file.journal import Disk, Repair, Scan, segment_path, settle
+from largesse.bus.file.journal import Disk, Repair, segment_path, settle
 from largesse.bus.file.lines import encode_item, item_opening, key_of, message_of
 from largesse.bus.file.lock import DirectoryHeld, DirectoryLock
+from largesse.bus.file.reading import read_journal, report
+from largesse.bus.file.scan import Scan
 from largesse.bus.local import LocalBus
 from largesse.bus.port import BusError, Message, Outgoing, check_sizes
 
@@ -36,8 +36,6 @@ FETCH_BYTES_MAX = 8 << 20
 """A fetch from disk ends after this many bytes of values."""
 _MESSAGE_BYTES = 400
 """What a message in memory costs beside its value, about."""
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -148,7 +146,7 @@ class FileBus(LocalBus):
             head = Head(scan.line, scan.sum, scan.segments[-1])
             position, self.kept = settle(segment_path(self.directory, head.segment), scan.position, scan.repair)
         if scan.repair is not None:
-            _report(scan.repair, self.kept)
+            report(scan.repair, self.kept)
         # These say only what must be there at least, and save room, so a full disk is no reason to refuse to read.
         with suppress(OSError):
             write_head(self.directory, head)
@@ -297,31 +295,3 @@ class FileWriter:
     async def drop(self) -> None:
         """Nothing more is sent. What is on its way to disk arrives."""
         self._dropped = True
-
-
-def read_journal(directory: Path | str) -> Iterator[Message]:
-    """Every message of a journal in the order of sending, verified, whether or not a process holds the directory.
-
-    Ends before a torn last line or an unsynced tail, which it reports in the log. Leaves out compacted topics, of which
-    the journal has what earlier versions wrote, if anything. Raises JournalDamaged; OSError if it cannot be read.
-    """
-    scan = Scan(Path(directory))
-    for line in scan:
-        for topic, partition, offset, item in line.items:
-            if topic not in COMPACTED:
-                yield message_of(topic, partition, offset, item)
-    if scan.repair is not None:
-        _report(scan.repair, None)
-
-
-def _report(repair: Repair, kept: Path | None) -> None:
-    place = {"file": str(repair.file), "line": repair.line, "bytes_torn": repair.bytes_torn}
-    if repair.tail:
-        where = {} if kept is None else {"kept": str(kept)}
-        what = (
-            "a crash left this tail, which no sync had reached: it does not count, and nothing acknowledged was in it"
-        )
-        _log.warning("journal_tail_cut", **place, reason=repair.tail, what=what, **where)
-        return
-    what = "its newline was missing" if repair.whole else "it is torn and does not count"
-    _log.warning("journal_line_torn", **place, what=what)

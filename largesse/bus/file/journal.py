@@ -15,34 +15,30 @@ is damage, named by file and line. Only the last segment has unsynced lines: the
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 from largesse import failpoints
 from largesse.bus.file.head import (
     HEAD_NAME,
-    MARK_NAME,
     RESTORE,
     Head,
     JournalDamaged,
     Mark,
     make_directory,
     read_head,
-    read_mark,
     replace_file,
     sync_directory,
     write_head,
 )
-from largesse.bus.file.lines import SUM_OF_NOTHING, LineWrong, checked, cut, self_checked
+from largesse.bus.file.lines import LineWrong, self_checked
 from largesse.bus.port import BusFull
 from largesse.descriptors import when_there_are
 
 _SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
-_READ_BYTES = 1 << 20
+READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +56,6 @@ class Repair:
     tail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A verified line: its journal-wide number, its place, its bytes without the newline, and what is in it."""
-
-    number: int
-    segment: int
-    position: int
-    raw: bytes
-    items: list[tuple[str, int, int, re.Match[bytes]]]
-
-
 def segment_path(directory: Path, first_line: int) -> Path:
     """The file of the segment that begins with this line."""
     return directory / f"journal-{first_line:012d}.jsonl"
@@ -78,117 +63,7 @@ def segment_path(directory: Path, first_line: int) -> Path:
 
 def has_journal(directory: Path) -> bool:
     """Whether there is a journal in this folder, or anything of one. Raises OSError."""
-    return (directory / HEAD_NAME).exists() or bool(_list_segments(directory))
-
-
-class Scan:
-    """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards.
-
-    Sees what was there when each file was reached, so it may run beside a writer. Raises JournalDamaged.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        # Before the files: they say what must be there at least.
-        head = read_head(directory)
-        self.mark = read_mark(directory)
-        self.segments = _list_segments(directory)
-        self.head = head or _missed_head(directory, self.segments)
-        self.line = 0
-        self.sum = SUM_OF_NOTHING
-        self.ends: dict[tuple[str, int], int] = {}
-        self.position = 0
-        """Bytes of whole lines in the last segment."""
-        self.repair: Repair | None = None
-
-    def __iter__(self) -> Iterator[Line]:
-        before = 1
-        for first in self.segments:
-            if first != self.line + 1:
-                self._out_of_place(before, first)
-            yield from self._segment(first)
-            before = first
-        self._check_head()
-
-    def _segment(self, first: int) -> Iterator[Line]:
-        path = segment_path(self.directory, first)
-        self.position = 0
-        with path.open("rb", buffering=_READ_BYTES) as file:
-            size = os.fstat(file.fileno()).st_size
-            while self.position < size:
-                raw = file.readline(size - self.position)
-                try:
-                    if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
-                        return
-                    line = self._line(first, path, raw.removesuffix(b"\n"))
-                except JournalDamaged as damaged:
-                    if not self._is_unsynced(first):
-                        raise
-                    self.repair = Repair(path, damaged.line, size - self.position, whole=False, tail=damaged.reason)
-                    return
-                yield line
-                self.position += len(raw)
-
-    def _is_unsynced(self, first: int) -> bool:
-        """Whether no sync has reached the line after the last good one, in the segment that begins with `first`."""
-        if self.mark is None or first != self.segments[-1]:
-            return False
-        return self.line >= max(self.head.line, self.mark.line)
-
-    def _line(self, first: int, path: Path, raw: bytes) -> Line:
-        number = self.line + 1
-        try:
-            total = checked(raw, number, self.sum)
-            items = list(cut(raw))
-        except LineWrong as wrong:
-            self._damaged(path, number - first + 1, str(wrong))
-        ends: dict[tuple[str, int], int] = {}
-        for topic, partition, offset, _ in items:
-            key = (topic, partition)
-            expected = ends[key] if key in ends else self.ends.get(key, 0)
-            if offset != expected:
-                reason = f"offset {offset} of {topic} partition {partition} where {expected} belongs"
-                self._damaged(path, number - first + 1, reason)
-            ends[key] = offset + 1
-        for known, name in ((self.head, HEAD_NAME), (self.mark, MARK_NAME)):
-            if known is not None and number == known.line and total != known.sum:
-                self._damaged(path, number - first + 1, f"{name} remembers another line {number} here")
-        self.ends.update(ends)
-        self.line, self.sum = number, total
-        return Line(number, first, self.position, raw, items)
-
-    def _ends_whole(self, first: int, path: Path, raw: bytes) -> bool:
-        """Whether a last line without newline is all there. Raises JournalDamaged where no crash leaves such an end."""
-        line = self.line + 1 - first + 1
-        if first != self.segments[-1]:
-            self._damaged(path, line, "the last line of a full segment has no end")
-        if _is_whole(raw[:-1]):
-            self._damaged(path, line, "the line ends with another byte than a newline")
-        whole = _is_whole(raw)
-        self.repair = Repair(path, line, len(raw), whole)
-        return whole
-
-    def _out_of_place(self, before: int, first: int) -> NoReturn:
-        expected = self.line + 1
-        if first < expected:
-            reason = f"by its name this file begins with line {first}, where line {expected} belongs"
-            self._damaged(segment_path(self.directory, first), 1, reason)
-        missing = segment_path(self.directory, expected).name
-        reason = f"lines {expected} to {first - 1} are missing: they end this file, or a file {missing} is missing"
-        self._damaged(segment_path(self.directory, before), expected - before + 1, reason)
-
-    def _check_head(self) -> None:
-        newest = self.segments[-1] if self.segments else 1
-        if self.head.segment > newest or (self.head.segment and not self.segments):
-            path = segment_path(self.directory, self.head.segment)
-            self._damaged(path, 1, f"this file is missing; {HEAD_NAME} remembers it")
-        path = segment_path(self.directory, newest)
-        if self.line < self.head.line:
-            reason = f"lines are missing here: {HEAD_NAME} remembers that line {self.head.line} was written"
-            self._damaged(path, self.line + 1 - newest + 1, reason)
-
-    def _damaged(self, path: Path, line: int, reason: str) -> NoReturn:
-        raise JournalDamaged(path, line, f"{reason} (line {self.line + 1} of the journal)")
+    return (directory / HEAD_NAME).exists() or bool(list_segments(directory))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,12 +234,12 @@ def _set_aside(path: Path, file: int, position: int, repair: Repair) -> Path:
     return kept
 
 
-def _list_segments(directory: Path) -> list[int]:
+def list_segments(directory: Path) -> list[int]:
     names = sorted(entry.name for entry in directory.iterdir())
     return [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
 
 
-def _missed_head(directory: Path, segments: list[int]) -> Head:
+def missed_head(directory: Path, segments: list[int]) -> Head:
     """For a folder without head.json. Raises JournalDamaged where there are lines, which say that there was one."""
     for first in segments:
         path = segment_path(directory, first)
@@ -380,7 +255,7 @@ def _missed_head(directory: Path, segments: list[int]) -> Head:
     return Head()
 
 
-def _is_whole(raw: bytes) -> bool:
+def is_whole(raw: bytes) -> bool:
     try:
         self_checked(raw)
     except LineWrong:

@@ -18,7 +18,8 @@ from aiokafka.errors import KafkaError
 
 from largesse.bus.kafka.client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
 from largesse.bus.kafka.reader import Follower
-from largesse.bus.kafka.topics_admin import MEMBERSHIP, TOPICS, Found, TopicsAdmin, command, faults, is_volatile
+from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS, Found, command, faults, is_volatile
+from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.kafka.writer import ABANDON_MS, KafkaWriter
 from largesse.bus.local import Wakeups, position_gap
 from largesse.bus.port import BusError, Fetched, PositionGap

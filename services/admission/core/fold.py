@@ -3,9 +3,6 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import thresholds_of
-from largesse.lifecycle.job_life import COUNTED, fail, succeed
-from largesse.lifecycle.state import Graph
-from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -35,7 +32,6 @@ from schemas import (
     SeriesRequested,
     TaskFailed,
     TaskFinished,
-    TaskRange,
     TaskStarted,
     TimeReached,
     Vector,
@@ -43,16 +39,22 @@ from schemas import (
 from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of
 from schemas.queue_tree import leaf_paths, walk
-from schemas.tasks import TaskEnd, TaskFailure
-from services.admission.core.copies import begin_copy, end_own, end_spare
-from services.admission.core.demand import forget_job, note_held, note_job, pools_of, remeasure
-from services.admission.core.granted import mark_of, nothing_yet, put_in
-from services.admission.core.keys import attempt_key, digest_of
+from services.admission.core.demand import note_job, remeasure
+from services.admission.core.granted import nothing_yet
+from services.admission.core.keys import digest_of
 from services.admission.core.parked import admit_job, leave_queue, limit_queues
-from services.admission.core.reservations import fold_answers, fold_deleted, fold_proposed, fold_requested, fold_updated
+from services.admission.core.reservations import fold_deleted, fold_proposed, fold_requested, fold_updated
+from services.admission.core.round_fold import (
+    fold_abandoned,
+    fold_closing,
+    fold_forecast,
+    fold_opening,
+    fold_time,
+)
 from services.admission.core.series import fold_series, fold_series_end
 from services.admission.core.skips import fold_refused, fold_skipped
-from services.admission.core.state import Allocation, Ended, JobState, NodeState, Opening, PartialRegistration, State
+from services.admission.core.state import Ended, JobState, NodeState, PartialRegistration, State
+from services.admission.core.task_fold import count_tasks, end_job, fold_tasks, take_facts, tasks_of
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -91,7 +93,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     state.known.pop(body.node, None)
     _set_capacity(state, body)
     if before is not None:
-        _take_facts(state, record)
+        take_facts(state, record)
     state.needs_round = True
 
 
@@ -153,7 +155,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
     state.lost_ms[body.node] = record.time
     _count_capacity(state, node.capacity, -1)
     remeasure(state)
-    _take_facts(state, record)
+    take_facts(state, record)
     state.needs_round = True
 
 
@@ -179,39 +181,14 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     admit_job(state, body.spec.job, job)
     note_job(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
-    _count_tasks(state, body.spec.user, _tasks_of(graph))
+    count_tasks(state, body.spec.user, tasks_of(graph))
     state.needs_round = True
-
-
-def _tasks_of(graph: Graph) -> int:
-    return graph.tasks[0] if len(graph.tasks) == 1 else sum(graph.tasks)
-
-
-def _count_tasks(state: State, user: str, tasks: int) -> None:
-    """So many tasks more (fewer, where negative) belong to jobs that are not over."""
-    state.live_tasks += tasks
-    of_user = state.user_tasks.get(user, 0) + tasks
-    if of_user:
-        state.user_tasks[user] = of_user
-    else:
-        del state.user_tasks[user]
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     body = record.body
-    _over(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
+    end_job(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
     leave_queue(state, body.job)
-
-
-def _over(state: State, record: Record, end: JobEnd) -> None:
-    job = state.jobs[end.job]
-    if not job.over:
-        job.over = True
-        forget_job(state, end.job)
-        _count_tasks(state, job.spec.user, -_tasks_of(job.graph))
-        state.over.append(end)
-        state.over_cause = record.id
-        state.needs_round = True
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -241,167 +218,6 @@ def _forget_names(state: State, time: int) -> None:
         del state.ended[job]
 
 
-def _tasks(state: State, record: Record[TaskFinished | TaskFailed]) -> None:
-    _take_facts(state, record)
-    state.needs_round = True
-
-
-def _take_facts(state: State, record: Record) -> None:
-    for fact in facts_of(record.body):
-        if isinstance(fact, TaskEnd):
-            _succeed(state, record, fact)
-        elif isinstance(fact, TaskFailure):
-            for index in range(fact.first, fact.first + fact.count):
-                _fail(state, record, fact, index)
-        elif isinstance(fact, SpareEnd):
-            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count, fact.attempt, spare=True)
-        else:
-            _begin(state, fact)
-
-
-def _begin(state: State, tasks: TaskRange) -> None:
-    """Attempts run, under this epoch: one that goes on under a new agent is that agent's from now on."""
-    holds = state.nodes[tasks.node].holds
-    for index in range(tasks.first, tasks.first + tasks.count):
-        hold = holds[attempt_key(tasks.job, tasks.stage, index)]
-        hold.epoch, hold.started = tasks.epoch, True
-
-
-def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
-    job = _release(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
-    if job is None or job.over:
-        return
-    at = job.graph.position[ended.stage]
-    if succeed(job, at, ended.count, ended.attempt) is None:
-        return
-    if job.progress.left[at] == 0 and not any(job.progress.left):
-        _over(state, record, JobEnd(ended.job, "succeeded"))
-
-
-def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None:
-    name, stage, reason = failed.job, failed.stage, failed.reason
-    job = _release(state, failed.node, name, stage, index, 1, failed.attempt)
-    if job is None or job.over:
-        return
-    if fail(job, job.graph.position[stage], index, failed.attempt, reason) == "over":
-        cause = f"{reason}: {failed.detail}" if failed.detail else reason
-        tried = "" if reason in COUNTED else " (too many lost attempts)"
-        _over(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
-
-
-def _release(
-    state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int, *, spare: bool = False
-) -> JobState | None:
-    """Attempts hold no room any more; their tasks end with them, unless they are `spare`. Returns their job; None where
-    it has ended.
-    """
-    node = state.nodes[on]
-    for index in range(first, first + count):
-        hold = node.holds.pop(attempt_key(name, stage, index))
-        for resource, amount in hold.demand.items():
-            node.free[resource] += amount
-        for device, milli in (hold.devices or {}).items():
-            node.devices_free[device] = node.devices_free.get(device, 0) + milli
-    live = state.jobs.get(name)
-    ended = state.ended[name] if live is None else None
-    job = live if ended is None else ended.job
-    assert job is not None, f"job {name} has ended and holds nothing"
-    at = job.graph.position[stage]
-    if spare:
-        end_spare(state, job, name, stage, first)
-    else:
-        mark = mark_of(attempt, False)
-        job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
-        if state.copied:
-            end_own(state, job, name, at, first, first + count)
-    job.held -= count
-    _use(state, job, at, -count)
-    if live is not None:
-        note_job(state, name)
-    if ended is not None and not job.held:
-        ended.job = None
-    return live
-
-
-def _use(state: State, job: JobState, at: int, tasks: int) -> None:
-    """Tasks of a stage hold room from now on; negative: no longer."""
-    demand = job.graph.stages[at].demand
-    for resource, amount in demand.items():
-        state.used[resource] = state.used.get(resource, 0) + amount * tasks
-    note_held(state, job.job_class, demand, tasks)
-
-
-def _opened(state: State, record: Record[RoundOpened]) -> None:
-    state.open = Opening(record.id, record.seq, record.round, record.time, record.body)
-    state.round, state.opened_ms, state.needs_round = record.round, record.time, False
-    state.pools_ppm = record.body.pools_ppm
-    for judged in record.body.judged:
-        state.jobs[judged.job].job_class = judged.job_class
-        state.demand = None
-    if state.unjudged and any(state.capacity.values()):
-        state.unjudged = {}
-
-
-def _closed(state: State, record: Record[RoundClosed]) -> None:
-    body = record.body
-    for grant in body.grants:
-        job = state.jobs[grant.job]
-        at = job.graph.position[grant.stage]
-        demand, node = job.graph.stages[at].demand, state.nodes[grant.node]
-        for task in range(grant.count):
-            index = grant.first + task
-            hold = Allocation(grant.attempt, grant.epoch, demand)
-            if grant.devices:
-                hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
-                for device, milli in hold.devices.items():
-                    node.devices_free[device] -= milli
-            node.holds[attempt_key(grant.job, grant.stage, index)] = hold
-        mark = mark_of(grant.attempt, True)
-        end = grant.first + grant.count
-        job.granted = put_in(job.granted, at, grant.first, end, mark, job.graph.tasks[at])
-        job.held += grant.count
-        if grant.why == "speculative":
-            begin_copy(state, job, grant)
-        _use(state, job, at, grant.count)
-        note_job(state, grant.job)
-        for resource, amount in demand.items():
-            node.free[resource] -= amount * grant.count
-    state.open = None
-    state.wake_ms = body.wake_ms
-    if body.struck:
-        state.needs_round = True
-
-
-def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
-    state.open = None
-    state.needs_round = True
-
-
-def _told(state: State, record: Record[Releases | Plans]) -> None:
-    body = record.body
-    kind = record.type
-    state.forecast_seq[kind] = record.seq
-    state.wake_forecast_ms.pop(kind, None)
-    if body.wake_ms is not None:
-        state.wake_forecast_ms[kind] = body.wake_ms
-    if isinstance(body, Plans):
-        fold_answers(state, body)
-        state.needs_round = True
-    else:
-        state.curves, state.curves_ms = body.curves, body.at_ms
-        if pools_of(state, record.time) != state.pools_ppm:
-            state.needs_round = True
-
-
-def _time(state: State, record: Record[TimeReached]) -> None:
-    reached: TimeReached = record.body
-    if state.wake_ms is not None and state.wake_ms <= reached.wake_ms:
-        state.wake_ms = None
-    for kind in [k for k, at in state.wake_forecast_ms.items() if at <= reached.wake_ms]:
-        del state.wake_forecast_ms[kind]
-    state.needs_round = True
-
-
 FOLDS: Folds[State] = {
     ReservationRequested: fold_requested,
     ReservationUpdated: fold_updated,
@@ -422,13 +238,13 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
-    TaskStarted: _take_facts,
-    TaskFinished: _tasks,
-    TaskFailed: _tasks,
-    RoundOpened: _opened,
-    RoundClosed: _closed,
-    RoundAbandoned: _abandoned,
-    Releases: _told,
-    Plans: _told,
-    TimeReached: _time,
+    TaskStarted: take_facts,
+    TaskFinished: fold_tasks,
+    TaskFailed: fold_tasks,
+    RoundOpened: fold_opening,
+    RoundClosed: fold_closing,
+    RoundAbandoned: fold_abandoned,
+    Releases: fold_forecast,
+    Plans: fold_forecast,
+    TimeReached: fold_time,
 }

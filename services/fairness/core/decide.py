@@ -7,8 +7,9 @@ from largesse.lifecycle.job_classes import has_pools
 from schemas import Level, Shares
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
-from services.fairness.core.levels import kinds_levels, lent_in, levels_in
+from services.fairness.core.levels import lent_in, levels_in
 from services.fairness.core.queue_report import accounts_of, breaches, queue_shares, share_out
+from services.fairness.core.refill import kinds_levels
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 

@@ -16,7 +16,7 @@ from services.fairness.accounts.queue_account import NOTHING, Published, QueueAc
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
-from services.fairness.core.levels import CellLevels
+from services.fairness.core.refill import CellLevels
 from services.fairness.core.state import State
 
 

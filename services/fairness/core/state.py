@@ -12,7 +12,7 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 
 if TYPE_CHECKING:
     from services.fairness.core.entitlement import Directions
-    from services.fairness.core.levels import CellLevels
+    from services.fairness.core.refill import CellLevels
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -10,8 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from services.fairness.hdrf import paths
-from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Array, Rows, Turns
+from services.fairness.hdrf import paths, turns
+from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Rows
+from services.fairness.hdrf.turns import Array, Turns
 from services.fairness.tree import ONE_BITS, SHARE_UNITS, TreeNode
 
 LEAVES_MIN = 128
@@ -149,7 +150,7 @@ class Plot:
         shares = np.where(self._have > 0, asked / np.maximum(self._have, 1.0), 0.0)
         dominant = shares.max(axis=0)
         rise, tasks = self.rise[at], self._tasks[at]
-        speed = paths.split(shares * (rise / np.where(dominant > 0, dominant, 1.0)))
+        speed = turns.split(shares * (rise / np.where(dominant > 0, dominant, 1.0)))
         for part, whole in zip(self.speed, speed, strict=True):
             part[:, at] = whole
         self.mask[at] = np.where(tasks > 0, np.where(asked > 0, self._bits, 0).sum(axis=0), 0)
@@ -216,12 +217,12 @@ class Filling:
         compared, others = (np.array(kinds, dtype=np.int64) for kinds in (self.open, self.others))
         for at in range(len(plot.depths) - 1, -1, -1):
             depth = plot.depths[at]
-            turns = paths.merge(self.turns_of_leaves(at), children)
-            if turns is None:
+            found_turns = turns.merge(self.turns_of_leaves(at), children)
+            if found_turns is None:
                 rows = paths.no_rows(len(depth.parent), len(plot.capacity))
             else:
                 counted = paths.Counted(compared, others, depth.naive if depth.naive.any() else None) if at else None
-                rows = paths.compose(turns, len(depth.parent), self.used[at], depth.slope, counted)
+                rows = paths.compose(found_turns, len(depth.parent), self.used[at], depth.slope, counted)
             found.append(rows)
             children = paths.turns_of(rows, depth.parent) if at else None
         return found[::-1]
@@ -240,7 +241,7 @@ class Filling:
         if not len(taking):
             return None
         node = node[keep]
-        starts = paths.starts_of(node)
+        starts = turns.starts_of(node)
         ends = taking[plot.most[taking] < ENDLESS]
         speed = [
             np.concatenate((np.add.reduceat(part[:, taking], starts, axis=1), -part[:, ends]), axis=1)

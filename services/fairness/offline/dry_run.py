@@ -26,9 +26,10 @@ from schemas import (
     Stage,
     Vector,
 )
-from schemas.edge.base import Input, Malformed, Whole, validated
+from schemas.edge.base import Input, Malformed, Whole
 from schemas.edge.config import knobs_of
 from schemas.edge.queues import QueueInput, tree_of
+from schemas.edge.validated import validated
 from schemas.jobs import JobEnd
 from schemas.queues import with_knobs
 from services.fairness import core

@@ -2,13 +2,19 @@
 written down: in a full cell nearly all jobs are like that.
 """
 
-from schemas import Grant, StageAsk
+from largesse.ids import shard_of
+from schemas import Asks, Grant, StageAsk
 from services.leftover.core.state import NO_ASKS, Job
 
 
 def does_ask(job: Job) -> bool:
     """Whether it asks for anything."""
     return job.fresh_ms >= 0 or bool(job.asks)
+
+
+def in_shard(name: str, asks: Asks) -> bool:
+    """Whether the shard of altruism that says these asks speaks for a job."""
+    return shard_of(name, asks.of) == asks.shard
 
 
 def asks_of(job: Job) -> list[StageAsk]:

@@ -15,8 +15,9 @@ from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting
-from services.leftover.placement.nodes import SLOTS, Room, TaskClass
+from services.leftover.placement.nodes import SLOTS, Room
 from services.leftover.placement.packing import Alignment
+from services.leftover.placement.task_class import TaskClass
 
 
 def build(state: State) -> Board:
@@ -132,6 +133,11 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
     elif order == "fsp":
         work = key_of(state, job)
     board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class)
+
+
+def stage_of(job: Job, name: str) -> Stage:
+    """A stage by its name."""
+    return job.graph.stages[job.graph.position[name]]
 
 
 def estimate_of(job: Job, stage: Stage) -> int:

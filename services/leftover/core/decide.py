@@ -3,9 +3,8 @@
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
 from schemas.quantities import SHARE_UNITS
-from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, waiting_of
-from services.leftover.core.fold import in_shard
 from services.leftover.core.gather import due_of, hold, said_of, shortfalls
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches

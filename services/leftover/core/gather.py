@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from schemas import HeldRoom, Level, Shortfall, Stage, Vector
+from schemas import HeldRoom, Level, Shortfall, Vector
 from schemas.estimates import end_ms
 from schemas.grants import HoldReason
-from services.leftover.core.board import estimate_of, leaf_of, rules_said, task_class_of
-from services.leftover.core.state import Allocation, Job, State
+from services.leftover.core.board import estimate_of, leaf_of, rules_said, stage_of, task_class_of
+from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import LeafEntry, Placement
 from services.leftover.placement.headroom import (
@@ -21,8 +21,8 @@ from services.leftover.placement.headroom import (
     wanted_by,
 )
 from services.leftover.placement.lending import lend_all
-from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
+from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Reserved
 
 OVERRUN_MOST = 2
@@ -56,7 +56,7 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
         def lasts_ms(name: str, stage: str) -> int:
             key = name, stage
             if key not in lasting:
-                lasting[key] = estimate_of(state.jobs[name], _stage_of(state.jobs[name], stage))
+                lasting[key] = estimate_of(state.jobs[name], stage_of(state.jobs[name], stage))
             return lasting[key]
 
         placements += lend_all(board, gathered.held, now_ms, lasts_ms)
@@ -65,10 +65,6 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
 
 def _classes(gathered: Gathered) -> dict[int, TaskClass]:
     return {number: reserved.task for number, reserved in gathered.held.items()}
-
-
-def _stage_of(job: Job, name: str) -> Stage:
-    return job.graph.stages[job.graph.position[name]]
 
 
 def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
@@ -189,7 +185,7 @@ class _Running:
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
             if not own and (wanted.starves or leaf_of(state, job) not in wanted.leaves):
-                lasts_ms = estimate_of(job, _stage_of(job, p.stage))
+                lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
         found.sort(key=lambda end: end.at_ms)
@@ -226,14 +222,14 @@ class _Running:
     def _is_of(self, held: Allocation, task: TaskClass) -> bool:
         """Whether a task with the demand of a gang's class is of that class."""
         job = self._state.jobs.get(held.job)
-        stage = _stage_of(job, held.stage) if job is not None else None
+        stage = stage_of(job, held.stage) if job is not None else None
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
     def _lasts_ms(self, held: Allocation, key: tuple[str, str]) -> int | None:
         """What a task like this is expected to take in all; None: its job is over."""
         if key not in self._lasting:
             job = self._state.jobs.get(held.job)
-            self._lasting[key] = None if job is None else estimate_of(job, _stage_of(job, held.stage))
+            self._lasting[key] = None if job is None else estimate_of(job, stage_of(job, held.stage))
         return self._lasting[key]
 
     def _end_of(self, held: Allocation, key: tuple[str, str]) -> int:

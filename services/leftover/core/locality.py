@@ -14,8 +14,8 @@ from services.leftover.core.state import Job, State
 from services.leftover.placement.barred import elsewhere, rooms_on
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry, Placement
-from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.pending_reasons import reason_of, seekers
+from services.leftover.placement.task_class import TaskClass
 
 
 class Waits(NamedTuple):

@@ -5,14 +5,15 @@ others. They stand on no board: what they have does not depend on who else waits
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.promises import active, serves
-from schemas import Grant, PlanProfile, Revocation, Stage, StageAsk, Vector
+from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
-from services.leftover.core.board import estimate_of, is_reserved, stage_class
-from services.leftover.core.state import Job, Lent, Reserving, State
+from services.leftover.core.board import estimate_of, is_reserved, stage_class, stage_of
+from services.leftover.core.reserved_runs import lent_of
+from services.leftover.core.state import Job, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
-from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.task_class import TaskClass
 
 
 def keeps(state: State) -> bool:
@@ -279,47 +280,3 @@ class Reserved:
         while count and not all(entry.has_room(span.task.pairs, count) for entry in entries):
             count = 0 if span.stage.gang else count // 2
         return count
-
-
-def note_runs(state: State, grant: Grant) -> None:
-    """Tasks of a job with a reservation, or revocable ones, begin to run."""
-    reserving = state.reserving.get(grant.job)
-    for index in range(grant.first, grant.first + grant.count):
-        run = f"{grant.stage}/{index}"
-        if reserving is not None:
-            reserving.runs[run] = grant.node
-        if grant.revocable:
-            state.lent.setdefault(grant.node, {})[f"{grant.job}/{run}"] = Lent(grant.attempt)
-
-
-def forget_runs(state: State, node: str, job: str, stage: str, first: int, count: int) -> None:
-    """Tasks run on a node no longer."""
-    reserving = state.reserving.get(job)
-    lent = state.lent.get(node, {})
-    for index in range(first, first + count):
-        run = f"{stage}/{index}"
-        if reserving is not None and reserving.runs.get(run) == node:
-            del reserving.runs[run]
-        lent.pop(f"{job}/{run}", None)
-    if node in state.lent and not lent:
-        del state.lent[node]
-
-
-def take_back(state: State, revoked: list[Revocation]) -> None:
-    """Attempts are taken back. Those that have ended meanwhile are not there any more."""
-    for item in revoked:
-        for index in range(item.first, item.first + item.count):
-            lent = lent_of(state, item.node, f"{item.job}/{item.stage}/{index}")
-            if lent is not None and lent.attempt == item.attempt:
-                lent.taken = True
-
-
-def lent_of(state: State, node: str, key: str) -> Lent | None:
-    """What is kept of an attempt that runs on a node if it is revocable."""
-    on_node = state.lent.get(node) if state.lent else None
-    return None if on_node is None else on_node.get(key)
-
-
-def stage_of(job: Job, name: str) -> Stage:
-    """A stage by its name."""
-    return job.graph.stages[job.graph.position[name]]

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from schemas import Revocation
 from services.leftover.core.board import stage_class
-from services.leftover.core.reserved import lent_of
+from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, Job, Run, StageRuns, State
 from services.leftover.core.stragglers import may_be_copied
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
 from services.leftover.placement.fits import numbers
-from services.leftover.placement.nodes import NodeRoom, TaskClass
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.promised import Space, by_position
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import could_hold
 
 TRIED_MAX = 200

@@ -6,7 +6,8 @@ from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from services.leftover.placement.apart import Bounds, Rule, counter_id, matches
 from services.leftover.placement.fits import numbers
-from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import fitting
 
 

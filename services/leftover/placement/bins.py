@@ -34,9 +34,10 @@ from services.leftover.placement.entries import (
 from services.leftover.placement.indexed_heap import JobHeap
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafQueue
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in
+from services.leftover.placement.task_class import TaskClass
 
 CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""

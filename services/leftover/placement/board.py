@@ -29,8 +29,8 @@ from services.leftover.placement.entries import (
     key_of,
 )
 from services.leftover.placement.indexed_heap import POSITION_BITS
-from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import count_in, full_queue
+from services.leftover.placement.task_class import TaskClass
 
 
 class Board(Bins):

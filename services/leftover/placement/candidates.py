@@ -3,7 +3,8 @@ on a node that got room. A class that cannot fit is never looked at, however man
 """
 
 from services.leftover.placement.fits import Amounts, Demands, numbers, set_of
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import TaskClass
 
 _SWEPT_AFTER = 16
 """After so many classes that found no room anywhere, and one for each node, all others are compared with every node at

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from services.leftover.placement.entries import OPTIONAL_BIT, LeafEntry, job_class_of
 from services.leftover.placement.fits import Demands, numbers
 from services.leftover.placement.leaf_queue import LeafQueue
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import TaskClass
 
 JOB_CLASSES_MAX = 8
 """Classes of jobs at the most; a lane has room for 256."""

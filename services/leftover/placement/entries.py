@@ -6,8 +6,8 @@ from typing import Literal
 
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
-from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.ranks import Ranks
+from services.leftover.placement.task_class import TaskClass
 
 Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import CLASS_MASK, LeafEntry, job_class_of
-from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.nodes import Room
 from services.leftover.placement.pending_reasons import seekers
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import End, Moment, Reserved, could_hold, moment_at, moments_of
 
 LOOKED_AT = 64

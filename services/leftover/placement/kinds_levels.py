@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.placement.entries import PRIORITY_BITS, Draw, LeafEntry
 from services.leftover.placement.leaf_queue import LeafQueue
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import TaskClass
 
 _RATIO_BITS = 30
 

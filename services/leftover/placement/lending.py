@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry, LeafEntry, Placement, Waiting
-from services.leftover.placement.nodes import NodeRoom, TaskClass
 from services.leftover.placement.pending_reasons import seekers, short
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import Reserved, can_lend, fits_now, lend
 
 Lasting = Callable[[str, str], int]

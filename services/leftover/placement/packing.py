@@ -16,7 +16,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 from services.leftover.placement.entries import CLASS_MASK, OPTIONAL_BIT, JobEntry, LeafEntry
-from services.leftover.placement.nodes import Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import TaskClass
 
 PERMILLE = 1_000
 

@@ -5,8 +5,8 @@ from typing import Literal
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafEntry, job_class_of
-from services.leftover.placement.nodes import TaskClass
 from services.leftover.placement.queue_limits import full_queue
+from services.leftover.placement.task_class import TaskClass
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
 

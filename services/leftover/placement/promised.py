@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from schemas.quantities import on_devices
-from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import could_hold
 
 
@@ -58,7 +59,6 @@ def by_position(node: NodeRoom, devices: list[tuple[int, int]]) -> list[tuple[in
 
 
 _NO_DEVICES: list[tuple[int, int]] = []
-
 
 SpaceOf = Callable[[int], Space]
 """What a node has free at a time, by its number, before anything is put there."""

@@ -2,7 +2,7 @@
 
 from schemas.quantities import Vector
 from services.leftover.placement.entries import JobEntry, QueueEntry
-from services.leftover.placement.nodes import TaskClass
+from services.leftover.placement.task_class import TaskClass
 
 
 class QueueLimits:

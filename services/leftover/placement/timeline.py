@@ -7,7 +7,8 @@ ends before that room would be complete, or if it takes none of what they need t
 from dataclasses import dataclass
 
 from schemas.quantities import on_devices, tasks_on_devices
-from services.leftover.placement.nodes import NodeRoom, Room, TaskClass
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 
 @dataclass(slots=True, eq=False)

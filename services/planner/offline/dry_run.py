@@ -11,8 +11,9 @@ from dataclasses import asdict
 from largesse.core import RULES
 from largesse.rounds import Hosted, ask
 from schemas import Plans, Record, RoundOpened
-from schemas.edge.base import Input, Malformed, validated
+from schemas.edge.base import Input, Malformed
 from schemas.edge.config import knobs_of
+from schemas.edge.validated import validated
 from schemas.plans import UNASKED
 from schemas.queues import Policy, with_knobs
 from services.planner import core

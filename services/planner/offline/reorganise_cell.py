@@ -10,9 +10,10 @@ the planner's core, so that nothing is proposed that would be refused now.
 import json
 import sys
 
-from schemas.edge.base import Malformed, validated
+from schemas.edge.base import Malformed
 from schemas.edge.config import knobs_of
 from schemas.edge.reservations import PROPOSED_LEASES_MAX, PROPOSED_PLANS_MAX
+from schemas.edge.validated import validated
 from schemas.queues import Policy, with_knobs
 from services.planner.core.cell_plan import CellPlan
 from services.planner.offline.dry_run import Cell, state_of

@@ -1,0 +1,42 @@
+"""Reads the journal of a data folder without opening its bus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from largesse.bus.file.compacted import COMPACTED
+from largesse.bus.file.journal import Repair
+from largesse.bus.file.lines import message_of
+from largesse.bus.file.scan import Scan
+from largesse.bus.port import Message
+
+_log = structlog.get_logger(__name__)
+
+
+def read_journal(directory: Path | str) -> Iterator[Message]:
+    """Every message of a journal in the order of sending, verified, whether or not a process holds the directory.
+
+    Ends before a torn last line or an unsynced tail, which it reports in the log. Leaves out compacted topics, of which
+    the journal has what earlier versions wrote, if anything. Raises JournalDamaged; OSError if it cannot be read.
+    """
+    scan = Scan(Path(directory))
+    for line in scan:
+        for topic, partition, offset, item in line.items:
+            if topic not in COMPACTED:
+                yield message_of(topic, partition, offset, item)
+    if scan.repair is not None:
+        report(scan.repair, None)
+
+
+def report(repair: Repair, kept: Path | None) -> None:
+    place = {"file": str(repair.file), "line": repair.line, "bytes_torn": repair.bytes_torn}
+    if repair.tail:
+        where = {} if kept is None else {"kept": str(kept)}
+        what = (
+            "a crash left this tail, which no sync had reached: it does not count, and nothing acknowledged was in it"
+        )
+        _log.warning("journal_tail_cut", **place, reason=repair.tail, what=what, **where)
+        return
+    what = "its newline was missing" if repair.whole else "it is torn and does not count"
+    _log.warning("journal_line_torn", **place, what=what)

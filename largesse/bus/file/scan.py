@@ -1,0 +1,139 @@
+"""Reads a journal line by line, and finds where it is damaged."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from largesse.bus.file.head import (
+    HEAD_NAME,
+    MARK_NAME,
+    JournalDamaged,
+    read_head,
+    read_mark,
+)
+from largesse.bus.file.journal import READ_BYTES, Repair, is_whole, list_segments, missed_head, segment_path
+from largesse.bus.file.lines import SUM_OF_NOTHING, LineWrong, checked, cut
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A verified line: its journal-wide number, its place, its bytes without the newline, and what is in it."""
+
+    number: int
+    segment: int
+    position: int
+    raw: bytes
+    items: list[tuple[str, int, int, re.Match[bytes]]]
+
+
+class Scan:
+    """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards.
+
+    Sees what was there when each file was reached, so it may run beside a writer. Raises JournalDamaged.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # Before the files: they say what must be there at least.
+        head = read_head(directory)
+        self.mark = read_mark(directory)
+        self.segments = list_segments(directory)
+        self.head = head or missed_head(directory, self.segments)
+        self.line = 0
+        self.sum = SUM_OF_NOTHING
+        self.ends: dict[tuple[str, int], int] = {}
+        self.position = 0
+        """Bytes of whole lines in the last segment."""
+        self.repair: Repair | None = None
+
+    def __iter__(self) -> Iterator[Line]:
+        before = 1
+        for first in self.segments:
+            if first != self.line + 1:
+                self._out_of_place(before, first)
+            yield from self._segment(first)
+            before = first
+        self._check_head()
+
+    def _segment(self, first: int) -> Iterator[Line]:
+        path = segment_path(self.directory, first)
+        self.position = 0
+        with path.open("rb", buffering=READ_BYTES) as file:
+            size = os.fstat(file.fileno()).st_size
+            while self.position < size:
+                raw = file.readline(size - self.position)
+                try:
+                    if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
+                        return
+                    line = self._line(first, path, raw.removesuffix(b"\n"))
+                except JournalDamaged as damaged:
+                    if not self._is_unsynced(first):
+                        raise
+                    self.repair = Repair(path, damaged.line, size - self.position, whole=False, tail=damaged.reason)
+                    return
+                yield line
+                self.position += len(raw)
+
+    def _is_unsynced(self, first: int) -> bool:
+        """Whether no sync has reached the line after the last good one, in the segment that begins with `first`."""
+        if self.mark is None or first != self.segments[-1]:
+            return False
+        return self.line >= max(self.head.line, self.mark.line)
+
+    def _line(self, first: int, path: Path, raw: bytes) -> Line:
+        number = self.line + 1
+        try:
+            total = checked(raw, number, self.sum)
+            items = list(cut(raw))
+        except LineWrong as wrong:
+            self._damaged(path, number - first + 1, str(wrong))
+        ends: dict[tuple[str, int], int] = {}
+        for topic, partition, offset, _ in items:
+            key = (topic, partition)
+            expected = ends[key] if key in ends else self.ends.get(key, 0)
+            if offset != expected:
+                reason = f"offset {offset} of {topic} partition {partition} where {expected} belongs"
+                self._damaged(path, number - first + 1, reason)
+            ends[key] = offset + 1
+        for known, name in ((self.head, HEAD_NAME), (self.mark, MARK_NAME)):
+            if known is not None and number == known.line and total != known.sum:
+                self._damaged(path, number - first + 1, f"{name} remembers another line {number} here")
+        self.ends.update(ends)
+        self.line, self.sum = number, total
+        return Line(number, first, self.position, raw, items)
+
+    def _ends_whole(self, first: int, path: Path, raw: bytes) -> bool:
+        """Whether a last line without newline is all there. Raises JournalDamaged where no crash leaves such an end."""
+        line = self.line + 1 - first + 1
+        if first != self.segments[-1]:
+            self._damaged(path, line, "the last line of a full segment has no end")
+        if is_whole(raw[:-1]):
+            self._damaged(path, line, "the line ends with another byte than a newline")
+        whole = is_whole(raw)
+        self.repair = Repair(path, line, len(raw), whole)
+        return whole
+
+    def _out_of_place(self, before: int, first: int) -> NoReturn:
+        expected = self.line + 1
+        if first < expected:
+            reason = f"by its name this file begins with line {first}, where line {expected} belongs"
+            self._damaged(segment_path(self.directory, first), 1, reason)
+        missing = segment_path(self.directory, expected).name
+        reason = f"lines {expected} to {first - 1} are missing: they end this file, or a file {missing} is missing"
+        self._damaged(segment_path(self.directory, before), expected - before + 1, reason)
+
+    def _check_head(self) -> None:
+        newest = self.segments[-1] if self.segments else 1
+        if self.head.segment > newest or (self.head.segment and not self.segments):
+            path = segment_path(self.directory, self.head.segment)
+            self._damaged(path, 1, f"this file is missing; {HEAD_NAME} remembers it")
+        path = segment_path(self.directory, newest)
+        if self.line < self.head.line:
+            reason = f"lines are missing here: {HEAD_NAME} remembers that line {self.head.line} was written"
+            self._damaged(path, self.line + 1 - newest + 1, reason)
+
+    def _damaged(self, path: Path, line: int, reason: str) -> NoReturn:
+        raise JournalDamaged(path, line, f"{reason} (line {self.line + 1} of the journal)")

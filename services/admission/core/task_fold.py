@@ -1,0 +1,126 @@
+"""What admission learns of tasks: attempts begin, end or are lost, and give back the room that they held."""
+
+from largesse.lifecycle.job_life import COUNTED, fail, succeed
+from largesse.lifecycle.state import Graph
+from largesse.lifecycle.task_facts import SpareEnd, facts_of
+from schemas import (
+    JobEnd,
+    Record,
+    TaskFailed,
+    TaskFinished,
+    TaskRange,
+)
+from schemas.tasks import TaskEnd, TaskFailure
+from services.admission.core.copies import end_own, end_spare
+from services.admission.core.demand import forget_job, note_job
+from services.admission.core.granted import mark_of, put_in
+from services.admission.core.keys import attempt_key
+from services.admission.core.round_fold import use_room
+from services.admission.core.state import JobState, State
+
+
+def tasks_of(graph: Graph) -> int:
+    return graph.tasks[0] if len(graph.tasks) == 1 else sum(graph.tasks)
+
+
+def count_tasks(state: State, user: str, tasks: int) -> None:
+    """So many tasks more (fewer, where negative) belong to jobs that are not over."""
+    state.live_tasks += tasks
+    of_user = state.user_tasks.get(user, 0) + tasks
+    if of_user:
+        state.user_tasks[user] = of_user
+    else:
+        del state.user_tasks[user]
+
+
+def end_job(state: State, record: Record, end: JobEnd) -> None:
+    job = state.jobs[end.job]
+    if not job.over:
+        job.over = True
+        forget_job(state, end.job)
+        count_tasks(state, job.spec.user, -tasks_of(job.graph))
+        state.over.append(end)
+        state.over_cause = record.id
+        state.needs_round = True
+
+
+def fold_tasks(state: State, record: Record[TaskFinished | TaskFailed]) -> None:
+    take_facts(state, record)
+    state.needs_round = True
+
+
+def take_facts(state: State, record: Record) -> None:
+    for fact in facts_of(record.body):
+        if isinstance(fact, TaskEnd):
+            _succeed(state, record, fact)
+        elif isinstance(fact, TaskFailure):
+            for index in range(fact.first, fact.first + fact.count):
+                _fail(state, record, fact, index)
+        elif isinstance(fact, SpareEnd):
+            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count, fact.attempt, spare=True)
+        else:
+            _begin(state, fact)
+
+
+def _begin(state: State, tasks: TaskRange) -> None:
+    """Attempts run, under this epoch: one that goes on under a new agent is that agent's from now on."""
+    holds = state.nodes[tasks.node].holds
+    for index in range(tasks.first, tasks.first + tasks.count):
+        hold = holds[attempt_key(tasks.job, tasks.stage, index)]
+        hold.epoch, hold.started = tasks.epoch, True
+
+
+def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
+    job = _release(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
+    if job is None or job.over:
+        return
+    at = job.graph.position[ended.stage]
+    if succeed(job, at, ended.count, ended.attempt) is None:
+        return
+    if job.progress.left[at] == 0 and not any(job.progress.left):
+        end_job(state, record, JobEnd(ended.job, "succeeded"))
+
+
+def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None:
+    name, stage, reason = failed.job, failed.stage, failed.reason
+    job = _release(state, failed.node, name, stage, index, 1, failed.attempt)
+    if job is None or job.over:
+        return
+    if fail(job, job.graph.position[stage], index, failed.attempt, reason) == "over":
+        cause = f"{reason}: {failed.detail}" if failed.detail else reason
+        tried = "" if reason in COUNTED else " (too many lost attempts)"
+        end_job(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
+
+
+def _release(
+    state: State, on: str, name: str, stage: str, first: int, count: int, attempt: int, *, spare: bool = False
+) -> JobState | None:
+    """Attempts hold no room any more; their tasks end with them, unless they are `spare`. Returns their job; None where
+    it has ended.
+    """
+    node = state.nodes[on]
+    for index in range(first, first + count):
+        hold = node.holds.pop(attempt_key(name, stage, index))
+        for resource, amount in hold.demand.items():
+            node.free[resource] += amount
+        for device, milli in (hold.devices or {}).items():
+            node.devices_free[device] = node.devices_free.get(device, 0) + milli
+    live = state.jobs.get(name)
+    ended = state.ended[name] if live is None else None
+    job = live if ended is None else ended.job
+    assert job is not None, f"job {name} has ended and holds nothing"
+    at = job.graph.position[stage]
+    if spare:
+        end_spare(state, job, name, stage, first)
+    else:
+        mark = mark_of(attempt, False)
+        job.granted = put_in(job.granted, at, first, first + count, mark, job.graph.tasks[at])
+        if state.copied:
+            end_own(state, job, name, at, first, first + count)
+    job.held -= count
+    use_room(state, job, at, -count)
+    if live is not None:
+        note_job(state, name)
+    if ended is not None and not job.held:
+        ended.job = None
+    return live

@@ -1,0 +1,107 @@
+"""The last filling of a cell, and whether demands that have changed since can lead to other levels."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+
+from schemas import KindsLevel, Vector
+from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.cached_tree import CachedTree
+from services.fairness.core.fill_tree import Caps
+from services.fairness.core.state import State
+
+Direction = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class CellLevels:
+    """The last filling. `levels`: of the units that ask; `nodes`: of the queues above them, in billionths of the cell.
+
+    For each unit what it asked for (its direction counts) and whether it was satisfied: the filling depends on those.
+    `capped`: queues that asked for more than their maximum; `pledges`: what guarantees came from; `amounts`: what they
+    left to each queue, were there one kind only, and whether it would take more. `moved`: leaves whose demand has
+    changed since. `all_fits`: every demand was met; `churned`: some went by what they hold. `caps`: units that were
+    taken to ask for these amounts; `over`: the filling with further caps, once there was one. `parts`: of leaves that
+    ask for several sets of kinds, the levels by set; `pieces`: for each set what it asked for, whether satisfied.
+    """
+
+    levels: dict[str, int]
+    nodes: dict[str, int]
+    asked: dict[str, Sequence[int]]
+    satisfied: dict[str, bool]
+    capped: dict[str, bool] = field(default_factory=dict)
+    pledges: dict[str, tuple[Sequence[int], int]] = field(default_factory=dict)
+    amounts: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    moved: dict[str, bool] = field(default_factory=dict)
+    all_fits: bool = False
+    churned: bool = False
+    cached: CachedTree | None = None
+    caps: Caps = field(default_factory=dict)
+    over: "CellLevels | None" = None
+    parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    pieces: dict[str, dict[str, tuple[Sequence[int], bool]]] = field(default_factory=dict)
+
+
+def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
+    """Levels by set of kinds, as a record has them."""
+    return [KindsLevel(key.split(","), target) for key, target in sorted(parts.items())] if parts else []
+
+
+def matters(accounts: TreeAccounts, filled: CellLevels, state: State) -> bool:
+    """Whether demands that changed since can lead to another filling."""
+    moved = accounts.leaves_of(filled.moved)
+    return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf, state) for leaf in moved)
+
+
+def _limits_move(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
+    """Whether a limit above a leaf holds otherwise than before, or a maximum might."""
+    at: QueueAccount | None = accounts.queues[leaf]
+    while at is not None:
+        if at.over or at.name in filled.capped:
+            return True
+        if any(at.claim) or at.name in filled.pledges:
+            if filled.pledges.get(at.name) != accounts.pledge_of(at):
+                return True
+        if at.name in filled.amounts:
+            amount, wants_more = filled.amounts[at.name]
+            if not wants_more or not accounts.wants_more(at, amount):
+                return True
+        at = at.parent
+    return False
+
+
+def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str, state: State) -> bool:
+    """Whether a leaf's demand can: it can unless its unit asks in the same direction as before, was held back by a full
+    kind then, and still asks for more than it got."""
+    unit = accounts.group_of(leaf)
+    if unit.name in filled.caps:
+        return False  # What it asks for does not count; whether it is capped has been looked at.
+    sets = state.sets.get(leaf, {})
+    if unit.name in filled.pieces or (len(sets) > 1 and not unit.children):
+        return _a_part_moves(accounts, filled, unit.name, sets)
+    if not unit.asks or unit.name not in filled.levels:
+        return leaf in state.demand or unit.name in filled.levels
+    if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
+        return True
+    return accounts.share_of(unit.demand) <= filled.levels[unit.name] + 1
+
+
+def _a_part_moves(accounts: TreeAccounts, filled: CellLevels, unit: str, sets: Mapping[str, Vector]) -> bool:
+    """The same for a leaf that asks, or asked, for several sets of kinds: as if each were a leaf."""
+    before = filled.pieces.get(unit, {})
+    if before.keys() != sets.keys():
+        return True
+    for key, (asked, satisfied) in before.items():
+        demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
+        if satisfied or direction_of(demand) != direction_of(asked):
+            return True
+        if accounts.share_of(demand) <= filled.parts[unit][key] + 1:
+            return True
+    return False
+
+
+def direction_of(demand: Sequence[int]) -> Direction:
+    """The same for demands that are multiples of each other."""
+    divisor = max(1, gcd(*demand))
+    return tuple([amount // divisor for amount in demand])
