@@ -4,7 +4,7 @@ A vector is a sequence of integers in the order of the cell's capacity vector. A
 so that sums of shares are exact, do not depend on their order and come out alike on every processor.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -47,18 +47,19 @@ class TreeNode:
     rank: int = 0
 
 
-def walk(root: TreeNode) -> Iterator[TreeNode]:
+def walk(root: TreeNode) -> list[TreeNode]:
     """Every node, parents before their children, in the order of the tree."""
-    ahead = [root]
+    found, ahead = list[TreeNode](), [root]
     while ahead:
         node = ahead.pop()
-        yield node
+        found.append(node)
         ahead += reversed(node.children)
+    return found
 
 
-def leaves(root: TreeNode) -> Iterator[TreeNode]:
+def leaves(root: TreeNode) -> list[TreeNode]:
     """Every leaf, in the order of the tree."""
-    return (node for node in walk(root) if not node.children)
+    return [node for node in walk(root) if not node.children]
 
 
 def in_rank(children: Sequence[TreeNode]) -> list[TreeNode]:
@@ -69,14 +70,3 @@ def in_rank(children: Sequence[TreeNode]) -> list[TreeNode]:
 def share_units(share: int) -> int:
     """A share of `ONE` in billionths of the cell, rounded down, after what rounding may have taken is put back."""
     return (share + NEAR) * SHARE_UNITS >> ONE_BITS
-
-
-def part_units(amount: int, have: int) -> int:
-    """`share_units` of the share that `amount` is of `have`, in small numbers where that comes to the same: what is put
-    back is less than 2^-29 of a billionth, so it counts only just below the next one.
-    """
-    whole = amount * SHARE_UNITS
-    units = whole // have
-    if have - (whole - units * have) > have >> 29:
-        return units
-    return share_units((amount << ONE_BITS) // have)

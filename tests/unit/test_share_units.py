@@ -4,7 +4,8 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import QUANTITY_MAX
-from services.fairness.tree import ONE_BITS, SHARE_UNITS, part_units, share_units
+from services.fairness.accounts.tree_accounts import part_units
+from services.fairness.tree import ONE_BITS, SHARE_UNITS, share_units
 from tests.strategies import for_all
 
 

@@ -4,6 +4,7 @@ A rate is a guarantee per weight, as a fraction of two integers. Lower and upper
 children whose interval a new rate leaves are found without visiting the others.
 """
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -33,6 +34,13 @@ class Intervals:
         self._high: dict[str, int] = {}
         self._lows: list[tuple[int, str]] = []  # Negative: the highest comes first.
         self._highs: list[tuple[int, str]] = []
+
+    def update(self, spans: Sequence[tuple[str, int, int, int]], gone: Sequence[str] = ()) -> None:
+        """Takes new spans, as `set` has them, and forgets the names that are `gone`."""
+        for name in gone:
+            self.drop(name)
+        for name, weight, low, high in spans:
+            self.set(name, weight, low, high)
 
     def set(self, name: str, weight: int, low: int, high: int) -> None:
         """`name` need not be looked at while `low <= rate * weight <= high`. Rounded so that it is rather once more."""

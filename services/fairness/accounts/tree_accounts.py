@@ -18,7 +18,7 @@ from operator import add, ge, sub
 from services.fairness.accounts.division import Claimant, divided
 from services.fairness.accounts.queue_account import Limits, Published, QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
-from services.fairness.tree import NEAR, ONE, ONE_BITS, part_units, share_units
+from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
 
 FINE = 1 << 88
 """More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
@@ -356,15 +356,17 @@ class TreeAccounts:
         todo = {child.name: child for child in stale}
         if whole:
             todo |= {name: self.queues[name] for name in account.intervals.take_outside(part, whole)}
+        spans, idle = list[tuple[str, int, int, int]](), list[str]()
         for name, child in todo.items():
             if not child.asks:
                 self._visit(child, 0)
-                account.intervals.drop(name)
+                idle.append(name)
                 continue
             least, most = own.get(name, 0), self._most(child)
             by_weight = part * child.weight // whole if whole else 0
             low, high = self._visit(child, min(max(by_weight, least), most))
-            account.intervals.set(name, child.weight, 0 if low <= least else low, ONE if high >= most else high)
+            spans.append((name, child.weight, 0 if low <= least else low, ONE if high >= most else high))
+        account.intervals.update(spans, idle)
         if own:
             return account.guaranteed, account.guaranteed
         return account.intervals.around(whole, ONE)
@@ -400,6 +402,17 @@ class TreeAccounts:
         if account.name in self.changed:
             return account.guaranteed, account.guaranteed
         return find_quiet_band(account, new, self.share_of(account.demand), fits=self.fits)
+
+
+def part_units(amount: int, have: int) -> int:
+    """`share_units` of the share that `amount` is of `have`, in small numbers where that comes to the same: what is put
+    back is less than 2^-29 of a billionth, so it counts only just below the next one.
+    """
+    whole = amount * SHARE_UNITS
+    units = whole // have
+    if have - (whole - units * have) > have >> 29:
+        return units
+    return share_units((amount << ONE_BITS) // have)
 
 
 def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:

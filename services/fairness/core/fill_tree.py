@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from largesse.lifecycle.queue_policy import LISTS, sharing_of
 from schemas import Queue
-from schemas.queue_tree import below, upwards, walk
+from schemas.queue_tree import walk
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts, factor_of
 from services.fairness.core.state import State
@@ -77,16 +77,16 @@ class FillTree:
         self._nodes: dict[str, TreeNode] = {}  # Path -> where it stands in the tree.
         self.churned: list[TreeNode] = []
         self.asking: dict[str, bool] = {}
-        self._goes_by_holdings = goes_by_holdings(self._tree, self._policy)
+        self._goes_by_holdings = state.by_holdings
         self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
         self.whole = len(self.asked) >= arrays.LEAVES_MIN and self._may_be_whole()
         if self.whole:
             self.asking = dict.fromkeys(accounts.queues, True)
         for leaf in accounts.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
-            for path in upwards(leaf):
-                if path in self.asking:
-                    break
-                self.asking[path] = True
+            at: QueueAccount | None = accounts.queues[leaf]
+            while at is not None and at.name not in self.asking:
+                self.asking[at.name] = True
+                at = at.parent
         if accounts.over:
             self.bits = max(8, _FINE_BITS - max(accounts.capacity, default=0).bit_length())
         self.root = self._grow()
@@ -186,8 +186,7 @@ class FillTree:
         elif policy == "drf":
             node.children = self._side_by_side(path, list(self._flat(queue, path)), policy, share)
         else:
-            children = [(child, below(path, child.name)) for child in queue.children]
-            node.children = self._side_by_side(path, children, policy, share)
+            node.children = self._side_by_side(path, self._children(queue, path), policy, share)
         if policy in HELD and (above not in HELD or not path):
             self.churned.append(node)
         return node
@@ -227,9 +226,13 @@ class FillTree:
         least = {name: (self._accounts.queues[name].weight << _LEAST_BITS) // heaviest for name in found}
         return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}
 
+    def _children(self, queue: Queue, path: str) -> list[tuple[Queue, str]]:
+        """The children of a queue with their paths, which the accounts have in the same order."""
+        accounts = self._accounts.queues[path].children
+        return [(child, account.name) for child, account in zip(queue.children, accounts, strict=True)]
+
     def _flat(self, queue: Queue, path: str) -> Iterator[tuple[Queue, str]]:
-        for child in queue.children:
-            name = below(path, child.name)
+        for child, name in self._children(queue, path):
             if child.children and child.policy in ("", "drf"):
                 self._found[name], self.passes_over = (child, "drf", 0), True
                 yield from self._flat(child, name)
@@ -237,8 +240,7 @@ class FillTree:
                 yield child, name
 
     def _collapsed(self, queue: Queue, path: str, part: Fraction, share: int) -> Iterator[TreeNode]:
-        children = [(child, below(path, child.name)) for child in queue.children]
-        asking = [(child, name) for child, name in children if name in self.asking]
+        asking = [(child, name) for child, name in self._children(queue, path) if name in self.asking]
         found = self._divided(path, [name for _, name in asking], share)
         weights = self._weights(found) or {
             name: child.weight for child, name in asking if self._accounts.queues[name].asks

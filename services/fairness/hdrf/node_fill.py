@@ -1,31 +1,22 @@
-"""One inner node while `hdrf.fill` fills its tree: who among its children takes now, how fast, and what happens next.
+"""The events of a filling (static.py): when kinds are used up, and for each inner node who among its children takes,
+how fast, and what happens next.
 
 Everything is a share or a level (share / weight) in units of `ONE`; a speed is per unit of level, in the same units.
 """
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import add, sub
 
-from services.fairness.tree import NEAR, ONE_BITS
+from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS
 
 
 class LeafFill:
     """One leaf while it is filled. A level of `ONE` makes its usage `speed` and its dominant share `rise`."""
 
     __slots__ = (
-        "each",
-        "held",
-        "level_max",
-        "level_min",
-        "mask",
-        "name",
-        "rise",
-        "satisfied",
-        "share_max",
-        "speed",
-        "started",
-    )
+        "each", "held", "level_max", "level_min", "mask", "name", "rise", "satisfied", "share_max", "speed", "started",
+    )  # fmt: skip
 
     def __init__(self, name: str, mask: int, share_max: int) -> None:
         self.name = name
@@ -307,3 +298,136 @@ class InnerFill:
         if not self.groups[leaf.mask]:
             del self.groups[leaf.mask]
         return True
+
+
+class Flow:
+    """One filling of one tree: the events in their order. `inners`: its inner nodes, parents before their children;
+    `places`: of the vectors. The kinds of which the cell has nothing are used up from the start.
+    """
+
+    def __init__(self, inners: Sequence[InnerFill], capacity: Sequence[int], places: int) -> None:
+        self.inners = inners
+        self.top = inners[0]
+        self.kinds = [j for j, have in enumerate(capacity) if have > 0]
+        self.tasks_place = len(capacity)  # Where tasks are counted for the order `fair`, if there is any.
+        self.full = 0  # A bit for each kind that is used up.
+        for inner in reversed(inners):
+            inner.open_leaves()
+            for child in inner.inner:
+                inner.used = list(map(add, inner.used, child.used))
+        if places > len(capacity):
+            self.top.used[-1] = NEVER_FULL
+        self.shut([j for j, have in enumerate(capacity) if have <= 0])
+
+    def run(self) -> None:
+        """Until nobody can take any more."""
+        while not self.top.blocked:
+            self.step()
+
+    def run_until_full(self, full: Sequence[int]) -> None:
+        """Until another kind than these is used up, or nobody can take any more. These count no more from the start."""
+        self.shut(full)
+        shut = self.full
+        while not self.top.blocked and self.full == shut:
+            self.step()
+
+    def step(self) -> None:
+        """Move on to the next event. Where a kind is full at that very moment, the event comes first."""
+        top = self.top
+        if top.due is None:
+            self.flow_until_full()
+            return
+        ahead = top.due - top.clock
+        used = list(map(add, top.used, [speed * ahead >> ONE_BITS for speed in top.speed]))
+        most = max(used)
+        if most > ONE + NEAR:
+            self.flow_until_full()
+            return
+        top.arrive(top.due, used)
+        self.happen(top)
+        if most >= ONE - NEAR:
+            self.shut([j for j in self.kinds if used[j] >= ONE - NEAR])
+
+    def flow_until_full(self) -> None:
+        """Move on to where the next kind is used up."""
+        top = self.top
+        ahead = {j: (ONE - top.used[j] << ONE_BITS) // top.speed[j] for j in self.kinds if top.speed[j] > 0}
+        first = min(ahead.values())
+        top.advance(top.clock + first)
+        self.shut([j for j in self.kinds if ahead.get(j) == first or top.used[j] >= ONE - NEAR])
+
+    def happen(self, inner: InnerFill) -> None:
+        """Everything that is due at the present of a node, from its children up."""
+        lagging = inner.lagging
+        heap = inner.lags if lagging else inner.rises
+        now = inner.lag if lagging else inner.level
+        while heap and heap[0][0] <= now:
+            child = heap[0][1]
+            still, given = child.still, child.given
+            clock = child.due
+            assert clock is not None, "only what is due happens"
+            child.advance(clock)
+            self.happen(child)
+            if still or child.still or child.blocked:
+                heappop(heap)
+                inner.detach(child, still, given)
+                if not child.blocked:
+                    inner.attach(child)
+                continue
+            inner.rise_speed = list(map(add, map(sub, inner.rise_speed, given), child.given))
+            child.mark = inner.level
+            if child.due is None:
+                heappop(heap)
+            else:
+                heapreplace(heap, (now + (child.pace * (child.due - child.clock) >> ONE_BITS), child))
+        if not lagging:
+            if inner.front_active or inner.starts:
+                inner.satisfy()
+            inner.join()
+        inner.settle()
+
+    def shut(self, kinds: Sequence[int]) -> None:
+        """These kinds are used up: who needs one is blocked, and they count no more."""
+        self.catch_up(self.top)
+        for j in kinds:
+            self.full |= 1 << j
+            self.top.used[j] = NEVER_FULL
+        self.rebuild(self.top)
+
+    def catch_up(self, inner: InnerFill) -> None:
+        """Bring everything below to the present, on the straight lines since its last event."""
+        if inner.front_active:
+            inner.front = inner.level
+        for child in inner.inner:
+            if child.attached:
+                now = inner.lag if child.still else inner.level
+                clock = child.clock + ((now - child.mark << ONE_BITS) // child.pace)
+                child.advance(clock if child.due is None else min(clock, child.due))
+                child.mark = now
+                self.catch_up(child)
+
+    def rebuild(self, inner: InnerFill) -> None:
+        """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow."""
+        counted = self.counted(inner.order)
+        for child in inner.inner:
+            child.counted = counted
+            self.rebuild(child)
+        inner.inner = [child for child in inner.inner if not child.blocked]
+        inner.start_over(self.full)
+        if inner.order in RANK_ORDERS:
+            inner.line = inner.inner[::-1]
+        else:
+            inner.line_up()
+        inner.settle()
+
+    def counted(self, order: str) -> Sequence[int]:
+        """The kinds that a node's children are compared by. None under a rank order."""
+        if order == "hdrf":
+            return [j for j in self.kinds if not self.full >> j & 1]
+        if order == "naive":
+            return self.kinds
+        return [self.tasks_place] if order == "fair" else []
+
+
+NEVER_FULL = -1 << 4 * ONE_BITS
+"""What the top seems to hold of a kind that is not to fill up (again): far below anything that flows in."""

@@ -13,12 +13,11 @@ leaves ties to chance).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heapreplace
 from itertools import compress
-from operator import add, mul, sub
+from operator import mul
 
 from services.fairness.hdrf.arrays import plot_of
-from services.fairness.hdrf.node_fill import InnerFill, LeafFill
+from services.fairness.hdrf.node_fill import Flow, InnerFill, LeafFill
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, TreeNode, in_rank, share_units, walk
 
 
@@ -66,10 +65,10 @@ def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
     """`fill` of a tree of any size and order, within 2^-60 of the cell: all in integers, and what lies that close is a
     tie.
     """
-    flow = _Flow(root, capacity, {})
-    while not flow.top.blocked:
-        flow.step()
-    return flow.result(root)
+    layout = _Layout(root, capacity, {})
+    flow = Flow(layout.inners, capacity, layout.width)
+    flow.run()
+    return _result(flow, root, capacity)
 
 
 def pour(
@@ -79,37 +78,30 @@ def pour(
 
     Returns the whole tasks that each leaf then holds. `full`: the kinds to leave out from the start, a bit each.
     """
-    flow = _Flow(root, capacity, tasks)
+    layout = _Layout(root, capacity, tasks)
+    flow = Flow(layout.inners, capacity, layout.width)
     for j in flow.kinds:
         # Where less is left from the start, it goes on until a leaf asks for that kind.
         flow.top.used[j] = min(flow.top.used[j] + (spare[j] << ONE_BITS) // capacity[j], ONE - 2 * NEAR)
-    flow.shut([j for j in flow.kinds if full >> j & 1])
-    shut = flow.full
-    while not flow.top.blocked and flow.full == shut:
-        flow.step()
-    return flow.whole_tasks()
+    flow.run_until_full([j for j in flow.kinds if full >> j & 1])
+    return _whole_tasks(flow, tasks)
 
 
-class _Flow:
-    """One filling of one tree: the events in their order."""
+class _Layout:
+    """The working copy of a tree: `inners`, its inner nodes, parents before their children. `width`: of their vectors;
+    one more place than kinds counts tasks for the order `fair`.
+    """
 
     def __init__(self, root: TreeNode, capacity: Sequence[int], tasks: Mapping[str, int]) -> None:
-        self.capacity = capacity
         self.tasks = tasks  # What leaves hold at first.
-        self.kinds = [j for j, have in enumerate(capacity) if have > 0]
         self.units = [ONE // have if have > 0 else 0 for have in capacity]
         self.bits = [1 << j for j in range(len(capacity))]
-        self.full = 0  # A bit for each kind that is used up.
-        fair = any(node.order == "fair" for node in walk(root))
-        self.width = len(capacity) + fair  # One more place counts tasks for the order `fair`.
+        self.width = len(capacity) + any(node.order == "fair" for node in walk(root))
         self.inners: list[InnerFill] = []
-        self.top = self.add_node(root)
-        if fair:
-            self.top.used[-1] = _NEVER_FULL
-        self.shut([j for j, have in enumerate(capacity) if have <= 0])  # Of nothing, everything is used up.
+        self.add_node(root)
 
     def add_node(self, node: TreeNode) -> InnerFill:
-        """The working copy of a subtree. A leaf gets an inner node around it."""
+        """A subtree. A leaf gets an inner node around it."""
         order = node.order if node.children else "hdrf"
         inner = InnerFill(node.name if node.children else None, order, len(self.inners), self.width)
         self.inners.append(inner)
@@ -122,10 +114,8 @@ class _Flow:
                 below = self.add_node(child)  # Under a rank order a leaf goes its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
-                inner.used = list(map(add, inner.used, below.used))
             else:
                 inner.leaves.append(self.add_leaf(order, child, up, down))
-        inner.open_leaves()
         return inner
 
     def add_leaf(self, order: str, node: TreeNode, up: int, down: int) -> LeafFill:
@@ -152,136 +142,35 @@ class _Flow:
             leaf.level_min = leaf.each * held
         return leaf
 
-    def step(self) -> None:
-        """Move on to the next event. Where a kind is full at that very moment, the event comes first."""
-        top = self.top
-        if top.due is None:
-            self.flow_until_full()
-            return
-        ahead = top.due - top.clock
-        used = list(map(add, top.used, [speed * ahead >> ONE_BITS for speed in top.speed]))
-        most = max(used)
-        if most > ONE + NEAR:
-            self.flow_until_full()
-            return
-        top.arrive(top.due, used)
-        self.happen(top)
-        if most >= ONE - NEAR:
-            self.shut([j for j in self.kinds if used[j] >= ONE - NEAR])
 
-    def flow_until_full(self) -> None:
-        """Move on to where the next kind is used up."""
-        top = self.top
-        ahead = {j: (ONE - top.used[j] << ONE_BITS) // top.speed[j] for j in self.kinds if top.speed[j] > 0}
-        first = min(ahead.values())
-        top.advance(top.clock + first)
-        self.shut([j for j in self.kinds if ahead.get(j) == first or top.used[j] >= ONE - NEAR])
+def _whole_tasks(flow: Flow, held: Mapping[str, int]) -> dict[str, int]:
+    """The whole tasks in what each leaf has at the moment at which a kind became full; `held`: what it had at first."""
+    found = dict(held)
+    for inner in flow.inners:
+        for leaf in inner.leaves:
+            if leaf.each:
+                level = leaf.level_max
+                if not leaf.satisfied:
+                    level = max(leaf.level_min, inner.ends.get(leaf.mask, inner.front))
+                found[leaf.name] = max(held.get(leaf.name, 0), ((level or 0) + NEAR) // leaf.each)
+    return found
 
-    def happen(self, inner: InnerFill) -> None:
-        """Everything that is due at the present of a node, from its children up."""
-        lagging = inner.lagging
-        heap = inner.lags if lagging else inner.rises
-        now = inner.lag if lagging else inner.level
-        while heap and heap[0][0] <= now:
-            child = heap[0][1]
-            still, given = child.still, child.given
-            clock = child.due
-            assert clock is not None, "only what is due happens"
-            child.advance(clock)
-            self.happen(child)
-            if still or child.still or child.blocked:
-                heappop(heap)
-                inner.detach(child, still, given)
-                if not child.blocked:
-                    inner.attach(child)
-                continue
-            inner.rise_speed = list(map(add, map(sub, inner.rise_speed, given), child.given))
-            child.mark = inner.level
-            if child.due is None:
-                heappop(heap)
+
+def _result(flow: Flow, root: TreeNode, capacity: Sequence[int]) -> Fill:
+    found = Fill({}, {}, [flow.full >> j & 1 == 1 for j in range(len(capacity))])
+    for inner in flow.inners:
+        for leaf in inner.leaves:
+            if leaf.satisfied:
+                found.leaves[leaf.name] = Reached(leaf.share_max, True)
             else:
-                heapreplace(heap, (now + (child.pace * (child.due - child.clock) >> ONE_BITS), child))
-        if not lagging:
-            if inner.front_active or inner.starts:
-                inner.satisfy()
-            inner.join()
-        inner.settle()
-
-    def shut(self, kinds: Sequence[int]) -> None:
-        """These kinds are used up: who needs one is blocked, and they count no more."""
-        self.catch_up(self.top)
-        for j in kinds:
-            self.full |= 1 << j
-            self.top.used[j] = _NEVER_FULL
-        self.rebuild(self.top)
-
-    def catch_up(self, inner: InnerFill) -> None:
-        """Bring everything below to the present, on the straight lines since its last event."""
-        if inner.front_active:
-            inner.front = inner.level
-        for child in inner.inner:
-            if child.attached:
-                now = inner.lag if child.still else inner.level
-                clock = child.clock + ((now - child.mark << ONE_BITS) // child.pace)
-                child.advance(clock if child.due is None else min(clock, child.due))
-                child.mark = now
-                self.catch_up(child)
-
-    def rebuild(self, inner: InnerFill) -> None:
-        """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow."""
-        counted = self.counted(inner.order)
-        for child in inner.inner:
-            child.counted = counted
-            self.rebuild(child)
-        inner.inner = [child for child in inner.inner if not child.blocked]
-        inner.start_over(self.full)
-        if inner.order in RANK_ORDERS:
-            inner.line = inner.inner[::-1]
-        else:
-            inner.line_up()
-        inner.settle()
-
-    def counted(self, order: str) -> Sequence[int]:
-        """The kinds that a node's children are compared by. None under a rank order."""
-        if order == "hdrf":
-            return [j for j in self.kinds if not self.full >> j & 1]
-        if order == "naive":
-            return self.kinds
-        return [len(self.capacity)] if order == "fair" else []
-
-    def whole_tasks(self) -> dict[str, int]:
-        """The whole tasks in what each leaf holds, at the moment at which a kind became full."""
-        found = dict(self.tasks)
-        for inner in self.inners:
-            for leaf in inner.leaves:
-                if leaf.each:
-                    level = (
-                        leaf.level_max
-                        if leaf.satisfied
-                        else max(leaf.level_min, inner.ends.get(leaf.mask, inner.front))
-                    )
-                    found[leaf.name] = max(self.tasks.get(leaf.name, 0), ((level or 0) + NEAR) // leaf.each)
-        return found
-
-    def result(self, root: TreeNode) -> Fill:
-        found = Fill({}, {}, [self.full >> j & 1 == 1 for j in range(len(self.capacity))])
-        for inner in self.inners:
-            for leaf in inner.leaves:
-                if leaf.satisfied:
-                    found.leaves[leaf.name] = Reached(leaf.share_max, True)
-                else:
-                    level = max(leaf.level_min, inner.ends[leaf.mask])
-                    found.leaves[leaf.name] = Reached(level * leaf.rise >> ONE_BITS, False)
-            if inner.name is not None:
-                found.nodes[inner.name] = Reached(max([inner.used[j] for j in self.kinds], default=0), True)
-        if root.children and any(self.full >> j & 1 for j in self.kinds):
-            found.nodes[root.name].share = ONE
-        _hold_back(root, found)
-        return found
-
-
-_NEVER_FULL = -1 << 4 * ONE_BITS
-"""What the top seems to hold of a kind that is not to fill up (again): far below anything that flows in."""
+                level = max(leaf.level_min, inner.ends[leaf.mask])
+                found.leaves[leaf.name] = Reached(level * leaf.rise >> ONE_BITS, False)
+        if inner.name is not None:
+            found.nodes[inner.name] = Reached(max([inner.used[j] for j in flow.kinds], default=0), True)
+    if root.children and any(flow.full >> j & 1 for j in flow.kinds):
+        found.nodes[root.name].share = ONE
+    _hold_back(root, found)
+    return found
 
 
 def _hold_back(node: TreeNode, found: Fill) -> bool:
