@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs fmt check quick test live demo up down topics sim replay rooms schemas compile bench figures sustained lock clean
+.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas compile bench figures sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,12 +51,17 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
+# CI and ALL=1 take every test, all else what tests/tiers.py leaves for every day.
+TIER = $(if $(CI)$(ALL),,--daily)
 
 quick: setup ## Unit and house tests, without the slow ones
-	$(RUN) -m pytest -q -n logical $(SPREAD) -m "not slow" tests/unit tests/house
+	$(RUN) -m pytest -q -n logical $(SPREAD) --daily -m "not slow" tests/unit tests/house
 
-test: setup ## The whole suite, no Docker needed
-	$(RUN) -m pytest -n auto $(SPREAD) --durations 30 --durations-min 5 -m "not docker"
+test: setup ## Every law and contract, no Docker needed (ALL=1, or CI set: every campaign, whole trace and case too)
+	$(RUN) -m pytest -n auto $(SPREAD) $(TIER) --durations 30 --durations-min 5 -m "not docker"
+
+durations: setup ## Run everything and write tests/durations.json, by which the longest tests start first
+	$(RUN) -m pytest -n auto $(SPREAD) --record-durations -m "not docker"
 
 live: setup ## The cell in containers, brought up, killed and ended (needs Docker), and the bus on Kafka
 	$(RUN) -m pytest -m "docker or kafka"

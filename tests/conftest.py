@@ -1,12 +1,14 @@
-"""What every test shares: Hypothesis profiles, and where the outside world is found.
+"""What every test shares: Hypothesis profiles, tiers, durations, and where the outside world is found.
 
-HYPOTHESIS_PROFILE chooses a profile: `default` (few, random examples, for every day), `ci` (the same examples on every
-run, so that a change and not a die fails a build; taken where CI is set), `deep` (many, for a night).
+HYPOTHESIS_PROFILE chooses a profile: `default` (the same examples on every run, so that a change and not a die fails a
+test), `daily` (fewer of them; taken with `--daily`), `random` (others on every run, for those who look into what they
+find), `deep` (many of those, for a night).
 Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout; a Kafka broker at LARGESSE_TEST_KAFKA.
 What is missing skips its tests and says so.
 
 `make test` spreads the tests over processes (pytest-xdist). One process runs a group of tests: those of a module that
-share a module's fixture, and those with the same `xdist_group`.
+share a module's fixture, and those with the same `xdist_group`. The longest groups start first, by the durations of an
+earlier run (`tests/durations.json`; `make durations` writes it). Which tests a run takes says `tests/tiers.py`.
 """
 
 import fcntl
@@ -19,18 +21,32 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import durations, tiers
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # No deadlines: a loaded machine is no bug.
-settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None, print_blob=True)
-settings.register_profile("deep", settings.get_profile("default"), max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default"))
+LOADED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("default", LOADED, max_examples=40, derandomize=True, database=None)
+settings.register_profile("daily", settings.get_profile("default"), max_examples=15)
+settings.register_profile("random", LOADED, max_examples=40, derandomize=False)
+settings.register_profile("deep", settings.get_profile("random"), max_examples=2_000)
 
-
-FOLDERS_LONGEST_FIRST = ("live", "simulation", "contract", "properties", "unit", "house")
 WORKERS_MIN = 4
 """On few cores more processes than cores: half of what the tests of processes and brokers take is waiting."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--daily` and `--record-durations`."""
+    tiers.add_option(parser)
+    durations.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Chooses the profile before any test module is read, and notes durations where that is asked for."""
+    chosen = "daily" if config.getoption(tiers.OPTION) else "default"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", chosen))
+    durations.record(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -43,11 +59,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Groups tests, and where several processes run them, starts the long ones first: none is left over at the end."""
+    tiers.leave_out(config, items)
     for item in items:
         if (group := _group(item)) is not None:
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=_rank)
+        durations.longest_first(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -68,11 +85,6 @@ def _group(item: pytest.Item) -> str | None:
     if any(each.scope == "module" for defs in fixtures for each in defs):
         return item.location[0]
     return None
-
-
-def _rank(item: pytest.Item) -> tuple[bool, int]:
-    folder = item.path.relative_to(ROOT / "tests").parts[0]
-    return item.get_closest_marker("slow") is None, FOLDERS_LONGEST_FIRST.index(folder)
 
 
 Computed = Callable[[str, Callable[[], Any]], Any]

@@ -50,6 +50,7 @@ async def taken(*submissions):
     return [each for each in records if each.header.topic], letters
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("name", sorted(SLIPS))
 def test_a_slip_is_refused_where_it_was_made_and_the_stream_goes_on(name):
     judged = 0

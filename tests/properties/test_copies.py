@@ -8,7 +8,6 @@ records follows from the grants and the agents' reports alone, not from the core
 from random import Random
 
 from hypothesis import example
-from hypothesis import strategies as st
 
 from largesse.core import OpenRound
 from largesse.log.snapshots import dump, load
@@ -17,11 +16,10 @@ from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
 from tests.cells import SlowCell, attempts_of
-from tests.properties.histories import NODES, Play, drawn, replay
+from tests.properties.histories import NODES, Play, Seeded, replay, seeded_histories
 from tests.strategies import for_all
 
 SHARDS = 4
-seeds = st.integers(0, 2**64 - 1)
 TREES = ("wide", "none", "deep", "capped")
 SEEDS = range(12)
 """Of histories that have copies which win, which lose, and which end otherwise."""
@@ -138,10 +136,10 @@ class Watched(SlowCell):
                 assert not of.gang
 
 
-def played(seed, cell=None):
-    play = Play(cell or SlowCell(SHARDS), TREES[seed % len(TREES)], **KNOBS)
-    chance = Random(seed)
-    for step in drawn(seed):
+def played(history, cell=None):
+    play = Play(cell or SlowCell(SHARDS), TREES[history.seed % len(TREES)], **KNOBS)
+    chance = Random(history.seed)
+    for step in history.steps:
         play.step(*step)
         if chance.random() < 0.4:  # Time goes by, so that what runs becomes a straggler while others have gone.
             play.step("wait", chance.choice([10, 600, 1_500]))
@@ -156,9 +154,9 @@ def assert_same_log(cell, twin):
     assert cell.digest == twin.digest
 
 
-@for_all(seeds)
-def test_a_task_succeeds_once_and_every_core_knows_which_of_its_attempts_hold_room(seed):
-    cell = played(seed, Watched(SHARDS)).cell
+@for_all(seeded_histories())
+def test_a_task_succeeds_once_and_every_core_knows_which_of_its_attempts_hold_room(history):
+    cell = played(history, Watched(SHARDS)).cell
 
     assert not cell.running
     assert not cell.admission.copied
@@ -177,7 +175,7 @@ def test_a_task_succeeds_once_and_every_core_knows_which_of_its_attempts_hold_ro
 def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
     spare, copied, won = [], {}, 0
     for seed in SEEDS:
-        cell = played(seed).cell
+        cell = played(Seeded.of(seed)).cell
         for closing in cell.bodies(RoundClosed):
             copied |= {(seed, g.job, g.stage, g.first, g.attempt): g for g in closing.grants if g.why == "speculative"}
         for body in cell.bodies(TaskFinished):
@@ -195,11 +193,11 @@ def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
     assert len(spare) > 20
 
 
-@for_all(seeds)
-@example(9854365)  # A class waits for its pool and for room.
-@example(30425811553)  # A copy opens a node to a class that is spread.
-def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(seed):
-    play, chance = played(seed), Random(seed)
+@for_all(seeded_histories())
+@example(Seeded.of(9854365))  # A class waits for its pool and for room.
+@example(Seeded.of(30425811553))  # A copy opens a node to a class that is spread.
+def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(history):
+    play, chance = played(history), Random(history.seed)
 
     def restart(cell, number):
         if cell.opening is None and chance.random() < 0.2:

@@ -14,11 +14,18 @@ from services.admission import core as admission
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover.core.asks import asks_of
-from services.leftover.placement import bins
 from tests.cells import SlowCell, config, holds_of, job, node, stage
-from tests.properties.histories import NODES, QUEUES_IN, Play, drawn, replay
+from tests.properties.histories import NODES, QUEUES_IN, Play, Seeded, replay, seeded_histories
 from tests.properties.test_agent_follows import held_on
-from tests.properties.test_cores import SHARDS, TREES, Watched, assert_same_log, seeds
+from tests.properties.test_cores import (
+    SHARDS,
+    TREES,
+    Watched,
+    a_board_that_is_built_anew_after_every_round_changes_no_byte,
+    a_restart_at_any_point_changes_no_byte,
+    assert_same_log,
+    caches_change_cost_and_never_bytes,
+)
 from tests.strategies import for_all
 
 NAMES = 3
@@ -41,9 +48,10 @@ class Again(Play):
             self.call("open")  # Puts what is due: the job's end.
 
 
-def played(seed, cell=None):
-    play = Again(cell or SlowCell(SHARDS), TREES[seed % len(TREES)])
-    for step in drawn(seed):
+def played(history):
+    seed = history.seed
+    play = Again(SlowCell(SHARDS), TREES[seed % len(TREES)])
+    for step in history.steps:
         play.step(*step)
         if step[0] == "open" and play.cell.opening is not None and step_chance(seed, play):
             play.step("cancel", seed + play.submitted, 0)
@@ -70,32 +78,17 @@ def within_a_round(cell):
 
 
 def test_the_histories_have_names_that_change_hands_in_an_open_round():
-    assert sum(within_a_round(played(seed).cell) for seed in range(30)) >= 5
+    assert sum(within_a_round(played(Seeded.of(seed)).cell) for seed in range(30)) >= 5
 
 
-@for_all(seeds)
-def test_caches_change_no_byte_where_names_come_again(seed):
-    play = played(seed)
-    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS, forgetful=True)))
-
-
-@for_all(seeds)
-def test_a_restart_changes_no_byte_where_names_come_again(seed):
-    play, chance = played(seed), Random(seed)
-
-    def restart(cell, number):
-        if cell.opening is None and chance.random() < 0.2:
-            cell.restore()
-
-    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS), restart))
-
-
-@for_all(seeds)
-def test_a_board_built_anew_changes_no_byte_where_names_come_again(seed):
-    play = played(seed)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bins, "CLASSES_MAX", 0)
-        assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
+@for_all(seeded_histories())
+def test_every_law_holds_where_names_come_again(history):
+    play = played(history)
+    caches_change_cost_and_never_bytes(play)
+    a_restart_at_any_point_changes_no_byte(play, history.seed)
+    a_board_that_is_built_anew_after_every_round_changes_no_byte(play)
+    assert_same_log(play.cell, replay(play.calls, WatchedAgain(SHARDS)))
+    agents_and_the_view_follow(play.cell)
 
 
 class WatchedAgain(Watched):
@@ -107,14 +100,7 @@ class WatchedAgain(Watched):
         return super().put(body, cause)
 
 
-@for_all(seeds)
-def test_every_law_holds_where_names_come_again(seed):
-    played(seed, WatchedAgain(SHARDS))
-
-
-@for_all(seeds)
-def test_agents_and_the_view_follow_where_names_come_again(seed):
-    cell = played(seed).cell
+def agents_and_the_view_follow(cell):
     sequencer, shown = admission.start(), view.start()
     agents = {name: agent.start(name, "none yet") for name in NODES}
     decided = {}

@@ -262,6 +262,7 @@ RULES = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("rules", RULES)
 @for_all(st.integers(0, 2**64 - 1))
 def test_a_board_that_remembers_places_as_the_plain_rules_do(rules, seed):

@@ -161,6 +161,7 @@ def test_caches_change_no_byte(recording, shards, tmp_path):
     assert_alike(heard(recording, memory, tmp_path, shards, forgetful=True), recording)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("opening", [memory, file, pytest.param(kafka, marks=pytest.mark.kafka)])
 def test_a_restart_from_every_snapshot_changes_no_byte(recording, shards, opening, tmp_path):
     stage = heard(recording, opening, tmp_path, shards, restarting=True)

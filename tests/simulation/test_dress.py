@@ -33,6 +33,7 @@ def test_with_pools_the_jobs_of_figure_1_run_two_by_two():
     assert mean(waits_ms(result)) == 4_000
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("percent", [10, 40])
 def test_in_a_congested_cluster_small_jobs_end_sooner_and_large_ones_hardly_later(percent):
     """Section V on two drawn workloads a mix; benchmarks/dress.py has the whole table."""
@@ -44,6 +45,7 @@ def test_in_a_congested_cluster_small_jobs_end_sooner_and_large_ones_hardly_late
     assert sum(run["makespan"][1] for run in runs) < 1.01 * sum(run["makespan"][0] for run in runs)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", ["capacity", "hdrf", "carbyne", "fifo"])
 @pytest.mark.parametrize("theta_permille", [0, 1_000])
 def test_a_threshold_that_separates_nothing_leaves_the_schedule_as_it_is_without_classes(
@@ -74,6 +76,7 @@ def test_where_all_jobs_are_of_one_class_pools_move_no_task(tmp_path):
     assert runs[0].lines == runs[1].lines
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("preset", [preset for preset in CONSERVING if preset in ("hdrf", "srtf", "carbyne", "drf")])
 def test_pools_leave_no_room_idle_that_somebody_could_use(shared, tmp_path, preset, seed):
@@ -117,6 +120,7 @@ STREAMS = {"small": (1, 100), "medium": (5, 500), "large": (12, 1_000)}
 """By class: how many tasks a job has, and how often one comes: each stream alone would fill a cell of 20 cores."""
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("late", STREAMS)
 @pytest.mark.parametrize("preset", ["dress", "hdrf", "largesse"])
 def test_of_three_classes_none_starves_that_comes_while_the_others_fill_the_cell(tmp_path, preset, late):

@@ -215,6 +215,7 @@ def drawn_tree(chance, depth=3):
     return {"name": "root", "children": [node(f"q{i}", depth - 1) for i in range(3)]}, leaves
 
 
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("preset", [preset for preset in CONSERVING if preset != "drf"])
 @pytest.mark.parametrize("seed", range(6))
 def test_trees_with_arrivals_and_ends_run_as_the_judge_would_have_it(shared, tmp_path, seed, preset):

@@ -49,6 +49,7 @@ def counts(run, jobs, path):
     return found
 
 
+@pytest.mark.rotating(5)
 @pytest.mark.parametrize("preset", ["hdrf", "largesse", "collapsed", "naive-hdrf", "capacity"])
 @pytest.mark.parametrize("seed", range(3))
 def test_limits_hold_while_jobs_come_and_go(shared, tmp_path, seed, preset):

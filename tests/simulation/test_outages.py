@@ -114,6 +114,7 @@ def test_the_log_says_that_the_node_was_lost_and_registered_again():
 WAVES = [Outage(f"n-{i}", 20_000 + 7_000 * i, None if i == 0 else 45_000 + 9_000 * i) for i in range(4)]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", [preset for preset in get_args(Preset) if preset != "slots"])
 def test_the_judge_finds_nothing_where_nodes_fail_and_come_back(shared, tmp_path, preset):
     lines = []

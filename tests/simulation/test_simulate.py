@@ -50,6 +50,7 @@ CLUSTERS = {
 }
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("trace", list(CLUSTERS), ids=lambda trace: trace.__name__)
 def test_a_trace_runs_as_the_judge_would_have_it(shared, tmp_path, trace, preset):
@@ -112,6 +113,7 @@ def drawn(seed, *, gangs=True, labels=True, gpus=True):
     return lines
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_drawn_workload_with_gangs_labels_gpus_and_a_tree_runs_as_the_judge_would_have_it(
@@ -121,6 +123,7 @@ def test_a_drawn_workload_with_gangs_labels_gpus_and_a_tree_runs_as_the_judge_wo
     assert faults(shared, run, conserving=preset in CONSERVING) == []
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", ["hdrf", "largesse"])
 @pytest.mark.parametrize("seed", range(20, 26))
 def test_every_demanding_queue_has_its_share_within_the_longest_task(shared, tmp_path, seed, preset):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from largesse.lifecycle.running_limit import is_parked
 from largesse.lifecycle.state import RunningLimits
@@ -13,7 +12,7 @@ from services.admission.core.demand import amount_at, forecast_of, pools_of
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Reserved
 from tests.cells import SlowCell, config, drop_caches, job, node, queue, single, stage, tree
-from tests.properties.histories import Play, drawn
+from tests.properties.histories import Play, histories
 from tests.strategies import for_all
 
 ON = {"classes": "on", "theta_permille": 250, "reserve_ratio_permille_min": 0}
@@ -134,10 +133,10 @@ def test_a_tree_without_limits_lets_all_jobs_wait_and_costs_nothing():
     assert story.admission.running_limits == RunningLimits()
 
 
-@for_all(st.integers(0, 2**32))
-def test_admission_holds_the_same_jobs_back_as_the_cores_that_place_tasks(seed):
+@for_all(histories(60))
+def test_admission_holds_the_same_jobs_back_as_the_cores_that_place_tasks(history):
     play = Play(SlowCell(4), "limited", **ON)
-    for step in drawn(seed, 60):
+    for step in history:
         play.step(*step)
         limits = play.cell.fairness.running_limits
         live = {name: job for name, job in play.cell.admission.jobs.items() if not job.over}
@@ -201,11 +200,11 @@ def test_a_curve_stays_until_its_next_point(after_ms, amount):
     assert amount_at(ReleaseCurve(0, "cpu", [[2_000, 5], [3_000, 8]]), after_ms) == amount
 
 
-@for_all(st.integers(0, 2**32))
-def test_what_classes_hold_and_wait_for_is_kept_up_to_date(seed):
+@for_all(histories(60))
+def test_what_classes_hold_and_wait_for_is_kept_up_to_date(history):
     """As it would be worked out from all jobs and nodes."""
     play = Play(SlowCell(4), **ON, class_thresholds_permille=[500])
-    for step in drawn(seed, 60):
+    for step in history:
         play.step(*step)
         admission = play.cell.admission
         if play.cell.opening is None and admission.demand is not None and pools_of(admission, play.cell.time):

@@ -27,7 +27,7 @@ from tests.builders import (
 )
 from tests.cells import SlowCell
 from tests.harness import given
-from tests.properties.histories import Play, drawn, replay
+from tests.properties.histories import Play, histories, replay
 from tests.strategies import for_all
 
 POOLS = configured(classes="on", theta_permille=500)
@@ -235,10 +235,10 @@ def test_an_expected_end_does_not_depend_on_when_it_was_looked_at_before(start_m
 
 
 @pytest.mark.slow
-@for_all(st.integers(0, 2**32))
-def test_a_forecast_follows_from_the_log_alone(seed):
+@for_all(histories(70))
+def test_a_forecast_follows_from_the_log_alone(history):
     play = Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000, forecast_horizon_ms=5_000)
-    for step in drawn(seed, 70):
+    for step in history:
         play.step(*step)
     play.wind_up()
     twin = replay(play.calls, SlowCell(4, forgetful=True))
@@ -247,10 +247,10 @@ def test_a_forecast_follows_from_the_log_alone(seed):
     assert twin.decisions == play.cell.decisions
 
 
-@for_all(st.integers(0, 2**32))
-def test_no_class_is_forecast_to_give_back_more_than_it_holds(seed):
+@for_all(histories(70))
+def test_no_class_is_forecast_to_give_back_more_than_it_holds(history):
     play = Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000)
-    for step in drawn(seed, 70):
+    for step in history:
         play.step(*step)
         state = play.cell.states["estimator"]
         if state.sums is not None:
@@ -262,13 +262,13 @@ def test_no_class_is_forecast_to_give_back_more_than_it_holds(seed):
                     assert sum(sum(kinds.get(kind, {}).values()) for kinds in classes) <= amount
 
 
-@for_all(st.integers(0, 2**32))
-def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(seed):
+@for_all(histories(70))
+def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(history):
     lean, full = (
         Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000, forecast_horizon_ms=5_000)
         for _ in range(2)
     )
-    for step in drawn(seed, 70):
+    for step in history:
         lean.step(*step)
         full.step(*step)
         state = full.cell.states["estimator"]

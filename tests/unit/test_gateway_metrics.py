@@ -5,7 +5,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from largesse.lifecycle.job_classes import class_names
@@ -19,11 +18,10 @@ from services.gateway.documents import job_document
 from services.gateway.node_documents import node_documents
 from services.gateway.tally import OfClass, Tally
 from tests.cells import SlowCell, job, stage
-from tests.properties.histories import Play, drawn
+from tests.properties.histories import Play, seeded_histories
 from tests.strategies import for_all
 from tests.unit.test_gateway_app import JOB, told
 
-seeds = st.integers(0, 2**64 - 1)
 TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
 CPU = {"cpu": 1_000}
 
@@ -107,12 +105,12 @@ def assert_as_documents_say(tally, state):
         assert mine == {kind: amount for kind, amount in total.items() if amount}
 
 
-@for_all(seeds)
-def test_counts_that_are_kept_are_those_that_a_count_of_everything_finds(seed):
+@for_all(seeded_histories())
+def test_counts_that_are_kept_are_those_that_a_count_of_everything_finds(history):
     """Over jobs, failures, losses, drains, cancellations, knobs and other trees; also where the view is restored."""
-    cell, tally, chance = Viewed(shards=4), Tally(), Random(seed)
-    play = Play(cell, TREES[seed % len(TREES)])
-    for step in drawn(seed):
+    cell, tally, chance = Viewed(shards=4), Tally(), Random(history.seed)
+    play = Play(cell, TREES[history.seed % len(TREES)])
+    for step in history.steps:
         play.step(*step)
         if chance.random() < 0.25:
             assert_as_documents_say(tally, cell.view)
