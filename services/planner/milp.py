@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from services.planner.lifeline import end_with_parent
+
 VARIABLES_MAX = 60_000
 REJECTED_COST = 1_000.0
 START_COST = 1.0
@@ -248,6 +250,7 @@ def load(solver: Any, program: Program) -> None:
 
 def main() -> int:
     """Read stdin, write stdout. Returns the exit code: 3 without the solver."""
+    end_with_parent()
     try:
         answer = solve(json.load(sys.stdin))
     except ImportError:

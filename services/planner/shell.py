@@ -1,9 +1,10 @@
 """The planner's shell: the loop of every core, and beside it a solver that looks for a better plan of what is promised.
 
 The solver runs in a process of its own, at most so often and so long as the policy says, and only in the instance that
-answers. What it finds is sent to the topic `reservations`; the sequencer makes it a record, and the core adopts it or
-not. So a solver that crashes, hangs or errs costs nothing but its process, and a replay never needs it. The occurrences
-of recurring reservations are requested in the same way (renewing.py).
+answers; it ends with this one, also where that is killed (lifeline.py). What it finds is sent to the topic
+`reservations`; the sequencer makes it a record, and the core adopts it or not. So a solver that crashes, hangs or errs
+costs nothing but its process, and a replay never needs it. The occurrences of recurring reservations are requested in
+the same way (renewing.py).
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from largesse.telemetry import logger
 from schemas import Vector
 from services.planner import core
 from services.planner.core.state import State, counted
+from services.planner.lifeline import lifeline
 from services.planner.renewing import Renewer
 
 COMMAND = (sys.executable, "-m", "services.planner", "reorganise")
@@ -124,21 +126,19 @@ class Reorganiser:
 
     async def _answer(self, question: Document, limit_s: float) -> Document:
         pipe = asyncio.subprocess.PIPE
-        # In a session of its own, so that the solver that it starts ends with it.
-        process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT, start_new_session=True
-        )
-        try:
-            async with asyncio.timeout(limit_s):
-                await _give(process, question)
-                failpoints.hit(self._shell.name, "before_solve")
-                out, err = await process.communicate()
-                failpoints.hit(self._shell.name, "after_solve")
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+        with lifeline() as (inherited, environment):
+            # In a session of its own, so that the solver that it starts ends with it.
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                cwd=_ROOT,
+                start_new_session=True,
+                pass_fds=(inherited,),
+                env=environment,
+            )
+            out, err = await self._said_by(process, question, limit_s)
         if process.returncode:
             last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
             raise ValueError(last or f"exit code {process.returncode}")
@@ -146,6 +146,23 @@ class Reorganiser:
         if not isinstance(answer, dict) or not ("plans" in answer or "why" in answer):
             raise ValueError("the solver's process said nothing of use")
         return answer
+
+    async def _said_by(
+        self, process: asyncio.subprocess.Process, question: Document, limit_s: float
+    ) -> tuple[bytes, bytes]:
+        """What it writes on stdout and stderr. It has ended by then, or is killed with what it started."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await _give(process, question)
+                failpoints.hit(self._shell.name, "before_solve")
+                said = await process.communicate()
+                failpoints.hit(self._shell.name, "after_solve")
+            return said
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
 
 
 async def _give(process: asyncio.subprocess.Process, question: Document) -> None:

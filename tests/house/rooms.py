@@ -176,7 +176,7 @@ ROOMS = (
             *("services/admission/sequencer.py", "services/admission/clock.py", "services/admission/leading.py"),
             *("services/admission/node_leases.py", "services/admission/intake.py", "services/admission/letters.py"),
             *("services/planner/offline/reservation.py", "services/planner/offline/reorganise*.py"),
-            *("services/planner/occurrences.py", "services/planner/renewing.py"),
+            *("services/planner/lifeline.py", "services/planner/occurrences.py", "services/planner/renewing.py"),
         ),
         ours=("schemas", "largesse", "services.{service}"),
         others=STDLIB,

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from services.planner.lifeline import lifeline
 from services.planner.planning.agents import Agent, Held, Request
 from services.planner.planning.request import Lease, Node, Plan, atoms, inside
 from services.planner.planning.verify import changes, fault, over_capacity
 
+COMMAND = (sys.executable, "-m", "services.planner.milp")
 TIME_LIMIT_S = 10
 GAP = 1e-4  # Between what is found and the best that there may be, relative: then the solver stops.
 GRACE_S = 120  # For building the model, and for a solver that looks at its clock late.
@@ -67,16 +69,18 @@ def asked(
         "time_limit_s": time_limit_s,
         "gap": gap,
     }
-    command = [sys.executable, "-m", "services.planner.milp"]
     try:
-        asked = subprocess.run(
-            command,
-            input=json.dumps(problem),
-            capture_output=True,
-            text=True,
-            timeout=time_limit_s + GRACE_S,
-            check=False,
-        )
+        with lifeline() as (inherited, environment):
+            asked = subprocess.run(
+                COMMAND,
+                input=json.dumps(problem),
+                capture_output=True,
+                text=True,
+                timeout=time_limit_s + GRACE_S,
+                check=False,
+                pass_fds=(inherited,),
+                env=environment,
+            )
     except subprocess.TimeoutExpired:
         return [], "the solver did not end"
     if asked.returncode:

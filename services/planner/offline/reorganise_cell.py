@@ -16,6 +16,7 @@ from schemas.edge.reservations import PROPOSED_LEASES_MAX, PROPOSED_PLANS_MAX
 from schemas.edge.validated import validated
 from schemas.queues import Policy, with_knobs
 from services.planner.core.cell_plan import CellPlan
+from services.planner.lifeline import end_with_parent
 from services.planner.offline.dry_run import Cell, state_of
 from services.planner.offline.reorganise import asked
 from services.planner.planning.adoption import adopting
@@ -118,6 +119,7 @@ def _proposal(plan: CellPlan, found: dict[str, Plan]) -> Document:
 
 def main() -> int:
     """Read stdin, write stdout. Returns the exit code."""
+    end_with_parent()
     try:
         question = validated(Cell, json.load(sys.stdin))
         answer = better_plans(question)
