@@ -10,6 +10,7 @@ A request has at most ATOMS_MAX atoms and DEPTH_MAX levels. Planning costs in pr
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import Any, NoReturn
 
 from schemas.quantities import parse_quantity, quantity_text
@@ -96,7 +97,7 @@ def check(request: Windowed, grid: Grid, now_s: Number = 0) -> None:
     now = grid.up(now_s)
     if request.end <= now:
         _bad("rdl.e", f"the window ends at {grid.seconds(request.end)} s, and it is {now_s} s already")
-    fault = _fault(inside(request.node(), now, grid.horizon), grid)
+    fault = _fault(inside(request.body, max(now, request.begin), min(grid.horizon, request.end)), grid)
     if fault:
         _bad("rdl", fault)
 
@@ -164,7 +165,7 @@ class _Reader:
                     _bad(f"{path}.{resource}", f"the cell has none of it: it has {', '.join(grid.resources)}")
                 continue
             i = grid.resources[resource]
-            found[i] = -int(-amount * grid.units[i] // 1)
+            found[i] = ceil(amount * grid.units[i])
         if not any(found):
             _bad(path, "has to ask for something")
         return tuple(found)
@@ -172,6 +173,8 @@ class _Reader:
 
 def read_amount(resource: str, value: Any, path: str, *, round_up: bool) -> Number:
     """A number as it stands, or a quantity as text ("500m", "2Gi") in base units. Raises BadRdl."""
+    if type(value) is int and 0 <= value <= AMOUNT_MAX:  # By far the most common case.
+        return value
     if isinstance(value, str):
         try:
             return parse_quantity(resource, value, round_up=round_up)
@@ -200,16 +203,17 @@ def _fault(node: Node, grid: Grid) -> str:
 
 def _atom_fault(atom: Atom, grid: Grid) -> str:
     for resource, i in grid.resources.items():
+        if atom.unit[i] * atom.gang <= grid.capacity[i]:
+            continue
         have = grid.shown(resource, grid.capacity[i])
         if atom.unit[i] > grid.capacity[i]:
             need = grid.shown(resource, atom.unit[i])
             return f"a unit of atom {atom.path} asks for {need} of {resource}, the cell has {have}"
-        if atom.unit[i] * atom.gang > grid.capacity[i]:
-            need = grid.shown(resource, atom.unit[i] * atom.gang)
-            return (
-                f"the least parallel units of atom {atom.path} (g = {atom.gang}) ask for {need} of {resource}"
-                f" together, the cell has {have}"
-            )
+        need = grid.shown(resource, atom.unit[i] * atom.gang)
+        return (
+            f"the least parallel units of atom {atom.path} (g = {atom.gang}) ask for {need} of {resource}"
+            f" together, the cell has {have}"
+        )
     wide = min(
         [atom.gangs_most]
         + [have // (need * atom.gang) for need, have in zip(atom.unit, grid.capacity, strict=True) if need]
@@ -233,6 +237,8 @@ def _known(raw: Mapping[str, Any], path: str, fields: tuple[str, ...]) -> None:
 
 def _number(raw: Mapping[str, Any], path: str, field: str, least: int, most: int) -> Number:
     value = raw.get(field)
+    if type(value) is int and least <= value <= most:  # By far the most common case.
+        return value
     if isinstance(value, bool) or not isinstance(value, int | Fraction) or not least <= value <= most:
         _bad(f"{path}.{field}", f"has to be a number from {least} to {most}, is {_shown(value)}")
     return value

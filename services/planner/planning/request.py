@@ -109,7 +109,10 @@ def least_work(node: Node, capacity: tuple[int, ...]) -> int:
 def inside(node: Node, begin: int, end: int) -> Node:
     """The same request inside steps `[begin, end)`."""
     if isinstance(node, Atom):
-        return replace(node, begin=max(node.begin, begin), end=min(node.end, end))
+        if node.begin >= begin and node.end <= end:
+            return node
+        first, last = max(node.begin, begin), min(node.end, end)
+        return Atom(node.path, node.unit, node.gang, node.gangs_most, node.lease, node.work, first, last)
     return Group(node.kind, [inside(branch, begin, end) for branch in node.of])
 
 
