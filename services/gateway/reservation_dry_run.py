@@ -3,6 +3,7 @@
 import sys
 from dataclasses import asdict
 
+from largesse.lifecycle import reservation_limits
 from schemas import ReservationRequested, ReservationUpdated
 from services.gateway.document import Document
 from services.gateway.dry_run import asked
@@ -28,8 +29,14 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     if update and (known is None or not promised or known.user != body.user):
         told = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
         raise Problem(409, "refused:input", told, "reservation", reason=told)
+    form = "update" if update else "request"
+    if told := reservation_limits.policy_problem(state.policy):
+        raise Problem(409, "refused:input", told, form, reason=told)
+    live = sum(is_live(row) for row in state.reservations.values())
+    if not update and (told := reservation_limits.reservation_problem(live)):
+        raise Problem(409, "refused:input", told, "request.reservation", reason=told)
     queue = body.queue or (known.queue if known is not None else "")
-    check_queue(state, queue, body.user, "update" if update else "request")
+    check_queue(state, queue, body.user, form)
     question = {
         "now_ms": max(now_ms, state.time),
         "policy": asdict(state.policy),
@@ -45,6 +52,11 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         | {"queue": queue},
     }
     return await asked(question, PLAN, "the plans")
+
+
+def is_live(row: ReservationRow) -> bool:
+    """Whether a reservation counts for the sequencer: it is promised, or something that was asked is not answered."""
+    return row.state in ("requested", "accepted") or row.unanswered > 0
 
 
 def _works(row: ReservationRow) -> dict[str, int]:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
+from largesse.lifecycle.reservation_limits import series_unchanged, series_undeleted
 from schemas import InputRepeated, PlanAnswer, ReservationRequested, ReservationUpdated
 from schemas.edge.read import Malformed, read_input
 from services.gateway.answers import Answer
@@ -96,7 +97,7 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         """Asks for other terms, as its owner. Where they are refused, the old ones stay in force. `dry_run`: only asks
         what the answer would be."""
         if reservation in api.follower.state.series:
-            told = f'"{reservation}" is a series, whose terms cannot be changed: delete it, and submit another'
+            told = series_unchanged(reservation)
             raise Problem(409, "refused:input", told, "reservation", reason=told)
         mine = _row(api, reservation)
         document, body = await _document(api, request, "update", {"reservation": reservation})
@@ -108,6 +109,9 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_DELETED)
     async def delete_reservation(reservation: str, user: str, asker: Asker = "") -> Response:
         """Gives a reservation back. `user`: its owner. Its jobs go on without it."""
+        if reservation in api.follower.state.series:
+            told = series_undeleted(reservation)
+            raise Problem(409, "refused:input", told, "reservation", reason=told)
         mine = _row(api, reservation)
         document = {"delete": {"reservation": reservation, "user": user}}
         try:
@@ -120,6 +124,9 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
 
 def _row(api: "Api", name: str) -> ReservationRow:
     found = api.follower.state.reservations.get(name)
+    if found is None and name in api.follower.state.series:
+        told = f'"{name}" is a series, not a reservation: look at /v1/series/{name} (largesse reserve why {name})'
+        raise Problem(404, "unknown_reservation", told, "reservation")
     if found is None:
         raise Problem(404, "unknown_reservation", f'reservation "{name}" is not known here', "reservation")
     return found

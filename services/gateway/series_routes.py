@@ -10,6 +10,7 @@ from cronsim import CronSim, CronSimError
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
+from largesse.lifecycle.reservation_limits import series_problem
 from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
 from services.gateway.document import Document
@@ -18,6 +19,7 @@ from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_rules import check_queue
 from services.gateway.reading import message_of
 from services.gateway.reservation_documents import series_document
+from services.gateway.reservation_dry_run import is_live
 from services.gateway.reservation_models import Series, SeriesList, UnreadSeries
 from services.gateway.view_state import SeriesRow, State
 
@@ -111,13 +113,15 @@ def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
         told = f'occurrences of "{body.series}", which was deleted, are still promised; choose a new name'
     if told:
         raise Problem(409, "refused:input", told, "series.series", reason=told)
+    if limit := series_problem([each.user for each in state.series.values()], body.user):
+        raise Problem(409, "refused:input", limit[1], f"series.{limit[0]}", reason=limit[1])
     check_queue(state, body.queue, body.user, "series")
     return row
 
 
 def _is_live(state: State, reservation: str) -> bool:
     row = state.reservations.get(reservation)
-    return row is not None and row.state in ("requested", "accepted")
+    return row is not None and is_live(row)
 
 
 def _check(form: str, document: Document) -> object:

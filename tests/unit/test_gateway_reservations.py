@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from largesse.lifecycle import reservation_limits
 from tests.unit.test_gateway_app import told
 
 HOUR_S = 3_600
@@ -110,13 +111,35 @@ def test_under_slots_no_capacity_is_promised():
         await cell.http.put("/v1/config", json={"set": {"preset": "slots"}})
         asked = await cell.http.post("/v1/reservations", json=request("b"))
         changed = await cell.http.put("/v1/reservations/a", json={"user": "ann", "rdl": rdl(cores=2)})
-        return asked, changed, await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
+        dry = await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True})
+        return asked, changed, dry, await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
 
-    asked, changed, deleted = told(story)
-    for refused in (asked, changed):
+    asked, changed, dry, deleted = told(story)
+    for refused in (asked, changed, dry):
         assert refused.status_code == 409
         assert 'under the preset "slots" no capacity can be promised' in refused.json()["detail"]
     assert deleted.json()["state"] == "deleted"
+
+
+def test_a_dry_run_knows_how_many_reservations_a_cell_may_hold(monkeypatch):
+    monkeypatch.setattr(reservation_limits, "RESERVATIONS_MAX", 1)
+
+    async def story(cell):
+        dry = [await cell.http.post("/v1/reservations", json=request("a"), params={"dry_run": True})]
+        sent = [await cell.http.post("/v1/reservations", json=request("a"))]
+        dry.append(await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True}))
+        sent.append(await cell.http.post("/v1/reservations", json=request("b")))
+        terms = {"user": "ann", "rdl": rdl(cores=2)}
+        dry.append(await cell.http.put("/v1/reservations/a", json=terms, params={"dry_run": True}))
+        await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
+        dry.append(await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True}))
+        return dry, sent
+
+    dry, sent = told(story)
+    assert [each.status_code for each in dry] == [200, 409, 200, 200]
+    assert [each.status_code for each in sent] == [201, 409]
+    assert dry[1].json() == sent[1].json()
+    assert "the cell holds 1 reservations" in dry[1].json()["detail"]
 
 
 def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():

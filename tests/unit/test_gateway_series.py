@@ -4,11 +4,13 @@ import time
 
 import pytest
 
+from largesse.lifecycle import reservation_limits
 from schemas.edge.reservations import occurrence_name
 from tests.unit.test_gateway_app import told
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 600, "w": 600}
 DAY_S = 86_400
+START_S = (int(time.time()) // DAY_S + 2) * DAY_S
 
 
 def window(end_s=3_600):
@@ -16,8 +18,7 @@ def window(end_s=3_600):
 
 
 def series(**terms):
-    start_s = (int(time.time()) // DAY_S + 2) * DAY_S
-    return {"series": "s", "user": "ann", "every": DAY_S, "start_s": start_s, "rdl": window()} | terms
+    return {"series": "s", "user": "ann", "every": DAY_S, "start_s": START_S, "rdl": window()} | terms
 
 
 def occurrence(of, number):
@@ -101,12 +102,41 @@ def test_new_terms_for_a_series_are_refused_in_words_of_series():
         await cell.http.post("/v1/series", json=series())
         terms = {"user": "ann", "rdl": occurrence(series(), 0)["rdl"]}
         name = await cell.http.post("/v1/reservations", json=terms | {"reservation": "s"}, params={"dry_run": True})
-        return await cell.http.put("/v1/reservations/s", json=terms), name
+        update = await cell.http.put("/v1/reservations/s", json=terms)
+        delete = await cell.http.delete("/v1/reservations/s", params={"user": "ann"})
+        return update, name, delete, await cell.get("/v1/reservations/s"), await cell.get("/v1/series/s")
 
-    update, name = told(story)
-    assert update.status_code == 409
-    assert update.json()["detail"] == '"s" is a series, whose terms cannot be changed: delete it, and submit another'
+    update, name, delete, found, series_found = told(story)
+    assert (update.status_code, delete.status_code, found.status_code) == (409, 409, 404)
+    assert update.json()["detail"].startswith('"s" is a series, whose terms cannot be changed: delete it (largesse')
+    assert delete.json()["detail"] == (
+        '"s" is a series, not a reservation: delete it with largesse reserve delete s, or DELETE /v1/series/s'
+    )
+    assert "look at /v1/series/s (largesse reserve why s)" in found.json()["detail"]
+    assert series_found.status_code == 200
     assert (name.status_code, name.json()["detail"]) == (409, '"s" names a series; choose a new name')
+
+
+def test_a_dry_run_knows_how_many_series_a_user_and_a_cell_may_have(monkeypatch):
+    monkeypatch.setattr(reservation_limits, "SERIES_USER_MAX", 2)
+    monkeypatch.setattr(reservation_limits, "SERIES_MAX", 3)
+
+    async def story(cell):
+        pairs = []
+        for name, user in (("a", "ann"), ("b", "ann"), ("c", "ann"), ("c", "bob"), ("d", "eve"), ("a", "ann")):
+            asked = series(series=name, user=user)
+            dry = await cell.http.post("/v1/series", json=asked, params={"dry_run": True})
+            pairs.append((dry, await cell.http.post("/v1/series", json=asked)))
+        return pairs
+
+    pairs = told(story)
+    assert [dry.status_code for dry, _ in pairs] == [200, 200, 409, 200, 409, 200]
+    assert [sent.status_code for _, sent in pairs] == [201, 201, 409, 201, 409, 200]
+    for dry, sent in pairs:
+        if sent.status_code == 409:
+            assert dry.json() == sent.json()
+    assert pairs[2][0].json()["detail"] == 'user "ann" has 2 series; delete one first'
+    assert pairs[4][0].json()["detail"] == "the cell holds 3 series; delete one first"
 
 
 @pytest.mark.parametrize(

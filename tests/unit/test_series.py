@@ -10,6 +10,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from largesse.bus.memory import MemoryBus
+from largesse.lifecycle import reservation_limits
 from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas import (
@@ -19,12 +20,12 @@ from schemas import (
     JobAdmitted,
     ReservationDeleted,
     ReservationRequested,
+    ReservationUpdated,
     SeriesEnded,
     SeriesRequested,
 )
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.reservations import MOMENT_S_MAX, SERIES_NAME_MAX, occurrence_name
-from services.admission.core import series as rules
 from services.planner import core, occurrences
 from services.planner.occurrences import AGAIN_S, AHEAD_MAX, SENT_MAX
 from services.planner.renewing import Renewer
@@ -169,6 +170,13 @@ def test_only_its_owner_ends_a_series_and_then_no_occurrence_counts():
     assert "not known" in story.take(of(DAY_S)).reason
 
 
+def test_what_is_said_of_a_reservation_but_names_a_series_is_told_what_to_say_instead():
+    story = cell(body())
+    update = story.take(ReservationUpdated("s", "ann", "{}", AUTHOR))
+    assert update.reason.startswith('"s" is a series, whose terms cannot be changed: delete it (largesse reserve del')
+    assert "DELETE /v1/series/s" in story.take(ReservationDeleted("s", "ann", AUTHOR)).reason
+
+
 def test_a_name_is_free_again_once_no_occurrence_is_left():
     story = cell(body())
     story.take(of(DAY_S), SeriesEnded("s", "ann", AUTHOR))
@@ -177,8 +185,8 @@ def test_a_name_is_free_again_once_no_occurrence_is_left():
 
 
 def test_a_user_and_a_cell_have_so_many_series(monkeypatch):
-    monkeypatch.setattr(rules, "SERIES_USER_MAX", 2)
-    monkeypatch.setattr(rules, "SERIES_MAX", 3)
+    monkeypatch.setattr(reservation_limits, "SERIES_USER_MAX", 2)
+    monkeypatch.setattr(reservation_limits, "SERIES_MAX", 3)
     story = cell(body(series="a"), body(series="b"))
     refused = story.take(body(series="c"))
     assert (refused.field, refused.reason) == ("series.user", 'user "ann" has 2 series; delete one first')

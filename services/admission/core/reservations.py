@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from largesse.ids import content_hash
+from largesse.lifecycle import reservation_limits
 from largesse.lifecycle.queue_rules import queue_problem
 from schemas import (
     InputRefused,
@@ -23,14 +24,6 @@ from services.admission.core.demand import note_reservation
 from services.admission.core.series import judge_occurrence, note_occurrence
 from services.admission.core.state import Reserved, State
 
-RESERVATIONS_MAX = 100_000
-"""Reservations of a cell that are promised, or not answered yet. One more is refused."""
-
-_NO_PROMISES = (
-    'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
-    " that makes them; choose another preset"
-)
-
 
 # ---------------------------------------------------------------- inputs
 def judge_request(
@@ -50,10 +43,9 @@ def judge_request(
             return InputRepeated("", author, name)
         told = f'"{name}" names another reservation; update it, delete it, or choose a new name'
         return _refused(told, "request.reservation", author)
-    if state.policy.preset == "slots":
-        return _refused(_NO_PROMISES, "request", author)
-    if len(state.reservations) >= RESERVATIONS_MAX:
-        told = f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
+    if told := reservation_limits.policy_problem(state.policy):
+        return _refused(told, "request", author)
+    if told := reservation_limits.reservation_problem(len(state.reservations)):
         return _refused(told, "request.reservation", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"request.{problem[1]}", author)
@@ -64,14 +56,17 @@ def judge_update(
     state: State, body: ReservationUpdated, author: str
 ) -> ReservationUpdated | InputRepeated | InputRefused:
     """Other terms, by the owner. Without a queue, it stays where it is."""
+    if body.reservation in state.series:
+        told = reservation_limits.series_unchanged(body.reservation)
+        return _refused(told, "update.reservation", author)
     known = state.reservations.get(body.reservation)
     if known is None or known.user != body.user or known.deleting:
         return _refused(_not_theirs(body.reservation, known), "update.reservation", author)
     queue = body.queue or known.queue
     if (queue, _digest(body.rdl)) == (known.queue, known.asked):
         return InputRepeated("", author, body.reservation)
-    if state.policy.preset == "slots":
-        return _refused(_NO_PROMISES, "update", author)
+    if told := reservation_limits.policy_problem(state.policy):
+        return _refused(told, "update", author)
     if problem := queue_problem(state.leaves, state.submitters, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)
@@ -79,6 +74,9 @@ def judge_update(
 
 def judge_deletion(state: State, body: ReservationDeleted, author: str) -> ReservationDeleted | InputRefused | None:
     """Its owner gives a reservation back."""
+    if body.reservation in state.series:
+        told = reservation_limits.series_undeleted(body.reservation)
+        return _refused(told, "delete.reservation", author)
     known = state.reservations.get(body.reservation)
     if known is None or known.user != body.user:
         return _refused(_not_theirs(body.reservation, known), "delete.reservation", author)

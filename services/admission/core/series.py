@@ -2,14 +2,9 @@
 
 from largesse.ids import content_hash
 from largesse.lifecycle.queue_rules import queue_problem
+from largesse.lifecycle.reservation_limits import series_problem
 from schemas import InputRefused, InputRepeated, Record, ReservationRequested, SeriesEnded, SeriesRequested
 from services.admission.core.state import SeriesKnown, State
-
-SERIES_MAX = 1_000
-"""Series of a cell. One more is refused."""
-
-SERIES_USER_MAX = 100
-"""Series of a user. One more is refused."""
 
 
 # ---------------------------------------------------------------- inputs
@@ -26,11 +21,8 @@ def judge_series(state: State, body: SeriesRequested, author: str) -> SeriesRequ
     if any(each.series == name for each in state.reservations.values()):
         told = f'occurrences of "{name}", which was deleted, are still promised; choose a new name'
         return _refused(told, "series.series", author)
-    if len(state.series) >= SERIES_MAX:
-        return _refused(f"the cell holds {SERIES_MAX} series; delete one first", "series.series", author)
-    if sum(each.user == body.user for each in state.series.values()) >= SERIES_USER_MAX:
-        told = f'user "{body.user}" has {SERIES_USER_MAX} series; delete one first'
-        return _refused(told, "series.user", author)
+    if limit := series_problem([each.user for each in state.series.values()], body.user):
+        return _refused(limit[1], f"series.{limit[0]}", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"series.{problem[1]}", author)
     return body

@@ -1,0 +1,58 @@
+"""What a cell does not take of reservations and series, and why: the same where a request is judged and where a dry run
+says what would become of it.
+"""
+
+from collections.abc import Iterable
+
+from schemas import Policy
+
+RESERVATIONS_MAX = 100_000
+"""Reservations of a cell that are promised, or not answered yet. One more is refused."""
+
+SERIES_MAX = 1_000
+"""Series of a cell. One more is refused."""
+
+SERIES_USER_MAX = 100
+"""Series of a user. One more is refused."""
+
+_NO_PROMISES = (
+    'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
+    " that makes them; choose another preset"
+)
+
+
+def policy_problem(policy: Policy) -> str:
+    """Why nothing can be promised under a policy; empty if it can."""
+    return _NO_PROMISES if policy.preset == "slots" else ""
+
+
+def reservation_problem(live: int) -> str:
+    """Why a cell with so many reservations, promised or not answered, takes no other; empty if it does."""
+    if live < RESERVATIONS_MAX:
+        return ""
+    return f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
+
+
+def series_problem(users: Iterable[str], user: str) -> tuple[str, str] | None:
+    """Why a user may not have another series in a cell with series of these users: field and reason; None if it may."""
+    every = list(users)
+    if len(every) >= SERIES_MAX:
+        return "series", f"the cell holds {SERIES_MAX} series; delete one first"
+    if every.count(user) >= SERIES_USER_MAX:
+        return "user", f'user "{user}" has {SERIES_USER_MAX} series; delete one first'
+    return None
+
+
+def series_unchanged(name: str) -> str:
+    """Why the terms of a series are not changed, and what to do instead."""
+    return (
+        f'"{name}" is a series, whose terms cannot be changed: delete it (largesse reserve delete {name}, or'
+        f" DELETE /v1/series/{name}), and submit another of a new name; each of its occurrences can be updated by"
+        " its own name"
+    )
+
+
+def series_undeleted(name: str) -> str:
+    """Why a series is not deleted as a reservation is, and what to do instead."""
+    how = f"largesse reserve delete {name}, or DELETE /v1/series/{name}"
+    return f'"{name}" is a series, not a reservation: delete it with {how}'
