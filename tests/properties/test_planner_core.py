@@ -91,7 +91,7 @@ class History:
 
     def settle(self):
         """Rounds until nothing is new. The harness decides each twice, the second time without caches."""
-        for _ in range(100):
+        for _ in range(1_000):
             bodies = self.story.round(self.now)
             self.story.close()
             self.story.then(*(Fact(body) for body in bodies))

@@ -21,10 +21,11 @@ from services.planner.planning.following import adjusted
 from services.planner.planning.limits import UserLimits
 from services.planner.planning.node_fit import NodeClass, moments, units_in
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
-from services.planner.planning.repair import NODE_MOMENTS_MAX, Known, joined, over_from, repairing
+from services.planner.planning.repair import repairing
 from services.planner.planning.request import Atom, Lease, Node, Plan, atoms
-from services.planner.planning.residual import FOR_EVER, split
+from services.planner.planning.residual import FOR_EVER, Known, joined, split
 from services.planner.planning.search import Search
+from services.planner.planning.shortfall import NODE_MOMENTS_MAX, over_from
 
 PERMILLE = 1000
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from services.planner.core.state import Need, Waiting
 from services.planner.planning.agents import Agent, Answer, Followed
 from services.planner.planning.following import Wanted, following, steps_from
-from services.planner.planning.repair import Known, joined
 from services.planner.planning.request import Lease
+from services.planner.planning.residual import Known, joined
 from services.planner.planning.search import Search
 
 

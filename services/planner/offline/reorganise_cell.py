@@ -20,8 +20,8 @@ from services.planner.lifeline import end_with_parent
 from services.planner.offline.dry_run import Cell, state_of
 from services.planner.offline.reorganise import asked
 from services.planner.planning.adoption import adopting
-from services.planner.planning.repair import joined
 from services.planner.planning.request import Lease, Node, Plan, atoms, inside, shifted
+from services.planner.planning.residual import joined
 from services.planner.planning.search import finished
 
 VARIABLES_MAX = 40_000

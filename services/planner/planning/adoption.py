@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from services.planner.planning.agents import Agent, Held
 from services.planner.planning.limits import average_above, first_above
-from services.planner.planning.repair import Known, joined, over_from
 from services.planner.planning.request import Lease, Plan, atoms, extent
-from services.planner.planning.residual import Split, split
+from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
+from services.planner.planning.shortfall import over_from
 from services.planner.planning.verify import changes, fault, use
 
 GAIN_PERMILLE = 10

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 
 from services.planner.planning.agents import Agent, Held
 from services.planner.planning.placing import Form
-from services.planner.planning.repair import Known, joined
 from services.planner.planning.request import Atom, Group, Lease, Node, Plan, atoms, inside
-from services.planner.planning.residual import split
+from services.planner.planning.residual import Known, joined, split
 from services.planner.planning.search import Search
 
 FORMS: tuple[Form, ...] = ("early", "flat", "late")

@@ -2,22 +2,23 @@
 of its plans does.
 
 Only what is not yet due moves. First the promises that hold room where there is too little; then, where they may,
-leases that run are cut short and go on later; then all promises are planned anew. Each is tried in several orders. If
-none keeps every promise, the order that loses least decides, and what it leaves out is broken.
+leases that run are cut short and go on later; then all promises are planned anew. Each is tried in several orders.
+Where none of those keeps every promise, a complete search (least_loss.py) looks for plans that lose less than the best
+of them: at once where there are few promises, else after more orders have been tried. It covers PROMISES_MAX promises
+at most, and has a budget; as far as it gets, what is broken is broken by every plan, or is the least that can be lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, pairwise, permutations
-
-import numpy as np
+from dataclasses import dataclass
+from itertools import chain, permutations
 
 from services.planner.planning.agents import Agent, Held
-from services.planner.planning.node_fit import moments
+from services.planner.planning.least_loss import PROMISES_MAX, Outcome, Piece, losing_less
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Atom, Lease, Node, Plan, bounds, fastest, inside
-from services.planner.planning.residual import Split, split
+from services.planner.planning.request import Plan, bounds, extent, fastest, inside
+from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
+from services.planner.planning.shortfall import lacking
 
 ALL_MAX = 64
 """With more promises than these, not all are planned anew: only those that hold room where there is too little, and as
@@ -26,22 +27,8 @@ many of the others as there are up to here, the largest first."""
 SQUEAKY_MAX = 8
 PERMUTED_MAX = 5
 WORK_MAX = 200_000
-"""A repair is ended by the try with which it comes to so much, as planning/book.py counts: about 0.2 s in all, over as
-many rounds as that takes."""
-
-NODE_MOMENTS_MAX = 16
-"""Whether units fit on nodes is looked at again after a loss of capacity, at so many changes of the plan from now on:
-later ones follow as time goes on."""
-
-
-@dataclass(slots=True, frozen=True)
-class Known:
-    """An accepted request as it was accepted, and its leases that began: they do not move."""
-
-    user: str
-    node: Node
-    begun: Plan = field(default_factory=list)
-
+"""Orders, and then further orders, are tried until they come to so much each, as planning/book.py counts: about 0.2 s,
+over as many rounds as that takes."""
 
 _FORMS: tuple[tuple[Form, ...], ...] = (("early", "late", "flat"), ("late", "early", "flat"), ("flat", "early", "late"))
 
@@ -60,57 +47,116 @@ _Try = tuple[Sequence[_Piece], Sequence[Form]]
 """An order to plan in, and the forms, the agent's own if empty."""
 
 
-def over_from(agent: Agent, first: int, until: int) -> list[tuple[int, int]]:
-    """The steps in `[first, until)` at which more is promised than there is."""
-    edges, used = agent.book.used.span(first, max(first + 1, until))
-    most = np.array(agent.book.capacity, np.int64)[:, np.newaxis]
-    over = np.flatnonzero((used > most).any(axis=0)).tolist()
-    return [(int(edges[i]), int(edges[i + 1])) for i in over]
+@dataclass(slots=True)
+class _Best:
+    """What loses least of all that was tried. `kept`: it keeps every promise, and its plans are those held now."""
 
-
-def lacking(agent: Agent, first: int, until: int) -> Search[list[tuple[int, int]]]:
-    """The same, and where what is promised does not fit on the nodes, as far as the first NODE_MOMENTS_MAX changes."""
-    found = over_from(agent, first, until)
-    shapes = agent.book.large_units() if agent.book.nodes is not None else {}
-    steps = moments(shapes, first, until, NODE_MOMENTS_MAX) if shapes else []
-    for step, then in pairwise([*steps, until]):
-        yield
-        if agent.book.lacks_nodes_at(shapes, step):
-            found.append((step, then))
-    return sorted(found)
+    lost: int
+    order: Sequence[_Piece]
+    forms: Sequence[Form]
+    kept: bool = False
 
 
 def repairing(agent: Agent, known: dict[str, Known], first: int, until: int) -> Search[list[str]]:
     """Mends the plan, of which steps from `first` on can move, up to step `until`. Changes what the agent holds, and
     what is `known` of leases that are cut. Returns the names of promises that are broken: they hold nothing any more.
     """
+    before = {name: _promise(agent, known, name) for name in known}
+    yield from _repairing(agent, known, before, first, until)
+    # In the order of before: others count on it.
+    mine, held = dict(known), agent.held
+    known.clear()
+    known.update((name, mine[name]) for name in before if name in mine)
+    agent.held = {name: held[name] for name in before if name in held}
+    return [name for name in before if name not in known]
+
+
+def _repairing(
+    agent: Agent, known: dict[str, Known], before: Mapping[str, Piece], first: int, until: int
+) -> Search[None]:
     over = yield from lacking(agent, first, until)
     hit = [name for name in known if _meets(agent, known, name, over)]
     others = sorted((n for n in agent.held if n not in hit), key=lambda name: (-_loss(agent, known, name), name))
     every = hit + others[: max(0, ALL_MAX - len(hit))]
-    best: tuple[int, Sequence[_Piece], Sequence[Form]] | None = None
     stages = ((hit, False), (hit, True), (every, True))
     pieces = [[_piece(agent, known, name, first, cut=cut) for name in names] for names, cut in stages]
     tries: Iterator[_Try] = chain.from_iterable(((order, ()) for order in _orders(each)) for each in pieces)
     harder = _Harder(pieces[-1])
+    best = yield from _best_of(agent, known, tries, harder, None, first, until)
+    assert best is not None, "nothing holds room where there is too little"
+    names = list(dict.fromkeys([*every, *before]))
+    is_small = len(before) <= PROMISES_MAX
+    if best.kept or (is_small and (yield from _settled(agent, known, best, names, before, first, until, last=False))):
+        return
+    best = yield from _best_of(agent, known, iter(harder), harder, best, first, until)
+    assert best is not None, "the best of before, at the worst"
+    if not best.kept and is_small:
+        yield from _done(agent, known, best, first, until)
+    elif not best.kept:
+        yield from _settled(agent, known, best, names, before, first, until, last=True)
+
+
+def _best_of(
+    agent: Agent,
+    known: dict[str, Known],
+    tries: Iterator[_Try],
+    harder: "_Harder",
+    best: _Best | None,
+    first: int,
+    until: int,
+) -> Search[_Best | None]:
+    """The better of `best` and the tries, as far as those may go; one that keeps every promise ends them."""
     begun = agent.book.work
-    for order, forms in chain(tries, harder):
+    for order, forms in tries:
         mark, before = len(agent.book.journal or []), dict(agent.held)
         broken = yield from _attempt(agent, known, order, first, until, forms)
         lost = sum(piece.loss for piece in broken)
         if not broken and not (yield from lacking(agent, first, until)):
             _keep(known, order)
-            return []
-        if best is None or lost < best[0]:
-            best = lost, order, forms
+            return _Best(0, order, forms, kept=True)
+        if best is None or lost < best.lost:
+            best = _Best(lost, order, forms)
         agent.book.undo(mark)
         agent.held = before
         harder.failed = broken
         if agent.book.work - begun > WORK_MAX:
             break
-    assert best is not None, "nothing holds room where there is too little"
-    broken = yield from _attempt(agent, known, best[1], first, until, best[2])
-    _keep(known, best[1])
+    return best
+
+
+def _settled(
+    agent: Agent,
+    known: dict[str, Known],
+    best: _Best,
+    names: Sequence[str],
+    before: Mapping[str, Piece],
+    first: int,
+    until: int,
+    *,
+    last: bool,
+) -> Search[bool]:
+    """Does what loses least, or what a complete search beside it finds that loses less. `names`: all promises, those
+    that may move first. Returns whether nothing loses less still, as far as is known; if something might, nothing is
+    changed, unless this is the `last` word.
+    """
+    mark, held_before, known_before = len(agent.book.journal or []), dict(agent.held), dict(known)
+    broken = yield from _done(agent, known, best, first, until)
+    pieces = _beside(broken, names, before)
+    most = sum(piece.loss for piece in pieces if piece.name in broken)
+    found = yield from losing_less(agent, known, pieces, most, first, until)
+    is_least = found is Outcome.LESS or (found is Outcome.LEAST and len(pieces) == len(before))
+    if not (is_least or last):
+        agent.book.undo(mark)
+        agent.held = held_before
+        known.clear()
+        known.update(known_before)
+    return is_least
+
+
+def _done(agent: Agent, known: dict[str, Known], best: _Best, first: int, until: int) -> Search[list[str]]:
+    """Plans as `best` says. Returns the names of promises that are broken by that."""
+    broken = yield from _attempt(agent, known, best.order, first, until, best.forms)
+    _keep(known, best.order)
     names = [piece.name for piece in broken]
     for name in names:
         del known[name]
@@ -120,6 +166,22 @@ def repairing(agent: Agent, known: dict[str, Known], first: int, until: int) -> 
             _break(agent, known, name)
             names.append(name)
     return names
+
+
+def _promise(agent: Agent, known: Mapping[str, Known], name: str) -> Piece:
+    held = agent.held.get(name)
+    plan = joined(known[name].begun, held.plan if held is not None else [])
+    return Piece(name, known[name].user, known[name].node, plan, _loss(agent, known, name))
+
+
+def _beside(broken: Sequence[str], names: Sequence[str], before: Mapping[str, Piece]) -> list[Piece]:
+    """What a complete search plans anew: what would be broken, the largest first, and what else may move, first what
+    holds something in the windows of those."""
+    lost = sorted((before[name] for name in broken), key=lambda piece: (-piece.loss, piece.name))
+    windows = [bounds(piece.node) for piece in lost]
+    others = [before[name] for name in names if name not in broken]
+    others.sort(key=lambda piece: not _overlaps(*extent(piece.old), windows))
+    return [*lost, *others][:PROMISES_MAX]
 
 
 def _break(agent: Agent, known: dict[str, Known], name: str) -> None:
@@ -189,16 +251,6 @@ def _piece(agent: Agent, known: Mapping[str, Known], name: str, first: int, *, c
     if held is None and not cut:
         parts = Split(plan, None, [])
     return _Piece(name, mine.user, parts, _loss(agent, known, name))
-
-
-def joined(begun: Plan, coming: Plan) -> Plan:
-    """One plan of two parts: each atom once."""
-    leases: dict[str, list[Lease]] = {}
-    found: dict[str, Atom] = {}
-    for atom, mine in (*begun, *coming):
-        found.setdefault(atom.path, atom)
-        leases.setdefault(atom.path, []).extend(mine)
-    return [(found[path], sorted(mine)) for path, mine in leases.items()]
 
 
 def _loss(agent: Agent, known: Mapping[str, Known], name: str) -> int:

@@ -5,12 +5,21 @@ then miss is planned with the rest.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from services.planner.planning.request import Atom, Group, Lease, Node, Plan, inside
 
 FOR_EVER = 1 << 40
 """A step beyond every horizon."""
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """An accepted request as it was accepted, and its leases that began: they do not move."""
+
+    user: str
+    node: Node
+    begun: Plan = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -21,6 +30,16 @@ class Split:
     begun: Plan
     rest: Node | None
     coming: Plan
+
+
+def joined(begun: Plan, coming: Plan) -> Plan:
+    """One plan of two parts: each atom once."""
+    leases: dict[str, list[Lease]] = {}
+    found: dict[str, Atom] = {}
+    for atom, mine in (*begun, *coming):
+        found.setdefault(atom.path, atom)
+        leases.setdefault(atom.path, []).extend(mine)
+    return [(found[path], sorted(mine)) for path, mine in leases.items()]
 
 
 def split(node: Node, plan: Plan, first: int, *, cut: bool = False, more: bool = False) -> Split:
