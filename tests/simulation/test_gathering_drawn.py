@@ -91,14 +91,23 @@ def test_no_queue_stays_below_its_guarantee_for_longer_than_the_wait_and_the_lon
     assert {name: ms for name, ms in longest_ms.items() if ms > AFTER_MS + OVERRUN_MS} == {}
 
 
-def test_a_queue_of_gangs_gets_room_for_as_many_of_them_as_it_lacks():
-    width, nodes, cores = 2, 6, 16
-    loads = {
-        "small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS),
-        "gangs": Load({"cpu": 8}, width, 132, gang=True, durations_ms=LASTS_MS),
-    }
-    tree = [queue(name, weight=1) for name in loads]
+def longest_beside_small(load, weight, nodes, cores):
+    """For how long (ms) at most a queue of this weight holds too little beside one of weight 1 with one-core tasks."""
+    loads = {"small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS), "q": load}
+    weights = {"small": 1, "q": weight}
+    tree = [queue(name, weight=weight) for name, weight in weights.items()]
     capacity = {f"n{i}": ({"cpu": cores}, {}) for i in range(nodes)}
     cell = PlacedCell(tree, capacity, loads, headroom_after_ms=AFTER_MS)
-    least = {name: least_tasks(load, 1, 2, nodes * cores) for name, load in loads.items()}
-    assert longest_below(loads, least, cell)["gangs"] <= AFTER_MS + LONGEST_MS
+    least = {name: least_tasks(load, weights[name], 1 + weight, nodes * cores) for name, load in loads.items()}
+    return longest_below(loads, least, cell)["q"]
+
+
+def test_a_queue_of_gangs_gets_room_for_as_many_of_them_as_it_lacks():
+    gangs = Load({"cpu": 8}, 2, 132, gang=True, durations_ms=LASTS_MS)
+    assert longest_beside_small(gangs, weight=1, nodes=6, cores=16) <= AFTER_MS + LONGEST_MS
+
+
+def test_what_a_queue_left_to_others_for_want_of_room_is_its_own_first_once_there_is_room():
+    """Otherwise small tasks would take the room of each of its own tasks that ends, up to their raised level."""
+    pairs = Load({"cpu": 2}, durations_ms=LASTS_MS)
+    assert longest_beside_small(pairs, weight=3, nodes=5, cores=12) <= AFTER_MS + LONGEST_MS

@@ -48,7 +48,7 @@ def build(state: State) -> Board:
                 board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
-        board.leaf(queue).due = state.dues.get(queue, target)
+        board.set_due(queue, state.dues.get(queue, target), passed_over=queue in state.passed_over)
     for queue, parts in state.parts.items():
         board.kinds_levels.set(board.leaf(queue), [(kinds.split(KINDS), target) for kinds, target in parts.items()])
     for queue, units in state.guarantees.items():

@@ -44,6 +44,11 @@ def due_of(level: Level) -> int:
     return (level.target if level.due is None else level.due) - level.lent
 
 
+def is_passed_over(level: Level) -> bool:
+    """Whether a leaf is due more than its level, since its tasks find no room."""
+    return level.due is not None and level.due > level.target
+
+
 def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
     """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
     gathered = _gather(state, board, placements, now_ms)

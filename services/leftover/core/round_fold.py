@@ -19,7 +19,7 @@ from schemas.placement_rules import class_key, rules_of
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, waiting_of
-from services.leftover.core.gather import due_of
+from services.leftover.core.gather import due_of, is_passed_over
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved_runs import note_runs, take_back
 from services.leftover.core.serving import move
@@ -58,6 +58,7 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
     for queue in body.gone:
         state.targets.pop(queue, None)
         state.dues.pop(queue, None)
+        state.passed_over.pop(queue, None)
         state.guarantees.pop(queue, None)
         state.parts.pop(queue, None)
     for level in body.levels:
@@ -70,6 +71,10 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
             state.dues.pop(level.queue, None)
         else:
             state.dues[level.queue] = due_of(level)
+        if is_passed_over(level):
+            state.passed_over[level.queue] = True
+        else:
+            state.passed_over.pop(level.queue, None)
         if level.guaranteed:
             state.guarantees[level.queue] = level.guaranteed
         else:

@@ -166,6 +166,12 @@ class Bins:
         self.leaf(name).target = target
         self._stale_leaves[name] = True
 
+    def set_due(self, name: str, due: int | None, *, passed_over: bool = False) -> None:
+        """What a leaf is due of its own, and whether its level is less since its tasks find no room."""
+        leaf = self.leaf(name)
+        leaf.due, leaf.passed_over = due, passed_over
+        self._stale_leaves[name] = True
+
     def set_guaranteed(self, name: str, units: int) -> None:
         """The dominant share that a leaf is guaranteed, in 10^-9 of the cell: below it no class pool holds it back."""
         if self.leaf(name).guaranteed != units:

@@ -225,9 +225,10 @@ class LeafEntry:
     where there is but one; `sizes`: by bin, what one of its tasks takes; `draws`: by class of job, those bins and jobs
     in order that no maximum holds back. `served`: seq of
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
-    level is known; `guaranteed`: below this no class pool holds it back. `floor`: under `fsp`, jobs that hold less than
-    this dominant share go before the others, the least first. `stopped`: where the order is strict, lanes
-    whose head finds this queue full, with its key. `headed`: the classes that the line has counted as its heads, by
+    level is known; `passed_over`: its level is less than that, since its tasks find no room; `guaranteed`: below this
+    no class pool holds it back. `floor`: under `fsp`, jobs that hold less than this dominant share go before the
+    others, the least first. `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
+    `headed`: the classes that the line has counted as its heads, by
     number. `choosers`: by class of job, what says which bin to serve next, where that is not the first of the draw.
     """
 
@@ -236,6 +237,7 @@ class LeafEntry:
     order: Order = "drf"
     target: int = SHARE_UNITS
     due: int | None = None
+    passed_over: bool = False
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)

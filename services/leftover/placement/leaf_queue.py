@@ -11,6 +11,9 @@ from services.leftover.placement.ranks import Ranks
 _RATIO_BITS = 30
 _SERVED_BITS = 64
 _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
+_RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
+"""What a leaf would take next: what others were given since it found no room, which is its own again now that there is
+some; what it is due; more than that; or, where it is entitled to nothing, what nobody else can use."""
 
 
 class LeafQueue:
@@ -32,10 +35,13 @@ class LeafQueue:
         if not self.fair:
             return 0
         if leaf.target <= 0:
-            return 2 << _BEYOND_BITS | leaf.served  # Entitled to nothing: served from what nobody else can use.
-        least = leaf.sizes.least()
-        beyond = least is not None and leaf.share + least > leaf.target
-        return beyond << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
+            return _NOTHING << _BEYOND_BITS | leaf.served
+        least, tier = leaf.sizes.least(), _OWN
+        if least is not None and leaf.share + least > leaf.target:
+            tier = _BEYOND
+        elif leaf.passed_over:
+            tier = _RETURNED
+        return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
     def offer(self, leaf: LeafEntry, job_class: int, id_: int, key: int, classes: int) -> None:
         """Puts a bin, or a job with what it alone waits for, into the draw of its leaf, or moves it to another key.
