@@ -19,6 +19,7 @@ BENCHMARKS = (
     "fairness_rounds",
     "hdrf_paper",
     "dress",
+    "answers",
     "watchers",
     "kafka_bus",
     "live_kafka",

@@ -228,7 +228,7 @@ def test_a_period_is_a_duration_as_in_the_language(tmp_path, every, seconds):
         ("-5", "-5: a period has to be at least 1 second"),
         ("-1d", "-1d: a period has to be at least 1 second"),
         ("0h", "0h: a period has to be at least 1 second"),
-        ("1w", '"1w" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'),
+        ("1w", '"1w" is neither a period like 86400, 2h or 1d12h nor a cron expression of 5 fields like "0 6 * * 1-5"'),
         ("", '"" is neither a period like'),
     ],
 )

@@ -20,6 +20,8 @@ def read_document(document: str, known: Clock) -> dict[str, Any]:
     """RDL as `planning/rdl.py` reads it: seconds of the plan, quantities as text. Raises BadDocument."""
     if len(document) > TEXT_MAX:
         bad(Spot(1, 1), f"the request is too long: at most {TEXT_MAX} characters, has {len(document)}")
+    if not any(line.strip() and not line.strip().startswith("#") for line in document.splitlines()):
+        bad(Spot(1, 1), "is empty: write a request, like window(10:00, 12:00, atom(...))")
     call = _Yaml().call(_composed(document)) if _is_yaml(document) else read_text(document)
     return Builder(known).build(call)
 
@@ -73,10 +75,20 @@ class _Yaml:
                 held = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 made.listed += [self.call(each) for each in held]
             elif name == "b" and isinstance(value, yaml.MappingNode):
-                made.amounts = {self.value(key).text: self.value(amount) for key, amount in value.value}
+                made.amounts = self.amounts(value)
             else:
                 made.named[name] = self.value(value)
         return made
+
+    def amounts(self, node: yaml.MappingNode) -> dict[str, Value]:
+        """`b` by resource."""
+        found: dict[str, Value] = {}
+        for key, amount in node.value:
+            name = self.value(key).text
+            if name in found:
+                bad(_spot(key), f"b: names {name} twice")
+            found[name] = self.value(amount)
+        return found
 
     def value(self, node: yaml.Node) -> Value:
         """A scalar as it is written."""

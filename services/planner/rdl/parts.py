@@ -76,7 +76,11 @@ class Builder:
         for name, value in zip([name for name in ("s", "e") if name not in call.named], times, strict=False):
             call.named[name] = value
         if len(held) != 1 or len(times) > 2 or len(call.named) != 2:
-            bad(call.spot, "window needs a start, an end and one request: window(10:00, 12:00, atom(...))")
+            lacks = [f"no {name}" for name in ("s", "e") if name not in call.named]
+            lacks += [] if len(held) == 1 else [f"{len(held)} requests" if held else "no request"]
+            told = f"this one has {' and '.join(lacks)}" if lacks else "this one has a third value"
+            needs = "window needs a start s, an end e and one request: window(10:00, 12:00, atom(...))"
+            bad(call.spot, f"{needs}; {told}")
         begin = self.time(call.named["s"], None)
         clocked = ":" in call.named["s"].text
         end = self.time(call.named["e"], begin if clocked else None)
@@ -101,7 +105,7 @@ class Builder:
             call.named[free.pop(0)] = each
         if free:
             bad(call.spot, f'atom has no {free[0]}: write atom(b="1 cpu, 2Gi", g=1, h=20, l=5m, w=200m)')
-        least, most = self.units(call.named["g"]), self.units(call.named["h"])
+        least, most = self.units("g", call.named["g"]), self.units("h", call.named["h"])
         if least > most:
             bad(call.named["g"].spot, f"g is {least}, more than h, the most units in parallel ({most})")
         return {
@@ -109,8 +113,8 @@ class Builder:
             "b": self.amounts(call),
             "g": least,
             "h": most,
-            "l": self.length(call.named["l"], SECONDS_MAX),
-            "w": self.length(call.named["w"], WORK_MAX),
+            "l": self.length("l", call.named["l"], SECONDS_MAX),
+            "w": self.length("w", call.named["w"], WORK_MAX),
         }
 
     def amounts(self, call: Call) -> dict[str, str]:
@@ -121,41 +125,41 @@ class Builder:
             for part in text.text.split(","):
                 found = _ONE_AMOUNT.fullmatch(part.strip())
                 if not found:
-                    bad(text.spot, f'"{part.strip()}" is no amount: write b="1 cpu, 2Gi" or b="cpu=1, memory=2Gi"')
+                    bad(text.spot, f'b: "{part.strip()}" is no amount: write b="1 cpu, 2Gi" or b="cpu=1, memory=2Gi"')
                 amount = found["amount"] or found["value"]
                 resource = found["resource"] or found["name"]
                 if not resource and not amount.endswith("i"):
                     bad(
                         text.spot,
-                        f'"{amount}" of what? Write b="{amount} cpu"; only bytes like 2Gi are memory of themselves',
+                        f'b: "{amount}" of what? Write b="{amount} cpu"; only bytes like 2Gi are memory of themselves',
                     )
                 resource = resource or "memory"
                 if resource in given:
-                    bad(text.spot, f"names {resource} twice")
+                    bad(text.spot, f"b: names {resource} twice")
                 given[resource] = Value(amount, text.spot)
         for resource, value in given.items():
             if not RESOURCE_NAME.fullmatch(resource):
-                bad(value.spot, f'"{resource}" is no resource name: lower-case letters, digits, "_", "-"')
+                bad(value.spot, f'b: "{resource}" is no resource name: lower-case letters, digits, "_", "-"')
             try:
                 parse_quantity(resource, value.text, round_up=True)
             except ValueError as error:
-                bad(value.spot, f"{resource}: {error}")
+                bad(value.spot, f"b: {resource}: {error}")
         return {resource: value.text for resource, value in given.items()}
 
-    def units(self, value: Value) -> int:
-        """A count of units."""
+    def units(self, name: str, value: Value) -> int:
+        """A count of units, for the field of that name."""
         if not re.fullmatch(r"\d{1,8}", value.text) or not 1 <= int(value.text) <= UNITS_MAX:
-            bad(value.spot, f'"{value.text}" is no number of units from 1 to {UNITS_MAX}')
+            bad(value.spot, f'{name}: "{value.text}" is no whole number of units from 1 to {UNITS_MAX}')
         return int(value.text)
 
-    def length(self, value: Value, most: int) -> int:
-        """A duration of at least a second."""
+    def length(self, name: str, value: Value, most: int) -> int:
+        """A duration of at least a second, for the field of that name."""
         try:
             seconds = duration_s(value.text)
         except ValueError as error:
-            bad(value.spot, str(error))
+            bad(value.spot, f"{name}: {error}")
         if not 1 <= seconds <= most:
-            bad(value.spot, f'"{value.text}" has to be from 1 to {most} seconds')
+            bad(value.spot, f'{name}: "{value.text}" has to be from 1 to {most} seconds')
         return seconds
 
     def time(self, value: Value, after_s: int | None) -> int:
@@ -174,7 +178,7 @@ def _known(call: Call, fields: tuple[str, ...]) -> None:
 
 def meant(word: str, words: tuple[str, ...]) -> str:
     """A question after the nearest of the words, if one is near."""
-    near = get_close_matches(word, words, 1)
+    near = get_close_matches(word.lower(), words, 1)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

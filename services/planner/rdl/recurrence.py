@@ -15,6 +15,7 @@ from services.planner.rdl.times import Clock, clock, duration_s
 
 NO_WINDOW = "a request that recurs has to be a window, so that each occurrence has an end"
 
+CRON_FIELDS = 5
 OCCURRENCES_MAX = 366
 BEGIN_S_MAX = 366 * 86_400
 """A window that begins so long after each occurrence of a series, or longer, is meant as a date."""
@@ -52,12 +53,13 @@ def when_of(every: str) -> int | str:
     """A period in seconds, or a cron expression, as people write it: `86400`, `2h`, `0 6 * * 1-5`. Raises
     ValueError."""
     text = every.strip()
-    if len(text.split()) > 1:
+    if len(text.split()) == CRON_FIELDS:
         return text
     try:
         period = duration_s(text.removeprefix("-"))
     except ValueError:
-        told = f'"{text}" is neither a period like 86400, 2h or 1d nor a cron expression like "0 6 * * 1-5"'
+        known = f'a period like 86400, 2h or 1d12h nor a cron expression of {CRON_FIELDS} fields like "0 6 * * 1-5"'
+        told = f'"{text}" is neither {known}'
         raise ValueError(told) from None
     if text.startswith("-") or period < 1:
         raise ValueError(f"{text}: a period has to be at least 1 second")
@@ -78,7 +80,7 @@ def series_of(rdl: object, every: str | int, known: Clock) -> tuple[object, int]
     else:
         distance, moved, start = every, occurrence(rdl, -begin), begin
     if distance is not None and distance < length:
-        raise ValueError(f"an occurrence begins {distance} s after another, and the window has {length} s")
+        raise ValueError(_overlap(distance, length))
     return moved, start
 
 
@@ -95,7 +97,7 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
         distance = recurrence
         starts = (i * recurrence for i in range(OCCURRENCES_MAX + 1))
     if distance is not None and distance < end - begin:
-        raise ValueError(f"an occurrence begins {distance} s after another, and the window has {end - begin} s")
+        raise ValueError(_overlap(distance, end - begin))
     found = []
     for start in starts:
         if start + end > horizon_s:
@@ -106,6 +108,11 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
     if not found:
         raise ValueError("no occurrence ends inside the horizon")
     return {"op": "all", "of": found}
+
+
+def _overlap(distance: int, length: int) -> str:
+    told = f"an occurrence begins {distance} s after another, and the window has {length} s"
+    return f"{told}: repeat it less often, or take a shorter window"
 
 
 def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, begin_max: int) -> None:

@@ -77,7 +77,8 @@ def read_text(document: str) -> Call:
 
 def _explained(error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedCharacters):
-        return f'"{error.char}" means nothing here'
+        negative = ": there are no negative amounts or times" if error.char == "-" else ""
+        return f'"{error.char}" means nothing here{negative}'
     expected = sorted(_TOLD[name] for name in getattr(error, "expected", ()) if name in _TOLD)
     found = getattr(error, "token", None)
     end = found is None or found.type == "$END"
