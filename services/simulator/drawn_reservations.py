@@ -53,8 +53,7 @@ def drawn_series(seed: int) -> list[tuple[int, Arrival]]:
         at_ms, period_s = dice.upto(30_000, i, "series at"), 60 * (1 + dice.upto(3, i, "period"))
         name, queue = f"series-{i}", QUEUES[dice.upto(len(QUEUES) - 1, i, "series queue")]
         window = {"op": "window", "s": 0, "e": 30 + dice.upto(30, i, "series lasts"), "of": _atom(dice, i, 9)}
-        every = f"*/{period_s // 60} * * * *" if dice.one_in(2, i, "cron") else period_s
-        terms = {"every": every, "start_s": at_ms // 1_000, "zone": "Europe/Berlin", "rdl": window}
+        terms = {"every": period_s, "start_s": at_ms // 1_000, "rdl": window}
         found.append((at_ms, _read({"series": {"series": name, "user": "ann", "queue": queue, **terms}})))
         for k in range(dice.upto(4, i, "series jobs")):
             submit_ms = at_ms + dice.upto(240_000, i, k, "series job at")

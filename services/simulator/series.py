@@ -5,7 +5,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from largesse.telemetry import logger
 from schemas import JobSpec, ReservationDeleted, ReservationRequested
 from schemas.edge.read import read_input
 from schemas.edge.strict_json import loads
@@ -21,7 +20,7 @@ class SeriesInTime:
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
-        self._occurrences = Occurrences(lambda: cell.time // MS_A_SECOND, _warn)
+        self._occurrences = Occurrences(lambda: cell.time // MS_A_SECOND, _fail)
         self._told: tuple[int, int] | None = None  # What the planner knew when it was looked last.
         self._next_ms: int | None = None
         self._requested: dict[int, list[tuple[int, str]]] = {}  # By seq of the series: ends of windows in s, and names.
@@ -70,5 +69,5 @@ class SeriesInTime:
         return planner.told_seq, len(planner.series)
 
 
-def _warn(series: str, failed: str) -> None:
-    logger(service="simulator").warning("series", series=series, failed=failed)
+def _fail(series: str, failed: str) -> None:
+    raise AssertionError(f"series {series}: {failed}")  # Workloads are refused that hold such a series.

@@ -9,8 +9,6 @@ from datetime import timedelta
 from itertools import count, islice, pairwise
 from typing import Any
 
-from cronsim import CronSim, CronSimError
-
 from services.planner.rdl.times import Clock, clock, duration_s
 
 NO_WINDOW = "a request that recurs has to be a window, so that each occurrence has an end"
@@ -25,6 +23,8 @@ CHECKED_MAX = 64  # Occurrences whose distance is compared with the length of th
 
 def starts_s(expression: str, known: Clock) -> Iterator[int]:
     """When a cron expression comes due from now on, in seconds of the plan, without end. Raises ValueError."""
+    from cronsim import CronSim, CronSimError  # Simulations without cron expressions run where it is not installed.
+
     try:
         # From a second before now, since the library begins after the moment it is given.
         due = CronSim(expression, (known.now - timedelta(seconds=1)).astimezone(known.zone))
