@@ -75,6 +75,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_is_interrupted_says_so_in_one_line(cell, name):
     words, job = COMMANDS[name]

@@ -9,6 +9,7 @@ from tests.live.fault_campaign import run_seed
 from tests.live.fault_jobs import overlaps
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_cell_under_faults_of_all_kinds_runs_nothing_twice_and_loses_nothing(seed, tmp_path):

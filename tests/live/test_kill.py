@@ -76,6 +76,7 @@ def judge(directory):
 TASKS = [("s", 0), ("s", 1), ("s", 2), ("t", 0), ("t", 1)]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
 def test_a_death_at_a_failpoint_changes_nothing(tmp_path, failpoint):
@@ -85,6 +86,7 @@ def test_a_death_at_a_failpoint_changes_nothing(tmp_path, failpoint):
     judge(tmp_path)
 
 
+@pytest.mark.whole
 @pytest.mark.slow
 def test_many_deaths_one_after_another_change_nothing(tmp_path):
     lives = [f"{failpoint}:{number}" for number, failpoint in enumerate(FAILPOINTS[::3], 1)]

@@ -45,6 +45,7 @@ REACH_S = 240
 """A loaded machine misses no point."""
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [ORDINARY, HARSH])
 def test_a_cell_that_is_killed_again_and_again_loses_nothing(seed, tmp_path):
@@ -164,6 +165,7 @@ def test_a_task_whose_guardian_is_killed_is_lost_and_asked_again(cell, tmp_path)
     assert ends == {("patient", 1): "lost", ("patient", 2): "succeeded"}
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("boot", ["the same", "another"])
 def test_after_the_machine_went_down_tasks_are_lost_and_jobs_still_end(cell, tmp_path, boot):
     timed = {"stage": "hold", "duration_ms": 4_000}

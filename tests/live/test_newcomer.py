@@ -250,6 +250,7 @@ def test_readme_and_tutorial_do_what_they_say(newcomer, stack, tmp_path):
     assert go_through(after, terminal, newcomer.home / "largesse-tutorial") >= 5
 
 
+@pytest.mark.whole
 def test_the_five_commands_work_from_a_wheel_outside_a_checkout(newcomer, stack, tmp_path):
     assert "`pip install .`" in README
     assert "`largesse examples` writes the folder `examples`" in README

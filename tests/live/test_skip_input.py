@@ -35,6 +35,7 @@ def ended(data, action):
         return str(early)  # It ended before it took requests.
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("action", ["raise", "kill"])
 def test_what_ends_the_cell_at_an_input_is_passed_by_the_command_that_it_names(tmp_path, action):
     data = tmp_path / "data"

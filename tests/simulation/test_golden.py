@@ -24,6 +24,7 @@ def test_what_these_rules_decide_is_kept():
     assert sorted(json.loads(digests_path().read_text())) == sorted(PRESETS)
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_kept_story_is_decided_as_it_was(preset):
     assert digest_of(recording(preset)) == json.loads(digests_path().read_text())[preset], CHANGED

@@ -151,6 +151,7 @@ def test_the_count_of_shards_moves_no_task(tmp_path):
 
 
 # ---------------------------------------------------------------- a reference that others computed
+@pytest.mark.whole
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("slots", "mean_s", "last_s", "rounded_mean_s"),
@@ -315,6 +316,7 @@ def test_what_still_runs_of_a_broken_gang_is_killed_at_once(tmp_path):
     assert sorted(outcomes(run, "h")) == [(0, 1, 0, 6_000, "failed"), (1, 1, 0, 6_000, "failed")]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("gap_ms", [0, 400, 7_000])
 @pytest.mark.parametrize("seed", range(5))
 def test_failures_of_every_kind_add_up_at_any_distance_of_rounds(tmp_path, seed, gap_ms):
@@ -342,6 +344,7 @@ def test_failures_of_every_kind_add_up_at_any_distance_of_rounds(tmp_path, seed,
         assert (row["outcome"] == "succeeded") == (len(won.get(row["job"], ())) == row["tasks"])
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("gap_ms", [0, 700])
 def test_simulated_agents_say_nothing_that_is_refused(gap_ms):
     kinds = {}
