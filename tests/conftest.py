@@ -7,8 +7,9 @@ Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout
 What is missing skips its tests and says so.
 
 `make test` spreads the tests over processes (pytest-xdist). One process runs a group of tests: those of a module that
-share a module's fixture, and those with the same `xdist_group`. The longest groups start first, by the durations of an
-earlier run (`tests/durations.json`; `make durations` writes it). Which tests a run takes says `tests/tiers.py`.
+share a module's fixture or are short, and those with the same `xdist_group`. The longest groups start first, by the
+durations of an earlier run (`tests/durations.json`; `make durations` writes it). Which tests a run takes says
+`tests/tiers.py`.
 """
 
 import fcntl
@@ -31,6 +32,9 @@ settings.register_profile("default", LOADED, max_examples=40, derandomize=True, 
 settings.register_profile("daily", settings.get_profile("default"), max_examples=15)
 settings.register_profile("random", LOADED, max_examples=40, derandomize=False)
 settings.register_profile("deep", settings.get_profile("random"), max_examples=2_000)
+
+SHORT = ("unit", "house")
+"""Folders whose tests are short, but for those marked slow."""
 
 WORKERS_MIN = 4
 """On few cores more processes than cores: half of what the tests of processes and brokers take is waiting."""
@@ -84,6 +88,10 @@ def _group(item: pytest.Item) -> str | None:
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - no public name shows a scope
     if any(each.scope == "module" for defs in fixtures for each in defs):
         return item.location[0]
+    if item.path.relative_to(ROOT / "tests").parts[0] in SHORT and item.get_closest_marker("slow") is None:
+        return item.location[
+            0
+        ]  # Thousands of tests of milliseconds: dealing them out singly takes longer than they do.
     return None
 
 

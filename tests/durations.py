@@ -1,7 +1,8 @@
 """How long tests take, recorded, so that the longest start first and no process is left alone with one at the end.
 
-`tests/durations.json` holds seconds by test function (the longest of its cases) from `make durations`. It only orders
-tests: a test that is not in it counts as short, and one that is gone does no harm.
+`tests/durations.json` holds seconds by test function (the longest of its cases), and by file those of all that are
+shorter than a second, from `make durations`. It only orders tests: one that is not in it counts as short, and one that
+is gone does no harm.
 """
 
 import json
@@ -13,7 +14,7 @@ import pytest
 FILE = Path(__file__).with_suffix(".json")
 OPTION = "--record-durations"
 SHORTEST_S = 1.0
-"""Shorter tests need no order, and the file stays small."""
+"""Shorter tests need no order of their own, and the file stays small."""
 
 
 def add_option(parser: pytest.Parser) -> None:
@@ -39,13 +40,13 @@ class Recorder:
 
     def pytest_sessionfinish(self) -> None:
         """Keeps what was known of tests that this run left out."""
-        known = recorded()
-        longest: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
         for nodeid, seconds in self.seconds.items():
-            name = function_of(nodeid)
-            longest[name] = max(longest.get(name, 0.0), round(seconds, 1))
-        known.update(longest)
-        kept = {name: known[name] for name in sorted(known) if known[name] >= SHORTEST_S}
+            name, file = function_of(nodeid), file_of(nodeid)
+            found[name] = max(found[name], seconds)
+            found[file] += seconds if seconds < SHORTEST_S else 0.0
+        known = {**recorded(), **found}
+        kept = {name: round(known[name], 1) for name in sorted(known) if known[name] >= SHORTEST_S}
         FILE.write_text(json.dumps(kept, indent=1) + "\n")
 
 
@@ -59,9 +60,15 @@ def function_of(nodeid: str) -> str:
     return nodeid.partition("[")[0].partition("@")[0]
 
 
+def file_of(nodeid: str) -> str:
+    """The file of a test, as its id names it."""
+    return nodeid.partition("::")[0]
+
+
 def longest_first(items: list[pytest.Item]) -> None:
     """Sorts tests by how long their groups take; tests of one group stay together, in the order of their file."""
-    seconds, of_group = recorded(), defaultdict[str, float](float)
+    seconds = recorded()
+    of_group = {group: seconds.get(group, 0.0) for group in map(_group, items)}  # A group may be a file.
     for item in items:
         of_group[_group(item)] += seconds.get(function_of(item.nodeid), 0.0)
     place = {item.nodeid: at for at, item in enumerate(items)}
