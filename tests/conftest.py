@@ -33,7 +33,7 @@ settings.register_profile("daily", settings.get_profile("default"), max_examples
 settings.register_profile("random", LOADED, max_examples=40, derandomize=False)
 settings.register_profile("deep", settings.get_profile("random"), max_examples=2_000)
 
-SHORT = ("unit", "house")
+SHORT = ("tests/unit/", "tests/house/")
 """Folders whose tests are short, but for those marked slow."""
 
 WORKERS_MIN = 4
@@ -88,7 +88,7 @@ def _group(item: pytest.Item) -> str | None:
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 - no public name shows a scope
     if any(each.scope == "module" for defs in fixtures for each in defs):
         return item.location[0]
-    if item.path.relative_to(ROOT / "tests").parts[0] in SHORT and item.get_closest_marker("slow") is None:
+    if item.location[0].startswith(SHORT) and item.get_closest_marker("slow") is None:
         return item.location[
             0
         ]  # Thousands of tests of milliseconds: dealing them out singly takes longer than they do.
