@@ -118,6 +118,7 @@ def test_tasks_outlive_a_killed_agent_and_are_reported_once(tell, tmp_path):
     tell(story)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     "failpoint",
     [

@@ -109,6 +109,7 @@ def test_what_guardian_and_agent_left_is_gone_before_the_next_agent_speaks(tell,
     tell(story)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("forged", ["nothing", "a folder", "an end of its job"])
 def test_a_task_that_hides_its_folder_does_not_run_beside_its_next_attempt(tell, tmp_path, forged):
     """It removes what an agent would find it by, or has the agent pass it over, while no agent looks."""

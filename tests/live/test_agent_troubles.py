@@ -99,6 +99,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", place], check=True)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("options", "room"),
     [

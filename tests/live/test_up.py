@@ -386,6 +386,7 @@ def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_
     assert told in said.err
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -51,6 +51,7 @@ def is_running(folder: Path, attempt: int) -> bool:
     return path.exists() and bool(path.read_text()) and start_ticks(int(path.read_text())) is not None
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize(("first", "then"), [("a b", "a"), ("b", "c")], ids=["fewer nodes", "renamed nodes"])
 def test_a_task_of_a_node_that_is_not_started_any_more_is_ended_before_it_is_tried_again(tmp_path, first, then):
     data = tmp_path / "data"

@@ -243,6 +243,7 @@ def test_equal_presets_each_have_their_pools():
     assert [name for name in found if name.startswith("pools")] == ["pools-0", "pools-1"]
 
 
+@pytest.mark.slow
 def test_a_run_of_thousands_of_rounds_is_drawn_with_some_hundred_points():
     history, _, log = watched([line(f"j{i}", i * 1_000, 1 + i % 2, 900) for i in range(1_500)])
     assert len(log["RoundOpened"]) > 3 * POINTS_MAX

@@ -28,6 +28,8 @@ def completed(shell, words, **env):
     return [line.partition("\t")[0] for line in done.stdout.splitlines() if line]
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 @pytest.mark.parametrize(
     ("words", "found"),

@@ -77,6 +77,8 @@ def told(words, place):
     return [{"LOG": place / "log", "TRACE": place / "trace.swf"}.get(word, word) for word in words]
 
 
+@pytest.mark.slow
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize(("words", "what", "count"), COMMANDS)
 def test_what_lasts_shows_how_far_it_is_and_clears_it_away(place, words, what, count):
     shown, out = on_a_terminal(*told(words, place))
@@ -97,6 +99,7 @@ def test_no_progress_goes_where_no_terminal_is(place, monkeypatch, words, what, 
     assert (said.code, said.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_what_is_over_soon_shows_nothing(place):
     assert on_a_terminal("replay", place / "log", "--json", quiet=600)[0] == ""
 

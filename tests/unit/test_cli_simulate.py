@@ -248,6 +248,7 @@ def test_four_presets_fit_sixty_columns():
     assert said.out.splitlines()[2].split() == ["fifo", "drf", "hdrf", "largesse"]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "blocks"), [(60, 4), (80, 3), (200, 1)])
 def test_all_presets_are_shown_in_blocks_that_fit_and_nothing_is_torn(columns, blocks):

@@ -74,6 +74,8 @@ process()
 """
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -174,6 +176,8 @@ SUBMITTED: Answers = {("POST", "/v1/jobs"): ("application/json", JOB, {})}
 STREAMING: Answers = {("GET", "/v1/jobs/j/events"): ("text/event-stream", EVENT, {})}
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "words", "stdin"),
     [

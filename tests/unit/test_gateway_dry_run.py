@@ -126,6 +126,7 @@ def test_what_is_foretold_is_what_fairness_then_says(after):
     assert {leaf: after_[leaf] for leaf in moved} == {leaf: cell.view.levels[leaf] for leaf in moved}
 
 
+@pytest.mark.slow
 def test_a_knob_that_shares_out_otherwise_is_foretold_too(process):
     cell = crowded(BEFORE)
 
@@ -220,6 +221,7 @@ def said(share):
     return [share.guaranteed, share.lent, share.allocated, share.borrowed]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("preset", get_args(Preset))
 @for_all(steps, st.tuples(*[st.sampled_from(range(6))] * 2), st.sampled_from(["hdrf", "slots", "capacity"]), st.data())
 def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset, jobs, shapes, before, data):
@@ -336,6 +338,7 @@ SHAPE = {"name": "root", "children": [{"name": "ads"}, {"name": "ml"}]}
 JOB = {"job": "j", "queue": "ads", "stages": [{"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "3"}}]}
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(process):
     other = {
         "name": "root",

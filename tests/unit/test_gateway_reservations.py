@@ -142,6 +142,7 @@ def test_a_dry_run_knows_how_many_reservations_a_cell_may_hold(monkeypatch):
     assert "the cell holds 1 reservations" in dry[1].json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():
     async def story(cell):
         await cell.http.post("/v1/reservations", json=request("a", cores=3, minutes=110))

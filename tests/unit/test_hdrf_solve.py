@@ -233,6 +233,7 @@ def test_nodes_may_be_named_in_a_tree():
     assert found["dominant"] == {"g": {"share": 0.1, "resource": "cpu"}, "b": {"share": 0.2, "resource": "cpu"}}
 
 
+@pytest.mark.slow
 def test_decimals_are_read_as_they_are_written():
     """Ten times 0.1 is 1 here, so that exactly ten tasks fit, and 0.3 is three times 0.1."""
     assert answer(

@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT
@@ -36,6 +37,7 @@ def imported() -> set[str]:
     return names - OURS - EXTRA - set(sys.stdlib_module_names)
 
 
+@pytest.mark.slow
 def test_the_image_has_every_package_that_a_service_imports():
     has = locked(ROOT / "infra/requirements.lock")
     owners = packages_distributions()

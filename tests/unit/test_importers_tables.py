@@ -72,13 +72,13 @@ def facebook_totals(path, split, divide, hours):
     pytest.param(2009, 128, 1, 0, 5_894, 256_031, 7_804_046, id="FB-2009, day"),
     pytest.param(2009, 128, 10, 0, 5_894, 33_098, 802_889, id="FB-2009, day, bytes divided by 10"),
     pytest.param(2009, 128, 1, 6, 1_119, 77_199, 1_818_451, id="FB-2009, first 6 h"),
-    pytest.param(2010, 256, 1, 0, 24_442, 4_590_231, 231_752_752, id="FB-2010, day", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 10, 0, 24_442, 565_626, 23_495_083, id="FB-2010, day, by 10", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 30, 0, 24_442, 219_668, 7_925_072, id="FB-2010, day, by 30", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 1, 6, 6_877, 962_331, 45_284_833, id="FB-2010, first 6 h", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 3, 6, 6_877, 346_887, 15_173_274, id="FB-2010, first 6 h, by 3", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 10, 6, 6_877, 119_192, 4_597_360, id="FB-2010, first 6 h, by 10", marks=pytest.mark.slow),
-    pytest.param(2010, 256, 30, 6, 6_877, 47_540, 1_555_881, id="FB-2010, first 6 h, by 30", marks=pytest.mark.slow),
+    pytest.param(2010, 256, 1, 0, 24_442, 4_590_231, 231_752_752, id="FB-2010, day", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 10, 0, 24_442, 565_626, 23_495_083, id="FB-2010, day, by 10", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 30, 0, 24_442, 219_668, 7_925_072, id="FB-2010, day, by 30", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 1, 6, 6_877, 962_331, 45_284_833, id="FB-2010, first 6 h", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 3, 6, 6_877, 346_887, 15_173_274, id="FB-2010, first 6 h, by 3", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 10, 6, 6_877, 119_192, 4_597_360, id="FB-2010, first 6 h, by 10", marks=pytest.mark.whole),
+    pytest.param(2010, 256, 30, 6, 6_877, 47_540, 1_555_881, id="FB-2010, first 6 h, by 30", marks=pytest.mark.whole),
 ])  # fmt: skip
 def test_facebook_windows(shared, year, split, divide, hours, jobs, count, seconds):
     path = facebook_file(shared, year)
@@ -93,7 +93,7 @@ def test_facebook_windows(shared, year, split, divide, hours, jobs, count, secon
 
 @pytest.mark.parametrize(("year", "maps", "reduces", "percents"), [
     pytest.param(2009, 210_756, 45_275, (62, 90, 95), id="FB-2009"),
-    pytest.param(2010, 4_123_191, 467_040, (25, 75, 89), id="FB-2010", marks=pytest.mark.slow),
+    pytest.param(2010, 4_123_191, 467_040, (25, 75, 89), id="FB-2010", marks=pytest.mark.whole),
 ])  # fmt: skip
 def test_facebook_tasks_and_how_small_most_jobs_are(shared, year, maps, reduces, percents):
     lines = list(facebook.convert(facebook_file(shared, year)))
@@ -108,7 +108,7 @@ def test_facebook_tasks_and_how_small_most_jobs_are(shared, year, maps, reduces,
     )
 
 
-@pytest.mark.parametrize("year", [2009, pytest.param(2010, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("year", [2009, pytest.param(2010, marks=pytest.mark.whole)])
 def test_every_raw_facebook_row_becomes_its_converted_row_to_the_millisecond(shared, year):
     raw = facebook.convert(facebook_file(shared, year))
     converted = facebook.convert(facebook_file(shared, year, "converted.tsv"))
@@ -254,6 +254,7 @@ def test_wfinstances(shared):
 
 
 # ---------------------------------------------------------------- all
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("convert", "file", "options"), [
     (tpch.convert, "tpch", {"demand_seed": "carbyne-v1", "jobs": 20}),
@@ -274,6 +275,7 @@ def test_the_workload_reader_takes_what_importers_make(shared, tmp_path, convert
     ]
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "jobs", "stages", "count", "last_s"), [
     ("A-4", 80, 714, 95_492, 0), ("A-5", 80, 737, 92_613, 0), ("A-6", 80, 772, 99_112, 0),

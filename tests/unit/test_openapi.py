@@ -224,6 +224,7 @@ def closed(schema):
     return found
 
 
+@pytest.mark.slow
 def test_the_document_is_valid_openapi(recorded):
     OpenAPIV31SpecValidator(recorded[1]).validate()
 

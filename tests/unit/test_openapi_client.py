@@ -37,6 +37,7 @@ def client(tmp_path_factory):
             del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_it_submits_follows_lists_and_cancels_and_reads_problems(client):
     models = client("models")
 

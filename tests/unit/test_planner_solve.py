@@ -251,6 +251,7 @@ def test_amounts_may_be_quantities():
     assert not ask(rdl, capacity={"cpu": "1", "memory": "2047Mi"})["results"][0]["accepted"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "code"),
     [

@@ -227,6 +227,7 @@ class Log:
         await publish_input(self._writer, "reservations", {"request": request}, "ann")
 
 
+@pytest.mark.slow
 def test_live_a_solvers_plan_is_adopted_and_the_log_replays_without_it():
     """The real solver, in its process, beside a whole cell on one bus."""
     pytest.importorskip("highspy")

@@ -39,6 +39,7 @@ upping.up(upping.Asked(sys.argv[1], 1, None, 0, "ann", True, False))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [SERVED, UP], ids=["a service", "a cell in one process"])
 def test_the_collector_leaves_what_was_imported_alone(tmp_path, program):
     done = subprocess.run(

@@ -164,6 +164,7 @@ def patient(story):
     return story
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @told
 @patient

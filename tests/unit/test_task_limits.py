@@ -223,6 +223,7 @@ FAULTY = [
 ]
 
 
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize(("topic", "value"), FAULTY)
 def test_what_is_refused_is_kept_by_its_bytes_and_not_by_its_faults(topic, value):
     """A batch of inputs is read before it is judged: what each leaves behind counts some hundred times."""

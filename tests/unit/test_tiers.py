@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def test_commits_take_turns_and_one_commit_always_has_the_same():
     assert turn_of("") == 0
 
 
+@pytest.mark.slow
 def test_a_daily_run_leaves_out_what_is_whole_and_two_thirds_of_what_rotates_by_three(tmp_path):
     (tmp_path / "test_suite.py").write_text(SUITE)
 

@@ -231,6 +231,7 @@ def test_a_snapshot_between_the_messages_loses_none_of_them():
     assert all(isinstance(grant, Grant) for grant in cell.granted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tasks", [4_000, 20_000])
 def test_thousands_of_attempts_on_one_node_outlive_a_restart_of_its_agent(tasks):
     cell = SlowCell()

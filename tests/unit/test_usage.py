@@ -32,6 +32,7 @@ def said(tmp_path, name, *words):
     return done
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_says_what_it_is_and_what_sets_it_up(tmp_path, name):
     done = said(tmp_path, name, "--help")
@@ -45,6 +46,8 @@ def test_a_service_says_what_it_is_and_what_sets_it_up(tmp_path, name):
         assert ("LARGESSE_SHARD " in done.stdout) == (name == "altruism")
 
 
+@pytest.mark.rotating(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_refuses_what_it_does_not_know(tmp_path, name):
     done = said(tmp_path, name, "solv")
@@ -54,6 +57,7 @@ def test_a_service_refuses_what_it_does_not_know(tmp_path, name):
     assert f"usage: python -m services.{name} " in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["solve", "effect"])
 def test_a_filter_of_fairness_says_what_it_takes(tmp_path, word):
     whole = said(tmp_path, "fairness", "--help")
