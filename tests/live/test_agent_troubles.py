@@ -10,6 +10,7 @@ import pytest
 
 from largesse.bus.port import BusError
 from schemas import JobEnded, NodeRegistered, NodeReported, RoundClosed, TaskFailed, TaskStarted
+from schemas.edge.base import BATCH_MAX
 from services.agent import outbox, shell, troubles
 from services.agent.documents import CHILD, read_json
 from services.agent.folders import JOBS
@@ -273,7 +274,7 @@ def test_while_the_bus_takes_its_heartbeats_an_agent_keeps_what_runs(tell, tmp_p
 
 # ---------------------------------------------------------------- many attempts
 @pytest.mark.parametrize(
-    ("jobs", "in_a_message"), [(250, 100), pytest.param(4_000, outbox.BATCH_MAX, marks=pytest.mark.whole)]
+    ("jobs", "in_a_message"), [(250, 100), pytest.param(4_000, BATCH_MAX, marks=pytest.mark.whole)]
 )
 def test_a_restart_with_more_attempts_than_a_message_holds_loses_none(tell, tmp_path, monkeypatch, jobs, in_a_message):
     monkeypatch.setattr(outbox, "BATCH_MAX", in_a_message)
