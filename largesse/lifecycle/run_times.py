@@ -138,6 +138,15 @@ def expected_ms(stage: Stage, seen: dict[str, Seen]) -> int:
     return duration_ms(0, known.tasks, known.ran_ms) if known is not None else duration_ms(0, 0, 0)
 
 
+def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:
+    """What is known of how long a task of a stage runs: what is expected of it, where that is no mere guess, else its
+    time-out; None: nothing.
+    """
+    if stage.estimate_ms or stage.stage in seen:
+        return expected_ms(stage, seen)
+    return stage.timeout_ms or None
+
+
 def source_of(stage: Stage, at: int, from_history: list[int], seen: dict[str, Seen]) -> EstimateSource:
     """Where `expected_ms` has it from."""
     if stage.estimate_ms:

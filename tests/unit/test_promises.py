@@ -1,12 +1,15 @@
 """Promises to reservations in stories: who starts on promised room, who is taken back for it, and who is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from schemas import AntiAffinity, PlanProfile, Plans, PlanStep, ReservationRequested
 from schemas.plans import AtomOrder
-from tests.cells import SlowCell, config, job, node, queue, stage, tree
+from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
 
 GRACE = 1_000
+HOUR = 3_600_000
 
 
 def step(from_ms, to_ms, units, *, cpu=1_000, memory=1_024, gang=1, atom="0"):
@@ -151,6 +154,38 @@ def test_what_ends_before_the_promise_is_not_revocable_and_what_runs_into_it_is(
     story.take(job("short", stage(tasks=2, duration_ms=20_000)), job("long", stage(tasks=2, duration_ms=40_000)))
 
     assert sorted(why(story.settle())) == [("long", 2, "required", True), ("short", 2, "required", False)]
+
+
+def untold(name, **given):
+    """A job of which nothing is known before a task has ended."""
+    return job(name, replace(stage(**given), estimate_ms=0))
+
+
+def test_what_may_run_for_any_time_is_revocable_however_late_the_promise_is():
+    story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(HOUR, HOUR + 60_000, 4))
+    story.take(untold("open", tasks=2), untold("limited", tasks=2, timeout_ms=50_000))
+
+    assert sorted(why(story.settle())) == [("limited", 2, "required", False), ("open", 2, "required", True)]
+
+
+def test_once_a_task_of_the_stage_has_ended_the_others_are_expected_to_take_as_long():
+    story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(HOUR, HOUR + 60_000, 4))
+    story.take(untold("open", tasks=5))
+    (first,) = story.settle()
+    story.at(20_000).finish(single(first, 0))
+
+    assert why(story.settle()) == [("open", 1, "required", False)]
+
+
+def test_what_nothing_is_known_of_is_not_waited_for():
+    """By the guess of a minute it would end before the lease."""
+    story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(90_000, 120_000, 2))
+    story.take(untold("open", tasks=4))
+    story.settle()
+    story.take(reserved("mine", stage(tasks=2, duration_ms=10_000)))
+
+    advance(story, 90_000 - GRACE)
+    assert sum(count for *_, count, _ in taken_back(story)) == 2
 
 
 def test_only_so_many_tasks_are_revocable_as_stand_in_the_way():

@@ -8,8 +8,9 @@ starts on room that is promised before it is expected to end starts as revocable
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.promises import active, next_edge_ms
+from largesse.lifecycle.run_times import known_ms
 from schemas import HeldRoom, PlanProfile, Revocation, StageAsk, Vector
-from services.leftover.core.board import estimate_of, rules_said, stage_of
+from services.leftover.core.board import rules_said, stage_of
 from services.leftover.core.reserved import Claim, Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.revocable import call_revocable, device_shares
@@ -154,12 +155,14 @@ def _victim(state: State, board: Board, name: str, key: str, held: Allocation, n
 
 
 def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> bool:
-    """Whether what runs is expected to end by then of itself. Of what has overrun its estimate nothing is expected."""
+    """Whether what runs is expected to end by then of itself. Nothing is expected of what has overrun its estimate, or
+    of what nothing is known of.
+    """
     job = state.jobs.get(held.job)
     if job is None:
         return True  # It is being killed.
-    at_ms = held.start_ms + estimate_of(job, stage_of(job, held.stage))
-    return now_ms < at_ms <= until_ms
+    lasts_ms = known_ms(stage_of(job, held.stage), job.seen)
+    return lasts_ms is not None and now_ms < held.start_ms + lasts_ms <= until_ms
 
 
 def _covered(state: State, reserved: Reserved, at_ms: int) -> dict[str, bool]:

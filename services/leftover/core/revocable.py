@@ -4,9 +4,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from largesse.lifecycle.promises import active
+from largesse.lifecycle.run_times import known_ms
 from schemas import PlanProfile, PlanStep, Vector
 from schemas.estimates import end_ms
-from services.leftover.core.board import estimate_of, is_reserved, stage_of
+from services.leftover.core.board import is_reserved, stage_of
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
@@ -21,6 +22,10 @@ most that each reservation is promised from then on: a task that runs so far int
 though it is not."""
 
 
+UNKNOWN_MS = 1 << 62
+"""When a task ends of which nobody knows how long it runs: it may run into every lease."""
+
+
 def device_shares(held: Allocation) -> list[tuple[int, int]]:
     return [(share.index, share.milli) for share in held.devices] if held.devices else []
 
@@ -32,7 +37,7 @@ def call_revocable(
     """Placements with those tasks called revocable that leave too little room for a promise; where that holds for some
     of the tasks of a placement, it is split.
     """
-    ends = [now_ms + _lasts(state, placement) for placement in placements]
+    ends = [_ends(state, placement, now_ms) for placement in placements]
     last_ms = max(ends, default=now_ms)
     moments = _moments(state, board, reserved, now_ms, last_ms)
     if not moments:
@@ -52,9 +57,10 @@ def call_revocable(
     return found
 
 
-def _lasts(state: State, placement: Placement) -> int:
+def _ends(state: State, placement: Placement, now_ms: int) -> int:
     job = state.jobs[placement.job]
-    return estimate_of(job, stage_of(job, placement.stage))
+    lasts_ms = known_ms(stage_of(job, placement.stage), job.seen)
+    return UNKNOWN_MS if lasts_ms is None else now_ms + lasts_ms
 
 
 def _split(placement: Placement, sure: int) -> list[Placement]:
@@ -166,7 +172,8 @@ def _end_of(state: State, held: Allocation, now_ms: int) -> int:
     job = state.jobs.get(held.job)
     if job is None:
         return now_ms
-    return end_ms(held.start_ms, estimate_of(job, stage_of(job, held.stage)), now_ms)
+    lasts_ms = known_ms(stage_of(job, held.stage), job.seen)
+    return UNKNOWN_MS if lasts_ms is None else end_ms(held.start_ms, lasts_ms, now_ms)
 
 
 def _largest(profile: PlanProfile, from_ms: int) -> list[PlanStep]:
