@@ -39,6 +39,11 @@ def refusal(folder) -> JournalDamaged:
     return opening.value
 
 
+def repairs(logs):
+    """Without what is said of lines that were synced: the tests tear such lines too."""
+    return [entry for entry in logs if entry["event"] != "journal_lines_missing"]
+
+
 def edited(path, edit) -> None:
     path.write_bytes(b"".join(edit(path.read_bytes().splitlines(keepends=True))))
 
@@ -286,7 +291,7 @@ def test_a_torn_last_line_is_cut_off_and_told(folder, left):
 
     with capture_logs() as logs:
         assert values(folder) == [b'{"n":%d}' % number for number in range(LINES - 1)]
-    assert [(entry["event"], entry["line"]) for entry in logs] == [("journal_line_torn", 4)]
+    assert [(entry["event"], entry["line"]) for entry in repairs(logs)] == [("journal_line_torn", 4)]
 
     async def story(bus):
         assert (bus.repaired.file, bus.repaired.line, bus.repaired.bytes_torn, bus.repaired.whole) == (
@@ -299,7 +304,7 @@ def test_a_torn_last_line_is_cut_off_and_told(folder, left):
 
     with capture_logs() as logs:
         with_bus(folder, story)
-    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("journal_line_torn", "warning")]
+    assert [(entry["event"], entry["log_level"]) for entry in repairs(logs)] == [("journal_line_torn", "warning")]
 
     async def again(bus):
         assert bus.repaired is None
@@ -386,3 +391,18 @@ def test_damage_done_to_an_open_journal_is_noticed_when_the_line_is_read(tmp_pat
         assert (damaged.value.file, damaged.value.line) == (path, 3)
 
     with_bus(tmp_path, story, segment_bytes=SEGMENT_BYTES, cache_bytes=0)
+
+
+def test_a_journal_that_was_cut_before_what_was_synced_says_how_many_lines_are_missing(tmp_path):
+    with_bus(written(tmp_path, LINES), lambda bus: bus.writer().send([out("synced")]))
+    crashed(tmp_path)
+    edited(segments(tmp_path)[-1], lambda lines: lines[:-3])
+
+    with capture_logs() as logs:
+        list(read_journal(tmp_path))
+    with capture_logs() as more:
+        with_bus(tmp_path, lambda bus: bus.bounds("t", 0))
+
+    for told in (logs, more):
+        (entry,) = [entry for entry in told if entry["event"] == "journal_lines_missing"]
+        assert (entry["log_level"], entry["lines"]) == ("warning", 3)

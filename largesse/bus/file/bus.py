@@ -21,7 +21,7 @@ from largesse.bus.file.index import Stretches, read_back
 from largesse.bus.file.journal import Disk, Repair, segment_path, settle
 from largesse.bus.file.lines import encode_item, item_opening, key_of, message_of
 from largesse.bus.file.lock import DirectoryHeld, DirectoryLock
-from largesse.bus.file.reading import read_journal, report
+from largesse.bus.file.reading import read_journal, report, report_missing
 from largesse.bus.file.scan import Scan
 from largesse.bus.local import LocalBus
 from largesse.bus.port import BusError, Message, Outgoing, check_sizes
@@ -147,6 +147,7 @@ class FileBus(LocalBus):
             position, self.kept = settle(segment_path(self.directory, head.segment), scan.position, scan.repair)
         if scan.repair is not None:
             report(scan.repair, self.kept)
+        report_missing(scan)
         # These say only what must be there at least, and save room, so a full disk is no reason to refuse to read.
         with suppress(OSError):
             write_head(self.directory, head)

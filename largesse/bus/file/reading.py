@@ -27,6 +27,7 @@ def read_journal(directory: Path | str) -> Iterator[Message]:
                 yield message_of(topic, partition, offset, item)
     if scan.repair is not None:
         report(scan.repair, None)
+    report_missing(scan)
 
 
 def report(repair: Repair, kept: Path | None) -> None:
@@ -40,3 +41,15 @@ def report(repair: Repair, kept: Path | None) -> None:
         return
     what = "its newline was missing" if repair.whole else "it is torn and does not count"
     _log.warning("journal_line_torn", **place, what=what)
+
+
+def report_missing(scan: Scan) -> None:
+    """Says in the log whether a journal ends before what was synced."""
+    if scan.missing:
+        what = (
+            f"{scan.missing:,} lines that had been synced are missing at the end of the journal; this is normal only "
+            "for a copy that was made while the cell ran"
+        )
+        _log.warning(
+            "journal_lines_missing", lines=scan.missing, after=scan.line, directory=str(scan.directory), what=what
+        )

@@ -49,6 +49,13 @@ class Scan:
         """Bytes of whole lines in the last segment."""
         self.repair: Repair | None = None
 
+    @property
+    def missing(self) -> int:
+        """How many synced lines the journal lacks at its end, once it has been read: of a copy that was made while a
+        process wrote, what was appended meanwhile; otherwise somebody has cut it.
+        """
+        return max(0, self.mark.line - self.line) if self.mark is not None else 0
+
     def __iter__(self) -> Iterator[Line]:
         before = 1
         for first in self.segments:
