@@ -89,3 +89,45 @@ def test_jobs_of_an_order_run_one_after_the_other():
 
     assert rows["part-0"]["end_ms"] <= rows["part-1"]["start_ms"]
     assert rows["part-1"]["end_ms"] <= rows["part-2"]["start_ms"]
+
+
+class Starts:
+    """When attempts of jobs start and how they end: what a schedule file is told."""
+
+    def __init__(self):
+        self.starts, self.outcomes = {}, []
+
+    def attempt(self, job, _stage, _index, attempt, _node, start_ms, _end_ms, outcome, _why):
+        self.starts.setdefault((job, attempt), []).append(start_ms)
+        self.outcomes.append(outcome)
+
+    def held(self, *_):
+        pass
+
+
+def test_reserved_gangs_start_whole_where_other_work_has_to_make_room():
+    arrivals = []
+    for i in range(4):
+        at_s, tasks = 600 + 300 * i, (12, 5)[i % 2]
+        atom = {"op": "atom", "b": {"cpu": "1"}, "g": tasks, "h": tasks, "l": 120, "w": 120 * tasks}
+        window = {"op": "window", "s": at_s, "e": at_s + 480, "of": atom}
+        asked = {"reservation": f"g{i}", "user": "ann", "queue": "prod", "rdl": window}
+        arrivals.append(read_reservation_line({"submit_ms": 0, "request": asked}))  # Before any other task starts.
+        stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": "1"}, "duration_ms": 110_000, "gang": True}
+        job = {"job": f"gang-{i}", "queue": "prod", "user": "ann", "submit_ms": at_s * 1_000, "stages": [stage]}
+        arrivals.append(read_workload_line(job | {"reservation": f"g{i}"}))
+    for i in range(30):
+        stage = {"stage": "s", "tasks": 4, "demand": {"cpu": "1"}, "duration_ms": 400_000}
+        line = {"job": f"b{i}", "queue": "batch", "submit_ms": 30_000 * i, "stages": [stage]}
+        arrivals.append(read_workload_line(line))
+    nodes = [{"name": "n", "count": 2, "capacity": {"cpu": 8}}]
+    cluster = read_cluster({"nodes": nodes, "queues": QUEUES, "policy": {"preset": "rayon"}})
+    schedule = Starts()
+
+    found = told(simulate(arrivals, cluster, Options({}, schedule=schedule)))
+
+    assert {(each["accepted"], each["met"]) for each in found.values()} == {(True, True)}
+    assert "revoked" in schedule.outcomes
+    gangs = {key: starts for key, starts in schedule.starts.items() if key[0].startswith("gang")}
+    assert {job: len(starts) for (job, _), starts in gangs.items()} == {f"gang-{i}": (12, 5)[i % 2] for i in range(4)}
+    assert {len(set(starts)) for starts in gangs.values()} == {1}
