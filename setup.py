@@ -72,6 +72,7 @@ COMPILED = {
         "promised",
         "queue_report",
         "refill",
+        "round_fold",
         "stale",
         "state",
         "tolerance",

@@ -1,7 +1,6 @@
 """The config topic: queue tree, weights, policy knobs. A knob that can change an answer is a record."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import MILLIONTHS, Vector
@@ -193,7 +192,6 @@ PLANNED_SHARINGS: tuple[Sharing, ...] = ("", "hdrf", "drf", "collapsed")
 """Policies of a queue that count under these presets. The others say which job of a queue goes first, or go by what
 queues hold: there the plan of every job in the cell says that, within what the queue is entitled to."""
 
-
 KNOBS = {
     "preset": "how capacity is shared in the whole cell",
     "seed": "seed of every random draw",
@@ -284,34 +282,8 @@ KNOBS = {
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
 
-
 KnobValue = int | str | list[int]
 """What a knob can be set to."""
-
-
-def with_knobs(policy: Policy, knobs: Mapping[str, object]) -> Policy:
-    """The policy with other values of these knobs, which the edge has checked."""
-    changed = replace(policy)
-    for name, value in knobs.items():
-        setattr(changed, name, value)
-    return changed
-
-
-def knob_conflict(policy: Policy, changed: Iterable[str]) -> tuple[str, str] | None:
-    """Of the knobs that are changed, one whose new value contradicts that of another knob in this policy, and what is
-    wrong; None if there is none. What contradicted before stays: only a change is judged.
-    """
-    low, high = "reserve_ratio_permille_min", "reserve_ratio_permille_max"
-    named = set(changed)
-    if named & {low, high} and policy.reserve_ratio_permille_min > policy.reserve_ratio_permille_max:
-        told = f"{low} would be {policy.reserve_ratio_permille_min}, above {high}, {policy.reserve_ratio_permille_max}"
-        return low if low in named else high, f"{told}: set both"
-    theta, further = "theta_permille", "class_thresholds_permille"
-    below = [each for each in policy.class_thresholds_permille if each <= policy.theta_permille]
-    if named & {theta, further} and below:
-        told = f"{further} has to lie above {theta}, which would be {policy.theta_permille}, and names {below[0]}"
-        return further if further in named else theta, f"{told}: set both"
-    return None
 
 
 @dataclass(slots=True)

@@ -12,8 +12,9 @@ from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of,
 from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.edge.validated import validated
+from schemas.knobs import knob_conflict, with_knobs
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import KnobValue, Policy, Queue, knob_conflict, with_knobs
+from schemas.queues import KnobValue, Policy, Queue
 from schemas.topics import INPUTS
 from schemas.wording import nearest
 

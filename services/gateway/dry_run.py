@@ -16,9 +16,9 @@ from largesse.lifecycle.running_limit import limit
 from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
+from schemas.knobs import knob_conflict, with_knobs
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
-from schemas.queues import knob_conflict, with_knobs
 from schemas.wording import plural
 from services.gateway.counting import PLACES, added, capacity_of, counted_demand
 from services.gateway.document import Document

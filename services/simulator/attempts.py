@@ -56,3 +56,18 @@ class SimJob:
     def runs(self) -> list[Run]:
         """Its attempts that have not ended, in the order in which they started."""
         return [] if self.running is None else list(self.running.values())
+
+
+_AS_TOLD = (1, 1)
+
+
+def stretch_of(stage: Stage) -> tuple[int, int]:
+    """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
+    worst = _AS_TOLD
+    if not stage.true_demand:
+        return worst
+    for resource, true in stage.true_demand.items():
+        told = stage.demand.get(resource, 0)
+        if told and true * worst[1] > worst[0] * told:
+            worst = (true, told)
+    return worst

@@ -36,7 +36,7 @@ from schemas import (
 )
 from schemas.quantities import Vector
 from schemas.tasks import Failure
-from services.simulator.attempts import Run, SimJob
+from services.simulator.attempts import Run, SimJob, stretch_of
 from services.simulator.copies import Copies
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
@@ -328,7 +328,7 @@ class SimCluster:
         job = self.jobs[grant.job]
         at = job.graph.position[grant.stage]
         stage = job.stages[at]
-        durations, (true, told) = stage.durations_ms, _stretch(stage)
+        durations, (true, told) = stage.durations_ms, stretch_of(stage)
         if grant.why == "speculative":
             job.copied = {**(job.copied or {}), (grant.stage, grant.first): True}
             self.copies.started += 1
@@ -438,18 +438,3 @@ class SimCluster:
                     grant.job, grant.stage, index, grant.attempt, grant.node, run.start_ms, time, outcome, grant.why
                 )
         return job
-
-
-_AS_TOLD = (1, 1)
-
-
-def _stretch(stage: Stage) -> tuple[int, int]:
-    """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
-    worst = _AS_TOLD
-    if not stage.true_demand:
-        return worst
-    for resource, true in stage.true_demand.items():
-        told = stage.demand.get(resource, 0)
-        if told and true * worst[1] > worst[0] * told:
-            worst = (true, told)
-    return worst

@@ -9,7 +9,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from benchmarks.fairness import CAPACITY, tree
-from services.fairness.hdrf import arrays
+from services.fairness.hdrf import arrays, laid
 from services.fairness.hdrf.arrays import Plot
 from services.fairness.hdrf.baselines import ordered
 from services.fairness.hdrf.static import fill, fill_by_events
@@ -20,7 +20,7 @@ from tests.strategies import for_all
 ROUNDING = ONE >> 30
 """What shares may be off (services/fairness/hdrf/paths.py)."""
 
-orders = st.sampled_from(arrays.ORDERS)
+orders = st.sampled_from(laid.ORDERS)
 wide_weights = st.one_of(st.integers(1, 5), st.fractions(Fraction(1, 50), 50, max_denominator=99), st.just(10**4))
 wide_amounts = st.one_of(st.integers(0, 3), st.integers(0, 10**6), st.integers(10**14, 2**66))
 wide_capacities = st.one_of(st.integers(0, 40), st.integers(1, 10**15), st.sampled_from([10**15, 2**64, 2**72]))
@@ -129,7 +129,7 @@ def test_nodes_that_take_without_rising_are_filled_together_before_the_others(ot
 @pytest.mark.parametrize(
     ("root", "capacity"),
     [
-        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=arrays.WEIGHTS_MAX)), (10,), id="weights"),
+        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=laid.WEIGHTS_MAX)), (10,), id="weights"),
         pytest.param(inner("r", leaf("a", *[1] * 62)), [10] * 62, id="kinds"),
         pytest.param(inner("r", leaf("a", 1, tasks=2**2000 >> 1000)), (1,), id="tasks"),
         pytest.param(inner("r", inner("nobody")), (10,), id="a group without members"),
@@ -142,7 +142,7 @@ def test_so_much_fits_into_arrays(root, capacity):
 @pytest.mark.parametrize(
     ("root", "capacity"),
     [
-        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=arrays.WEIGHTS_MAX + 1)), (10,), id="weights"),
+        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=laid.WEIGHTS_MAX + 1)), (10,), id="weights"),
         pytest.param(inner("r", leaf("a", *[1] * 63)), [10] * 63, id="kinds"),
         pytest.param(inner("r", leaf("a", 10**309)), (1,), id="demands"),
         pytest.param(inner("r", leaf("a", 1), order="fifo"), (10,), id="one child after the other"),

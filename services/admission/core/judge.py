@@ -39,9 +39,9 @@ from schemas import (
 from schemas.edge.nodes import NodeLeft
 from schemas.edge.read import ConfigPatch
 from schemas.jobs import Rejection
+from schemas.knobs import knob_conflict, with_knobs
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
-from schemas.queues import knob_conflict, with_knobs
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.job_limits import ceiling_problem, size_problem, tasks_problem

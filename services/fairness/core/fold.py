@@ -2,10 +2,9 @@
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
-from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.job_life import fail, succeed
-from largesse.lifecycle.promises import fold_plans, open_promises
+from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
@@ -31,24 +30,26 @@ from schemas import (
     Vector,
 )
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang, wake
+from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import (
-    add_demand,
-    add_tasks,
-    add_waits,
     counted_capacity,
-    counted_demand,
     recount,
     slots_of,
 )
-from services.fairness.core.entitlement import open_entitlement
 from services.fairness.core.fill_tree import goes_by_holdings
-from services.fairness.core.placeable import fold_levels, forget_placed, watch_room
+from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, switch_promises
-from services.fairness.core.queue_report import accounts_of, fold_said, forget_queues, watch
-from services.fairness.core.stale import abandon, all_changed, change_demand, change_sums, change_work, entitle
+from services.fairness.core.queue_report import forget_queues
+from services.fairness.core.round_fold import (
+    count_tasks,
+    fold_abandoned,
+    fold_closing,
+    fold_opening,
+    fold_shares,
+    fold_time,
+)
+from services.fairness.core.stale import all_changed, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
-from services.fairness.core.tolerance import open_round
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -131,24 +132,7 @@ def _begin(state: State, names: list[str]) -> None:
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of a stage run or could start."""
-    _count(state, job.queue, job.graph.stages[at].demand, tasks, tasks)
-
-
-def _count(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
-    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
-    more. Nothing where the leaf is "": what is reserved stands outside the tree."""
-    if not leaf:
-        return
-    demand = counted_demand(state, demand)
-    if asked:
-        change_demand(state, leaf)
-        add_demand(state, leaf, demand, asked)
-    if waiting:
-        add_tasks(state.waiting, leaf, demand, waiting)
-        add_waits(state, leaf, waiting)
-    if held:
-        add_tasks(state.used, leaf, demand, held)
-    change_sums(state, leaf)
+    count_tasks(state, job.queue, job.graph.stages[at].demand, tasks, tasks)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -180,7 +164,7 @@ def _forget(state: State, name: str) -> None:
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
         if held is not None:
-            _count(state, job.queue, held.demand, 0, len(held.since))  # It holds them still, but not as asked for.
+            count_tasks(state, job.queue, held.demand, 0, len(held.since))  # It holds them still, but not as asked for.
         if left and job.progress.parents[at] == 0:
             _ask(state, job, at, -left)
 
@@ -200,17 +184,17 @@ def _succeed(state: State, ended: TaskEnd, time: int) -> None:
     held = _give_back(state, name, ended.stage, ended.first, count)
     job = state.jobs.get(name)
     if job is None:
-        _count(state, held.leaf, held.demand, 0, 0, -count)
+        count_tasks(state, held.leaf, held.demand, 0, 0, -count)
         return
     at = job.graph.position[ended.stage]
     job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, state.policy.estimates)
     change_work(state, name)
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
-        _count(state, held.leaf, held.demand, 0, count, -count)
+        count_tasks(state, held.leaf, held.demand, 0, count, -count)
         requeue_gang(state, job, name, at, time)
         return
-    _count(state, held.leaf, held.demand, -count, 0, -count)
+    count_tasks(state, held.leaf, held.demand, -count, 0, -count)
     for child in ready:
         _ask(state, job, child, job.graph.stages[child].tasks)
 
@@ -219,7 +203,7 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
     held = _give_back(state, name, stage, index, 1)
     job = state.jobs.get(name)
-    _count(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
+    count_tasks(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
     if job is None:
         return
     change_work(state, name)
@@ -232,19 +216,6 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
         requeue_gang(state, job, name, at, time)
     else:
         back_off(state, job, name, at, index, reason, time)
-
-
-# ---------------------------------------------------------------- what is held
-def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
-    key = f"{name}/{stage}"
-    held = state.held.get(key)
-    if held is None:
-        job = state.jobs[name]
-        held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
-    for index in range(first, first + tasks):
-        held.since[index] = time
-    state.running[time] = state.running.get(time, 0) + tasks
-    _count(state, held.leaf, held.demand, 0, -tasks, tasks)
 
 
 def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Allocation:
@@ -261,47 +232,6 @@ def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> A
     if not held.since:
         del state.held[key]
     return held
-
-
-# ---------------------------------------------------------------- rounds
-def _opened(state: State, record: Record[RoundOpened]) -> None:
-    state.opened = record.seq
-    if open_promises(state.promises, record.time):
-        divide_anew(state)
-    wake(state, record.time)
-    open_entitlement(state)
-    open_round(state, accounts_of(state), record)
-
-
-def _abandoned(state: State, record: Record[RoundAbandoned]) -> None:
-    abandon(state)
-
-
-def _closed(state: State, record: Record[RoundClosed]) -> None:
-    body = record.body
-    # A copy counts for nobody: its task holds its share already, and the copy has what nobody else can use.
-    grants = [grant for grant in body.grants if grant.why != "speculative"]
-    for grant in grants:
-        _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
-    state.settled = state.opened
-    watch(state, record.time)
-    watch_room(state, accounts_of(state), grants, record.time)
-
-
-def _time(state: State, record: Record[TimeReached]) -> None:
-    body = record.body
-    if body.wake_ms != state.wake_ms:
-        state.changed_seq = record.seq  # A job waited for this moment, and may ask for something now.
-
-
-def _told(state: State, record: Record[Shares]) -> None:
-    body = record.body
-    fold_levels(state, body)
-    if body.full:
-        state.full_round = record.round
-    state.wake_ms = body.wake_ms
-    fold_entitlements(state.entitled, body.entitlements)
-    fold_said(state, body)
 
 
 def _plans(state: State, record: Record[Plans]) -> None:
@@ -323,10 +253,10 @@ FOLDS: Folds[State] = {
     JobEnded: _ended,
     TaskFinished: _tasks,
     TaskFailed: _tasks,
-    RoundOpened: _opened,
-    RoundAbandoned: _abandoned,
-    RoundClosed: _closed,
-    TimeReached: _time,
-    Shares: _told,
+    RoundOpened: fold_opening,
+    RoundAbandoned: fold_abandoned,
+    RoundClosed: fold_closing,
+    TimeReached: fold_time,
+    Shares: fold_shares,
     Plans: _plans,
 }

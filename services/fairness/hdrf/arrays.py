@@ -5,12 +5,12 @@ those that arrays cannot hold, are filled by events (`static.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 
 import numpy as np
 
 from services.fairness.hdrf import paths, turns
+from services.fairness.hdrf.laid import Depth, Laid
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Rows
 from services.fairness.hdrf.turns import Array, Turns
 from services.fairness.tree import ONE_BITS, SHARE_UNITS, TreeNode
@@ -25,12 +25,6 @@ NODES_MAX = 1 << 17
 KINDS_MAX = 62
 """A set of kinds is a whole number of 64 bits."""
 
-WEIGHTS_MAX = 1 << 14
-"""The heaviest of siblings over the lightest at most: levels, in 64 bits, are finer by as much as a weight is less."""
-
-ORDERS = ("hdrf", "naive")
-"""How arrays can compare the children of a node."""
-
 ENDLESS = 1 << 62
 """The level at which a leaf without a limit has all it asks for."""
 
@@ -44,60 +38,6 @@ _SHARE_BITS = 60
 
 BLUR = 2.0**-34
 """What cutting a demand down to a maximum may have taken from a share. It is put back, where that was done."""
-
-
-@dataclass(slots=True)
-class Depth:
-    """The inner nodes of one depth. `parent`: the place of each one's parent among the nodes above; `slope`: the
-    heaviest weight among its siblings over its own; `naive`: whether its parent counts full kinds, too. `leaves`: the
-    leaves right below these nodes, by node and then by the level at which they have all they ask for, unless `stale`.
-    """
-
-    parent: Array
-    slope: Array
-    naive: Array
-    leaves: Array
-    stale: bool = True
-
-
-@dataclass(slots=True)
-class Laid:
-    """A tree as lists. `depths`: of each depth the nodes, as in `Depth`; `inner` and `places`: depth and place of each
-    inner node, and of the node above each leaf; `rises`: each leaf's weight over the heaviest of its siblings.
-    """
-
-    depths: list[list[tuple[int, float, bool]]] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    inner: list[tuple[int, int]] = field(default_factory=list)
-    leaves: list[TreeNode] = field(default_factory=list)
-    places: list[tuple[int, int]] = field(default_factory=list)
-    rises: list[float] = field(default_factory=list)
-
-    def add_node(self, node: TreeNode, parent: int, depth: int, slope: float, *, naive: bool) -> None:
-        """Lay a subtree. Raises OverflowError where arrays cannot hold it."""
-        if node.order not in ORDERS or not node.children:
-            raise OverflowError("only trees whose nodes compare their children by dominant share")
-        if depth == len(self.depths):
-            self.depths.append([])
-        at = len(self.depths[depth])
-        self.depths[depth].append((parent, slope, naive))
-        self.names.append(node.name)
-        self.inner.append((depth, at))
-        heaviest = max([child.weight for child in node.children])
-        for child in node.children:
-            if child.weight * WEIGHTS_MAX < heaviest:
-                raise OverflowError("weights too far apart")
-            if child.children:
-                self.add_node(child, at, depth + 1, _over(heaviest, child.weight), naive=node.order == "naive")
-            else:
-                self.leaves.append(child)
-                self.places.append((depth, at))
-                self.rises.append(_over(child.weight, heaviest))
-
-
-def _over(weight: int | Fraction, other: int | Fraction) -> float:
-    """One weight over another, rounded once."""
-    return (weight.numerator * other.denominator) / (weight.denominator * other.numerator)
 
 
 class Plot:

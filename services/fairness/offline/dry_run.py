@@ -31,7 +31,7 @@ from schemas.edge.config import knobs_of
 from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.validated import validated
 from schemas.jobs import JobEnd
-from schemas.queues import with_knobs
+from schemas.knobs import with_knobs
 from services.fairness import core
 
 NODE, EPOCH = "cell", "1"

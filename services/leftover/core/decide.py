@@ -23,6 +23,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     if state.decided is not None:
         state.board = None  # An answer that was never folded: begin again from what binds.
     board = state.board if state.board is not None else build(state)
+    now_ms = opened.time
     state.board = board
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
     board.pools.set(state.pools_ppm)
@@ -36,7 +37,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         board.set_guaranteed(level.queue, level.guaranteed)
         board.kinds_levels.set(board.leaf(level.queue), [(part.kinds, part.target) for part in level.kinds])
         board.set_due(level.queue, due_of(level), passed_over=is_passed_over(level))
-    for name in are_over(board, opened.time):
+    for name in are_over(board, now_ms):
         del board.over_ms[name]
         if name in board.jobs:
             board.wait(name, waiting_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
@@ -45,18 +46,18 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         _show_asks(state, board, record.body, asked)
     if state.policy.isolation_permille:
         set_floors(state, board)
-    kept = keep_promises(state, board, asked, opened.time) if keeps(state) else None
-    placements = board.place(opened.time, state.policy.ageing_ms)
-    gathered = hold(state, board, placements, opened.time)
+    kept = keep_promises(state, board, asked, now_ms) if keeps(state) else None
+    placements = board.place(now_ms, state.policy.ageing_ms)
+    gathered = hold(state, board, placements, now_ms)
     held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms
-    waits = waits_of(state, board, placements, opened.time)
+    waits = waits_of(state, board, placements, now_ms)
     held, wake_ms = held + waits.held, least(wake_ms, waits.wake_ms)
     if kept is not None:
-        placements = finish(state, board, kept, placements, opened.time)
+        placements = finish(state, board, kept, placements, now_ms)
         held += vacated_of(state, board, kept)
-        revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, opened.time))
+        revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, now_ms))
     if state.copied or state.runs:
-        copies = speculate(state, board, revoked, opened.time, may_start=kept is None)
+        copies = speculate(state, board, revoked, now_ms, may_start=kept is None)
         placements, revoked = placements + copies.placements, revoked + copies.revoked
         wake_ms = least(wake_ms, copies.wake_ms)
     grants = [_grant(board, p) for p in placements]

@@ -14,8 +14,9 @@ from schemas import Plans, Record, RoundOpened
 from schemas.edge.base import Input, Malformed
 from schemas.edge.config import knobs_of
 from schemas.edge.validated import validated
+from schemas.knobs import with_knobs
 from schemas.plans import UNASKED
-from schemas.queues import Policy, with_knobs
+from schemas.queues import Policy
 from services.planner import core
 from services.planner.core.state import Lease, Node, Promise, Waiting
 

@@ -14,7 +14,8 @@ from schemas.edge.base import Malformed
 from schemas.edge.config import knobs_of
 from schemas.edge.reservations import PROPOSED_LEASES_MAX, PROPOSED_PLANS_MAX
 from schemas.edge.validated import validated
-from schemas.queues import Policy, with_knobs
+from schemas.knobs import with_knobs
+from schemas.queues import Policy
 from services.planner.core.cell_plan import CellPlan
 from services.planner.lifeline import end_with_parent
 from services.planner.offline.dry_run import Cell, state_of

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from services.simulator.report.axes import Figure, log_axis, log_ticks, quantiles
 from services.simulator.report.table import COMPLETION, JAIN, MAKESPAN, MS_A_SECOND, WAITING, Metric, Result, took_ms
 from services.simulator.schedule import Span
-
-Figure = dict[str, Any]
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#6b4c9a", "#4a4a4a")
 """Taken in turn; they differ for colour-blind readers, too (Okabe and Ito)."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # Lines that overlap stay visible, also in black and white.
-POINTS_MAX = 400
-"""Of a distribution: quantiles, evenly spaced."""
+
 LANE_PX, GANTT_HEIGHT_LEAST_PX, GANTT_HEIGHT_MOST_PX = 9, 260, 1_400
 HELD = "held"
 
@@ -36,9 +34,9 @@ def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) ->
     traces: list[Figure] = []
     for i, group in enumerate(groups):
         ended = sorted(took_ms(row) for row in results[group[0]]["per_job"] if row["end_ms"] is not None)
-        times, shares = _quantiles([took / MS_A_SECOND for took in ended])
+        times, shares = quantiles([took / MS_A_SECOND for took in ended])
         traces.append(line_of(label(group), times, shares, i, "%{x:,.3~f} s: %{y:.1f} % of jobs"))
-    axis = _log_axis("completion time, s", [x for trace in traces for x in trace["x"]])
+    axis = log_axis("completion time, s", [x for trace in traces for x in trace["x"]])
     return figure_of(traces, xaxis=axis, yaxis={"title": {"text": "jobs that took no longer, %"}, "range": [0, 101]})
 
 
@@ -51,10 +49,10 @@ def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figur
         both = sorted(
             took_ms(row) / base[row["job"]] for row in rows if row["end_ms"] is not None and row["job"] in base
         )
-        factors, shares = _quantiles(both)
+        factors, shares = quantiles(both)
         traces.append(line_of(label(group), factors, shares, i, "x %{x:,.3~f}: %{y:.1f} % of jobs"))
     title = f"completion time relative to {label(groups[0])}"
-    axis = _log_axis(title, [1, *(x for trace in traces for x in trace["x"])])
+    axis = log_axis(title, [1, *(x for trace in traces for x in trace["x"])])
     figure = figure_of(traces, xaxis=axis, yaxis={"title": {"text": "jobs up to this ratio, %"}, "range": [0, 101]})
     figure["layout"]["shapes"] = [_line_at_x(1)]
     figure["layout"]["annotations"] = [
@@ -100,7 +98,7 @@ def differences(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> 
             "type": "log",
             "title": {"text": f"relative to {label(groups[0])}"},
             "range": [-reach, reach],
-            **_log_ticks(10**-reach, 10**reach),
+            **log_ticks(10**-reach, 10**reach),
         },
         yaxis={"autorange": "reversed", "automargin": True, "type": "category", "categoryarray": names},
         height=130 + len(compared) * (16 + 20 * len(traces)),
@@ -235,41 +233,6 @@ def line_of(name: str, x: list[float], y: list[float], i: int, hover: str) -> di
         "line": {"color": COLOURS[i % len(COLOURS)], "dash": DASHES[i % len(DASHES)], "width": 2, "shape": "hv"},
         "hovertemplate": hover,
     }
-
-
-def _quantiles(ranked: list[float]) -> tuple[list[float], list[float]]:
-    """Values and the percent of all that are no larger: every value of a few, quantiles of many."""
-    of = len(ranked)
-    ranks = range(1, of + 1) if of <= POINTS_MAX else [-(-i * of // POINTS_MAX) for i in range(1, POINTS_MAX + 1)]
-    values = [round(ranked[rank - 1], 6) for rank in ranks]
-    shares = [round(100 * rank / of, 3) for rank in ranks]
-    return values[:1] + values, [0.0, *shares] if values else []
-
-
-def _log_axis(title: str, values: Sequence[float]) -> Figure:
-    """A logarithmic axis from the least to the largest value, with a little room around."""
-    least, most = min(values, default=1), max(values, default=1)
-    if least == most:
-        least, most = least / 2, most * 2
-    room = 0.03 * math.log10(most / least)
-    ends = [round(math.log10(least) - room, 6), round(math.log10(most) + room, 6)]
-    return {"type": "log", "title": {"text": title}, "range": ends, **_log_ticks(least, most)}
-
-
-def _log_ticks(least: float, most: float) -> Figure:
-    """1, 2 and 5 in every decade, or only powers of ten where there are many, written in full: plotly would write
-    `2` and `5` between 10 and 100.
-    """
-    decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-    steps = (1, 2, 5) if len(decades) <= 4 else (1,)
-    ticks = [step * 10.0**decade for decade in decades for step in steps]
-    if most / least < 4:  # Less than two of them would be seen.
-        ticks = [
-            round(step * 10.0**decade / 10, 12)
-            for decade in decades
-            for step in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
-        ]
-    return {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}
 
 
 def figure_of(traces: list[dict[str, Any]], xaxis: Figure, yaxis: Figure, height: int = 400) -> Figure:

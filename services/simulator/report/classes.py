@@ -1,7 +1,8 @@
 """Classes of jobs in a comparison: their pools, what they held, and how good the forecasts for them were."""
 
 from services.simulator.class_history import ClassHistory
-from services.simulator.report.charts import Figure, figure_of, line_of
+from services.simulator.report.axes import Figure
+from services.simulator.report.charts import figure_of, line_of
 from services.simulator.report.table import MS_A_SECOND, Table
 from services.simulator.steps import Steps
 

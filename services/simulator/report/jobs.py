@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from services.simulator.report.charts import Figure, figure_of, label, line_of
+from services.simulator.report.axes import Figure
+from services.simulator.report.charts import figure_of, label, line_of
 from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Result, Table, took_ms
 from services.simulator.schedule import ShortSchedule, Span
 

@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 from schemas.wording import plural
 from services.simulator.class_history import ClassHistory
 from services.simulator.report import charts
+from services.simulator.report.axes import Figure
 from services.simulator.report.classes import (
     about_means,
     forecasts_against_reality,
@@ -265,7 +266,7 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
         yield _figure(f"gantt-{number}", charts.label(group), figure, level=3)
 
 
-def _figure(name: str, title: str, figure: charts.Figure, level: int = 2) -> str:
+def _figure(name: str, title: str, figure: Figure, level: int = 2) -> str:
     drawn = plotly.io.to_html(
         figure,
         config=_CONFIG,

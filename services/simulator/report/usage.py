@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.simulator.report.charts import Figure, figure_of, label, line_of
+from services.simulator.report.axes import Figure
+from services.simulator.report.charts import figure_of, label, line_of
 from services.simulator.report.table import MS_A_SECOND
 from services.simulator.steps import Steps
 from services.simulator.usage_history import UsageHistory

@@ -1,0 +1,98 @@
+"""What fairness learns of rounds: what was opened, said, granted and closed."""
+
+from largesse.lifecycle.entitlements import fold_entitlements
+from largesse.lifecycle.promises import open_promises
+from schemas import (
+    Record,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    Shares,
+    TimeReached,
+    Vector,
+)
+from services.fairness.core.backoff import wake
+from services.fairness.core.demand import (
+    add_demand,
+    add_tasks,
+    add_waits,
+    counted_demand,
+)
+from services.fairness.core.entitlement import open_entitlement
+from services.fairness.core.placeable import fold_levels, watch_room
+from services.fairness.core.promised import divide_anew
+from services.fairness.core.queue_report import accounts_of, fold_said, watch
+from services.fairness.core.stale import abandon, change_demand, change_sums
+from services.fairness.core.state import Allocation, State
+from services.fairness.core.tolerance import open_round
+
+
+def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
+    more. Nothing where the leaf is "": what is reserved stands outside the tree."""
+    if not leaf:
+        return
+    demand = counted_demand(state, demand)
+    if asked:
+        change_demand(state, leaf)
+        add_demand(state, leaf, demand, asked)
+    if waiting:
+        add_tasks(state.waiting, leaf, demand, waiting)
+        add_waits(state, leaf, waiting)
+    if held:
+        add_tasks(state.used, leaf, demand, held)
+    change_sums(state, leaf)
+
+
+# ---------------------------------------------------------------- what is held
+def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
+    key = f"{name}/{stage}"
+    held = state.held.get(key)
+    if held is None:
+        job = state.jobs[name]
+        held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
+    for index in range(first, first + tasks):
+        held.since[index] = time
+    state.running[time] = state.running.get(time, 0) + tasks
+    count_tasks(state, held.leaf, held.demand, 0, -tasks, tasks)
+
+
+# ---------------------------------------------------------------- rounds
+def fold_opening(state: State, record: Record[RoundOpened]) -> None:
+    state.opened = record.seq
+    if open_promises(state.promises, record.time):
+        divide_anew(state)
+    wake(state, record.time)
+    open_entitlement(state)
+    open_round(state, accounts_of(state), record)
+
+
+def fold_abandoned(state: State, record: Record[RoundAbandoned]) -> None:
+    abandon(state)
+
+
+def fold_closing(state: State, record: Record[RoundClosed]) -> None:
+    body = record.body
+    # A copy counts for nobody: its task holds its share already, and the copy has what nobody else can use.
+    grants = [grant for grant in body.grants if grant.why != "speculative"]
+    for grant in grants:
+        _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
+    state.settled = state.opened
+    watch(state, record.time)
+    watch_room(state, accounts_of(state), grants, record.time)
+
+
+def fold_time(state: State, record: Record[TimeReached]) -> None:
+    body = record.body
+    if body.wake_ms != state.wake_ms:
+        state.changed_seq = record.seq  # A job waited for this moment, and may ask for something now.
+
+
+def fold_shares(state: State, record: Record[Shares]) -> None:
+    body = record.body
+    fold_levels(state, body)
+    if body.full:
+        state.full_round = record.round
+    state.wake_ms = body.wake_ms
+    fold_entitlements(state.entitled, body.entitlements)
+    fold_said(state, body)
