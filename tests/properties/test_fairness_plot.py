@@ -1,4 +1,4 @@
-"""A tree that is kept from filling to filling says what one that is planted anew does; and it is kept."""
+"""A tree that is kept from filling to filling says what one that is built anew does; and it is kept."""
 
 from dataclasses import replace
 
@@ -122,13 +122,13 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
 
 
 @pytest.fixture
-def planted(monkeypatch):
-    """The trees planted, one after the other."""
+def built(monkeypatch):
+    """The trees built, one after the other."""
     found = []
-    planting = core_levels.FillTree
+    build = core_levels.FillTree
 
     def counting(*given):
-        found.append(planting(*given))
+        found.append(build(*given))
         return found[-1]
 
     monkeypatch.setattr(core_levels, "FillTree", counting)
@@ -148,29 +148,29 @@ def pair(name, *weights):
     return queue(name, 1, *[queue(f"{name}{at}", weight) for at, weight in enumerate(weights)])
 
 
-def test_other_demands_plant_no_tree(planted):
+def test_other_demands_build_no_tree(built):
     books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
     for at in range(4):
         books.job(at, {"cpu": 1_000}, 10)  # Each of them asks for another set of kinds, for the first time.
     books.look()
-    before = len(planted)
+    before = len(built)
     for at in range(4):
         books.job(at, {"cpu": 1_000}, 10 * at + 10)
         books.job(at, {"cpu": 1_000, "memory": 300}, 10)
         books.look()
 
-    assert len(planted) == before
+    assert len(built) == before
 
 
-def test_other_demands_below_a_maximum_plant_no_tree(planted):
+def test_other_demands_below_a_maximum_build_no_tree(built):
     capped = replace(pair("a", 1, 2), max={"cpu": 20_000})
     books = full_cell(capped, pair("b", 2, 2))
-    before = len(planted)
+    before = len(built)
     for at in range(4):
         books.job(at, BOTH, 10 * at + 10)
         books.look()
 
-    assert len(planted) == before
+    assert len(built) == before
     assert 190 <= sum(books.state.levels[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
 
 
@@ -182,9 +182,9 @@ def test_other_demands_below_a_maximum_plant_no_tree(planted):
         pytest.param([2, 3], id="all below a queue"),
     ],
 )
-def test_a_queue_that_asks_for_nothing_keeps_its_place(planted, leaves):
+def test_a_queue_that_asks_for_nothing_keeps_its_place(built, leaves):
     books = full_cell(pair("a", 1, 2), pair("b", 2, 2))
-    before = len(planted)
+    before = len(built)
     for at in reversed(leaves):
         books.cancel(at)
     books.look()
@@ -192,40 +192,40 @@ def test_a_queue_that_asks_for_nothing_keeps_its_place(planted, leaves):
         books.job(at, BOTH, 90)
     books.look()
 
-    assert len(planted) == before
+    assert len(built) == before
 
 
-def test_a_queue_that_never_asked_has_its_place_in_a_tree_in_which_many_do(planted):
+def test_a_queue_that_never_asked_has_its_place_in_a_tree_in_which_many_do(built):
     books = Books(tree(queue("a"), queue("b"), pair("c", 3, 4)))
     books.set_capacity({"cpu": 100_000, "memory": 160_000})
     for at in range(2):
         books.job(at, BOTH, 90)
     books.look()
-    before = len(planted)
+    before = len(built)
     books.job(3, BOTH, 90)
     books.look()
 
-    assert len(planted) == before
+    assert len(built) == before
     assert set(books.state.levels) == {"a", "b", "c/c1"}
 
 
-def test_a_limit_that_begins_to_count_ends_it(planted):
+def test_a_limit_that_begins_to_count_ends_it(built):
     books = full_cell(replace(queue("a"), max={"cpu": 95_000}), queue("b"))
-    before = len(planted)
-    assert planted[-1].bits == 0
+    before = len(built)
+    assert built[-1].bits == 0
 
     books.job(0, BOTH, 90)
     books.look()
 
-    assert len(planted) == before + 1
-    assert planted[-1].bits
+    assert len(built) == before + 1
+    assert built[-1].bits
 
 
-def test_a_tree_in_which_few_ask_any_more_is_not_kept(planted):
+def test_a_tree_in_which_few_ask_any_more_is_not_kept(built):
     books = full_cell(pair("a", 1, 2, 2), pair("b", 2, 2))
     arrays.LEAVES_MIN = 4
-    before = len(planted)
+    before = len(built)
     for at, more in ((0, 0), (1, 1)):
         books.cancel(at)
         books.look()
-        assert len(planted) == before + more
+        assert len(built) == before + more

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fairness import CAPACITY, tree
 from services.fairness.hdrf import arrays, laid
-from services.fairness.hdrf.arrays import Plot
+from services.fairness.hdrf.arrays import ArrayTree
 from services.fairness.hdrf.baselines import ordered
 from services.fairness.hdrf.static import fill, fill_by_events
 from services.fairness.tree import ONE, SHARE_UNITS, TreeNode, leaves, walk
@@ -26,17 +26,17 @@ wide_amounts = st.one_of(st.integers(0, 3), st.integers(0, 10**6), st.integers(1
 wide_capacities = st.one_of(st.integers(0, 40), st.integers(1, 10**15), st.sampled_from([10**15, 2**64, 2**72]))
 
 
-def plot_of(root, capacity):
+def array_tree(root, capacity):
     """The tree in arrays, however small; assumes that arrays can hold it."""
     try:
-        return Plot(root, capacity)
+        return ArrayTree(root, capacity)
     except OverflowError:
         assume(False)
 
 
 def agree(root, capacity):
     """What arrays come to is what events do."""
-    found, exact = plot_of(root, capacity).fill(), fill_by_events(root, capacity)
+    found, exact = array_tree(root, capacity).fill(), fill_by_events(root, capacity)
     for name, share in zip(found.names, found.shares(), strict=True):
         assert abs(share - min(ONE, exact.leaves[name].share)) < ROUNDING, name
     for name, share in zip(found.inner, found.inner_shares(), strict=True):
@@ -64,7 +64,7 @@ def test_with_weights_demands_and_capacities_of_any_size(cell, data):
         if not node.children:
             node.demand = [data.draw(wide_amounts) for _ in capacity]
             node.tasks = data.draw(st.sampled_from([None, 0, 1, 2, 7, 10**9, 2**62]))
-    found, exact = plot_of(root, capacity).fill(), fill_by_events(root, capacity)
+    found, exact = array_tree(root, capacity).fill(), fill_by_events(root, capacity)
 
     for name, share in zip(found.names, found.shares(), strict=True):
         assert abs(share - min(ONE, exact.leaves[name].share)) < ROUNDING << 14, name  # Heavier by so much.
@@ -91,12 +91,12 @@ def test_with_thousands_of_leaves(depth):
 @for_all(cells(depth=3), st.data())
 def test_a_plot_whose_leaves_ask_for_something_else_is_filled_as_a_new_one_to_the_last_bit(cell, data):
     root, capacity = cell
-    plot = plot_of(root, capacity)
+    laid_out = array_tree(root, capacity)
     for _ in range(3):
         for node in data.draw(st.lists(st.sampled_from(list(leaves(root))), max_size=3)):
             node.demand = data.draw(st.tuples(*[st.integers(0, 9)] * len(capacity)))
-            plot.put(node.name, node.demand)
-        found, new = plot.fill(), Plot(root, capacity).fill()
+            laid_out.put(node.name, node.demand)
+        found, new = laid_out.fill(), ArrayTree(root, capacity).fill()
 
         assert (found.shares(), found.inner_shares()) == (new.shares(), new.inner_shares())
         assert found.satisfied == new.satisfied
@@ -105,7 +105,7 @@ def test_a_plot_whose_leaves_ask_for_something_else_is_filled_as_a_new_one_to_th
 def test_it_comes_to_the_same_on_every_machine():
     told = []
     for depth, limited in ((1, True), (3, True), (8, False)):
-        found = Plot(tree(2_000, depth, limited, Random(depth)), CAPACITY).fill()
+        found = ArrayTree(tree(2_000, depth, limited, Random(depth)), CAPACITY).fill()
         told += [*found.shares(), *found.inner_shares()]
 
     assert hashlib.sha256(str(told).encode()).hexdigest() == DIGEST
@@ -151,7 +151,7 @@ def test_so_much_fits_into_arrays(root, capacity):
 )
 def test_what_does_not_is_filled_by_events(root, capacity):
     with pytest.raises(OverflowError):
-        Plot(root, capacity)
+        ArrayTree(root, capacity)
     idle = [leaf(f"idle {at}", *[0] * len(capacity), tasks=0) for at in range(arrays.LEAVES_MIN)]
     large = TreeNode("top", children=[root, *idle])
 
@@ -161,12 +161,12 @@ def test_what_does_not_is_filled_by_events(root, capacity):
 def test_trees_are_large_by_their_leaves():
     few = [leaf(f"n{at}", 1) for at in range(arrays.LEAVES_MIN - 1)]
 
-    assert arrays.plot_of(inner("r", inner("g", *few)), (10,)) is None
-    assert arrays.plot_of(inner("r", inner("g", *few), leaf("one more", 1)), (10,)) is not None
+    assert arrays.array_tree_of(inner("r", inner("g", *few)), (10,)) is None
+    assert arrays.array_tree_of(inner("r", inner("g", *few), leaf("one more", 1)), (10,)) is not None
 
 
 def test_shares_are_told_in_billionths_after_what_rounding_took_is_put_back():
-    found = Plot(inner("r", *[leaf(f"n{at}", 1) for at in range(7)], leaf("x", 1, tasks=2)), (16,)).fill()
+    found = ArrayTree(inner("r", *[leaf(f"n{at}", 1) for at in range(7)], leaf("x", 1, tasks=2)), (16,)).fill()
 
     assert found.units() == [SHARE_UNITS // 8] * 8
     assert found.inner_units() == [SHARE_UNITS]

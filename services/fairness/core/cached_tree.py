@@ -10,23 +10,23 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.fill_tree import PIECE, Caps, FillTree
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
-from services.fairness.hdrf.arrays import Filled, Plot, plot_of
+from services.fairness.hdrf.arrays import ArrayTree, Filled, array_tree_of
 
 
 class CachedTree:
-    """A tree as it was planted. `moved`: leaves whose demand has changed since it was last filled, which the
+    """A tree as it was built. `moved`: leaves whose demand has changed since it was last filled, which the
     caller says; `written`: units that were looked at for that; `idle`: units in it that ask for nothing now."""
 
-    def __init__(self, fill_tree: FillTree, plot: Plot) -> None:
+    def __init__(self, fill_tree: FillTree, tree: ArrayTree) -> None:
         self._fill_tree = fill_tree
-        self._plot = plot
+        self._tree = tree
         self.pieces = fill_tree.pieces  # Of leaves that ask for several sets of kinds.
         self.moved: dict[str, bool] = {}
         self.written: list[str] = []
-        self._names = dict.fromkeys(plot.names, True)
+        self._names = dict.fromkeys(tree.names, True)
         self._units = sum([PIECE not in name for name in fill_tree.units])
-        self.idle = {name: True for name in plot.names if PIECE not in name and name not in fill_tree.asked}
-        self._blur(plot.names)
+        self.idle = {name: True for name in tree.names if PIECE not in name and name not in fill_tree.asked}
+        self._blur(tree.names)
 
     def follow(self, state: State, accounts: TreeAccounts, caps: Caps) -> bool:
         """Write down what moved. False if the tree is of no use any more."""
@@ -46,7 +46,7 @@ class CachedTree:
 
     def fill(self) -> Filled:
         """A filling."""
-        return self._plot.fill()
+        return self._tree.fill()
 
     def _stands(self, state: State, account: QueueAccount, caps: Caps) -> bool:
         """Whether what a unit asks for now has its place in the tree."""
@@ -64,12 +64,12 @@ class CachedTree:
         """What a maximum leaves was rounded."""
         if self._fill_tree.bits:
             for name in names:
-                self._plot.blur(name, self._fill_tree.is_clipped(name))
+                self._tree.blur(name, self._fill_tree.is_clipped(name))
 
     def _write(self, name: str) -> bool:
         """False where arrays have too few bits for it."""
         try:
-            self._plot.put(name, self._fill_tree.units[name])
+            self._tree.put(name, self._fill_tree.units[name])
         except OverflowError:
             return False
         return True
@@ -92,5 +92,5 @@ def cached_tree_of(fill_tree: FillTree, accounts: TreeAccounts) -> CachedTree | 
     root = fill_tree.root
     if root is None or not fill_tree.whole or not _is_kept(accounts) or fill_tree.passes_over:
         return None
-    plot = plot_of(root, fill_tree.capacity, blurs=fill_tree.bits > 0)
-    return CachedTree(fill_tree, plot) if plot is not None else None
+    tree = array_tree_of(root, fill_tree.capacity, blurs=fill_tree.bits > 0)
+    return CachedTree(fill_tree, tree) if tree is not None else None

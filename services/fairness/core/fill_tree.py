@@ -287,7 +287,7 @@ class FillTree:
             if queue is None or not queue.children or policy in LISTS:
                 self._clip_evenly(account)
             else:
-                # Those whose children stand elsewhere, side by side with others, are planted on their own.
+                # Those whose children stand elsewhere, side by side with others, are built on their own.
                 node = self._nodes.get(account.name) or self._apart(queue, account.name, policy, share)
                 if node.children:
                     self._clip_below(account, node)

@@ -40,7 +40,7 @@ BLUR = 2.0**-34
 """What cutting a demand down to a maximum may have taken from a share. It is put back, where that was done."""
 
 
-class Plot:
+class ArrayTree:
     """A tree laid out once, to be filled as often as its demands change. Raises OverflowError where arrays cannot hold
     it.
 
@@ -111,30 +111,30 @@ class Plot:
 
 
 class Filling:
-    """One filling of a plot: phase after phase, each until another kind is used up.
+    """One filling of a tree: phase after phase, each until another kind is used up.
 
     `full`: the kinds that are, a bit each; `open` and `others`: those that are not, and those that have become so. Of
     the nodes of each depth: `front`, where the leaves stand that can take, and `used`; `taking`: those leaves. Of each
     leaf: `level`, where it was blocked, and whether it is `satisfied`.
     """
 
-    def __init__(self, plot: Plot) -> None:
-        self.plot = plot
-        self.full = sum([1 << j for j, have in enumerate(plot.capacity) if have <= 0])
-        kinds = len(plot.capacity)
-        self.open = [j for j, have in enumerate(plot.capacity) if have > 0]
+    def __init__(self, tree: ArrayTree) -> None:
+        self.tree = tree
+        self.full = sum([1 << j for j, have in enumerate(tree.capacity) if have <= 0])
+        kinds = len(tree.capacity)
+        self.open = [j for j, have in enumerate(tree.capacity) if have > 0]
         self.others: list[int] = []
-        self.front = [np.zeros(len(depth.parent), dtype=np.int64) for depth in plot.depths]
-        self.used = [np.zeros((kinds, len(depth.parent)), dtype=np.int64) for depth in plot.depths]
+        self.front = [np.zeros(len(depth.parent), dtype=np.int64) for depth in tree.depths]
+        self.used = [np.zeros((kinds, len(depth.parent)), dtype=np.int64) for depth in tree.depths]
         self.taking = []
-        for depth in plot.depths:
+        for depth in tree.depths:
             if depth.stale:
                 at = depth.leaves
-                depth.leaves = at[np.lexsort((plot.most[at], plot.node[at]))]
+                depth.leaves = at[np.lexsort((tree.most[at], tree.node[at]))]
                 depth.stale = False
-            self.taking.append(depth.leaves[plot.mask[depth.leaves] > 0])
-        self.level = np.zeros(len(plot.names), dtype=np.int64)
-        self.satisfied = plot.mask == 0
+            self.taking.append(depth.leaves[tree.mask[depth.leaves] > 0])
+        self.level = np.zeros(len(tree.names), dtype=np.int64)
+        self.satisfied = tree.mask == 0
 
     def go_on(self) -> bool:
         """One phase. False if no leaf could take any more."""
@@ -151,30 +151,32 @@ class Filling:
 
     def composed(self) -> list[Rows]:
         """The paths of all nodes from here on."""
-        plot = self.plot
+        tree = self.tree
         found: list[Rows] = []
         children: Turns | None = None
         compared, others = (np.array(kinds, dtype=np.int64) for kinds in (self.open, self.others))
-        for at in range(len(plot.depths) - 1, -1, -1):
-            depth = plot.depths[at]
+        for at in range(len(tree.depths) - 1, -1, -1):
+            depth = tree.depths[at]
             found_turns = turns.merge(self.turns_of_leaves(at), children)
             if found_turns is None:
-                rows = paths.no_rows(len(depth.parent), len(plot.capacity))
+                rows = paths.no_rows(len(depth.parent), len(tree.capacity))
             else:
-                counted = paths.Counted(compared, others, depth.naive if depth.naive.any() else None) if at else None
-                rows = paths.compose(found_turns, len(depth.parent), self.used[at], depth.slope, counted)
+                comparison = (
+                    paths.Compared(compared, others, depth.naive if depth.naive.any() else None) if at else None
+                )
+                rows = paths.compose(found_turns, len(depth.parent), self.used[at], depth.slope, comparison)
             found.append(rows)
             children = paths.turns_of(rows, depth.parent) if at else None
         return found[::-1]
 
     def turns_of_leaves(self, at: int) -> Turns | None:
         """Leaves that need a full kind are blocked, the others start at the front and end with all they ask for."""
-        plot, front, taking = self.plot, self.front[at], self.taking[at]
-        node = plot.node[taking]
+        tree, front, taking = self.tree, self.front[at], self.taking[at]
+        node = tree.node[taking]
         ahead = front[node]
-        done = plot.most[taking] <= ahead + 1
+        done = tree.most[taking] <= ahead + 1
         self.satisfied[taking[done]] = True
-        blocked = ~done & (plot.mask[taking] & self.full > 0)
+        blocked = ~done & (tree.mask[taking] & self.full > 0)
         self.level[taking[blocked]] = ahead[blocked]
         keep = ~done & ~blocked
         self.taking[at] = taking = taking[keep]
@@ -182,15 +184,15 @@ class Filling:
             return None
         node = node[keep]
         starts = turns.starts_of(node)
-        ends = taking[plot.most[taking] < ENDLESS]
+        ends = taking[tree.most[taking] < ENDLESS]
         speed = [
             np.concatenate((np.add.reduceat(part[:, taking], starts, axis=1), -part[:, ends]), axis=1)
-            for part in plot.speed
+            for part in tree.speed
         ]
         opens = node[starts]
-        level = np.concatenate((front[opens], plot.most[ends]))
+        level = np.concatenate((front[opens], tree.most[ends]))
         return Turns(
-            np.concatenate((opens, plot.node[ends])),
+            np.concatenate((opens, tree.node[ends])),
             level,
             np.zeros(len(level), dtype=np.int64),
             (speed[0], speed[1]),
@@ -208,31 +210,31 @@ class Filling:
             if at + 1 < len(rows):
                 height, lag = np.full(len(each.many), -1, dtype=np.int64), np.zeros(len(each.many), dtype=np.int64)
                 height[node], lag[node] = level, since
-                parent = self.plot.depths[at + 1].parent
+                parent = self.tree.depths[at + 1].parent
                 node, lines, parts = paths.stand_at(rows[at + 1], height[parent], lag[parent])
 
     def filled(self) -> "Filled":
         """The answer, once no leaf can take any more."""
-        plot = self.plot
-        asked = plot.share + np.where(plot.share > 0, _ROUNDED_ONCE, 0.0)
-        shares = np.where(self.satisfied, asked, self.level / LEVEL * plot.rise + _ROUNDED) + plot.blurred
-        put_back = _ROUNDED + (BLUR if plot.blurs else 0.0)
+        tree = self.tree
+        asked = tree.share + np.where(tree.share > 0, _ROUNDED_ONCE, 0.0)
+        shares = np.where(self.satisfied, asked, self.level / LEVEL * tree.rise + _ROUNDED) + tree.blurred
+        put_back = _ROUNDED + (BLUR if tree.blurs else 0.0)
         uses = [(used.max(axis=0) / USE + put_back).tolist() for used in self.used]
-        below = [np.zeros(len(depth.parent), dtype=bool) for depth in plot.depths]
+        below = [np.zeros(len(depth.parent), dtype=bool) for depth in tree.depths]
         for at in range(len(below) - 1, -1, -1):
-            depth = plot.depths[at]
+            depth = tree.depths[at]
             wants = depth.leaves[~self.satisfied[depth.leaves]]
-            below[at][plot.node[wants]] = True
+            below[at][tree.node[wants]] = True
             if at:
                 below[at - 1][depth.parent[below[at]]] = True
         wanting = [each.tolist() for each in below]
         return Filled(
-            plot.names,
-            plot.inner,
+            tree.names,
+            tree.inner,
             np.minimum(shares, 1.0),
-            np.minimum([uses[depth][at] for depth, at in plot.places], 1.0),
+            np.minimum([uses[depth][at] for depth, at in tree.places], 1.0),
             self.satisfied.tolist(),
-            [not wanting[depth][at] for depth, at in plot.places],
+            [not wanting[depth][at] for depth, at in tree.places],
             self.full,
         )
 
@@ -240,7 +242,7 @@ class Filling:
 @dataclass(slots=True)
 class Filled:
     """What every leaf and every node came to: its dominant share, no more than all of the cell; `satisfied`, whether it
-    has all it asked for. Names as in the plot; `full`: the kinds that are used up, a bit each.
+    has all it asked for. Names as in the tree; `full`: the kinds that are used up, a bit each.
     """
 
     names: list[str]
@@ -273,12 +275,12 @@ def _whole(shares: Array, one: int) -> list[int]:
     return found
 
 
-def plot_of(root: TreeNode, capacity: Sequence[int], *, blurs: bool = False) -> Plot | None:
-    """A tree laid out; None where it is to be filled by events. `blurs`: as a `Plot` has it."""
+def array_tree_of(root: TreeNode, capacity: Sequence[int], *, blurs: bool = False) -> ArrayTree | None:
+    """A tree laid out; None where it is to be filled by events. `blurs`: as a `ArrayTree` has it."""
     if not is_large(root):
         return None
     try:
-        return Plot(root, capacity, blurs=blurs)
+        return ArrayTree(root, capacity, blurs=blurs)
     except OverflowError:
         return None
 

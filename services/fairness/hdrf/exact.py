@@ -135,7 +135,7 @@ class Exact:
             least = min([child.level for child in below if not child.blocked], default=Fraction(0))
             scaled = [self._rescaled(child, least) if node.order == "hdrf" else child.vector for child in below]
             vector = [sum(column, Fraction(0)) for column in zip(*scaled, strict=True)]
-        share = max([vector[j] for j in self._counted(parent, full)], default=Fraction(0))
+        share = max([vector[j] for j in self._compared(parent, full)], default=Fraction(0))
         found[node.name] = Standing(vector, share, self._level(node, parent, share), blocked)
         return found[node.name]
 
@@ -153,7 +153,7 @@ class Exact:
             return sum([self.tasks[leaf.name] for leaf in leaves(node)], Fraction(0)) / node.weight
         return share / node.weight
 
-    def _counted(self, parent: TreeNode | None, full: int) -> list[int]:
+    def _compared(self, parent: TreeNode | None, full: int) -> list[int]:
         """The kinds by which a node's children are compared."""
         kinds = [j for j, have in enumerate(self.capacity) if have > 0]
         return kinds if parent is not None and parent.order == "naive" else [j for j in kinds if not full >> j & 1]
@@ -224,8 +224,8 @@ class Exact:
         if parent.order == "fair":
             return motion.speed[-1] / node.weight
         standing = found[node.name]
-        counted = self._counted(parent, full)
-        return max([motion.drift[j] for j in counted if standing.vector[j] == standing.share]) / node.weight
+        compared = self._compared(parent, full)
+        return max([motion.drift[j] for j in compared if standing.vector[j] == standing.share]) / node.weight
 
     def _times(
         self,
@@ -244,7 +244,7 @@ class Exact:
             times.append(waiting / clock)
         if parent is not None and parent.order in ("hdrf", "naive"):
             top = motion.rise * node.weight
-            for j in self._counted(parent, full):
+            for j in self._compared(parent, full):
                 if motion.drift[j] > top and standing.vector[j] < standing.share:
                     times.append((standing.share - standing.vector[j]) / (motion.drift[j] - top) / clock)
         if any(motions[child.name].rise for child, _ in motion.parts):

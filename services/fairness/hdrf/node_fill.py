@@ -41,7 +41,7 @@ class InnerFill:
     """
 
     __slots__ = (
-        "attached", "blocked", "clock", "counted", "due", "ends", "front", "front_active", "front_speed",
+        "attached", "blocked", "clock", "compared", "due", "ends", "front", "front_active", "front_speed",
         "front_takers", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
         "line", "mark", "name", "nothing", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed",
         "starts", "still", "used", "waiting", "weight_down", "weight_up",
@@ -72,7 +72,7 @@ class InnerFill:
         self.lags: list[tuple[int, InnerFill]] = []  # Likewise in `lag`.
         self.waiting: list[tuple[int, InnerFill]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
         self.line: list[InnerFill] = []  # Under a rank order: who is still to come, the next one last.
-        self.counted: Sequence[int] = ()  # The kinds that its parent compares it by.
+        self.compared: Sequence[int] = ()  # The kinds that its parent compares it by.
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
         self.due: int | None = None  # Its clock at its next event.
@@ -126,7 +126,7 @@ class InnerFill:
         """The water falls to the lowest child: it and its equals take, the others wait ahead."""
         heights = [self.front] if self.front_takers else []
         for child in self.inner:
-            child.height = max([child.used[j] for j in child.counted]) * child.weight_down // child.weight_up
+            child.height = max([child.used[j] for j in child.compared]) * child.weight_down // child.weight_up
             heights.append(child.height)
         self.level = min(heights, default=0)
         if self.front_takers and self.front <= self.level + NEAR:
@@ -227,16 +227,16 @@ class InnerFill:
 
     def find_pace(self) -> None:
         """How fast it rises among its siblings, or that it stands still; and when another kind overtakes."""
-        speed, used, counted = self.speed, self.used, self.counted
+        speed, used, compared = self.speed, self.used, self.compared
         top = rise = 0
-        for j in counted:
+        for j in compared:
             if used[j] > top:
                 top = used[j]
         near = top - NEAR
-        for j in counted:
+        for j in compared:
             if used[j] >= near and speed[j] > rise:
                 rise = speed[j]
-        for j in counted:
+        for j in compared:
             if speed[j] > rise and used[j] < near:
                 overtakes = self.clock - ((used[j] - top << ONE_BITS) // (speed[j] - rise))
                 if self.due is None or overtakes < self.due:
@@ -408,9 +408,9 @@ class Flow:
 
     def rebuild(self, inner: InnerFill) -> None:
         """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow."""
-        counted = self.counted(inner.order)
+        compared = self.compared(inner.order)
         for child in inner.inner:
-            child.counted = counted
+            child.compared = compared
             self.rebuild(child)
         inner.inner = [child for child in inner.inner if not child.blocked]
         inner.start_over(self.full)
@@ -420,7 +420,7 @@ class Flow:
             inner.line_up()
         inner.settle()
 
-    def counted(self, order: str) -> Sequence[int]:
+    def compared(self, order: str) -> Sequence[int]:
         """The kinds that a node's children are compared by. None under a rank order."""
         if order == "hdrf":
             return [j for j in self.kinds if not self.full >> j & 1]

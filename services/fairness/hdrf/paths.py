@@ -78,7 +78,7 @@ def no_rows(nodes: int, kinds: int) -> Rows:
 
 
 @dataclass(slots=True)
-class Counted:
+class Compared:
     """The kinds in which parents compare their children: `some` for all of them; and if `more` tells of a child that it
     is one of the `marked`, the others as well. None at the top, where nothing is compared.
     """
@@ -95,7 +95,7 @@ class Counted:
         return np.concatenate((found, np.where(self.marked[node], uses[self.others], -1)))
 
 
-def compose(turns: Turns, nodes: int, used: Array, slope: Array, counted: Counted | None) -> Rows:
+def compose(turns: Turns, nodes: int, used: Array, slope: Array, compared: Compared | None) -> Rows:
     """The paths of `nodes` nodes. `used`: what each uses at first; `slope`: 1 / weight."""
     node = turns.node
     starts = starts_of(node)
@@ -130,17 +130,17 @@ def compose(turns: Turns, nodes: int, used: Array, slope: Array, counted: Counte
     begin -= np.repeat(begin[:, starts] - used[:, node[starts]], many, axis=1)
     keep = np.flatnonzero(more.any(axis=0) & (before < FAR * len(flow) * USE))
     columns = [each[..., keep] for each in (node, turns.level, turns.lag, length, span, begin, more)]
-    if counted is not None:
-        columns = _cut(columns, counted)
-    return _rows(columns, nodes, slope, counted)
+    if compared is not None:
+        columns = _cut(columns, compared)
+    return _rows(columns, nodes, slope, compared)
 
 
-def _cut(columns: list[Array], counted: Counted) -> list[Array]:
+def _cut(columns: list[Array], compared: Compared) -> list[Array]:
     """Rows cut where another kind becomes the one in which a node stands highest."""
     node, used, more = columns[0], columns[5], columns[6]
     at = np.arange(len(node))
     for _ in range(len(used)):
-        start, end = counted.seen(used, node), counted.seen(used + more, node)
+        start, end = compared.seen(used, node), compared.seen(used + more, node)
         top = start.max(axis=0)
         # Of those that stand highest at the start, the fastest; it is overtaken if it is not the highest at the end.
         leads = np.where(start == top, end, -1)
@@ -172,15 +172,15 @@ def _split_rows(columns: list[Array], at: Array, part: Array) -> list[Array]:
     return [np.insert(whole, at + 1, new, axis=-1) for whole, new in zip(columns, second, strict=True)]
 
 
-def _rows(columns: list[Array], nodes: int, slope: Array, counted: Counted | None) -> Rows:
+def _rows(columns: list[Array], nodes: int, slope: Array, compared: Compared | None) -> Rows:
     node, level, since, length, span, used, more = columns
     many = np.bincount(node, minlength=nodes)
     first = np.cumsum(many) - many
-    if counted is None:
+    if compared is None:
         none = np.zeros(len(node), dtype=np.int64)
         return Rows(node, first, many, none, none, none, none, none > 0, level, since, length, span, used, more)
     weigh = slope[node] * (LEVEL / USE)
-    tops = [counted.seen(each, node).max(axis=0) for each in (used, used + more)]
+    tops = [compared.seen(each, node).max(axis=0) for each in (used, used + more)]
     height, end = (np.rint(np.minimum(top * weigh, HIGH)).astype(np.int64) for top in tops)
     rise = np.maximum(end - height, 0)
     most = more.max(axis=0)

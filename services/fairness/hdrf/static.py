@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import mul
 
-from services.fairness.hdrf.arrays import plot_of
+from services.fairness.hdrf.arrays import array_tree_of
 from services.fairness.hdrf.node_fill import Flow, InnerFill, LeafFill
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, TreeNode, in_rank, share_units, walk
 
@@ -48,10 +48,10 @@ def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
 
     Small trees are filled by events, in integers; large ones in arrays (`arrays.py`), to 2^-30 of the cell.
     """
-    plot = plot_of(root, capacity)
-    if plot is None:
+    tree = array_tree_of(root, capacity)
+    if tree is None:
         return fill_by_events(root, capacity)
-    found = plot.fill()
+    found = tree.fill()
     leaves = map(Reached, found.shares(), found.satisfied)
     nodes = map(Reached, found.inner_shares(), found.inner_satisfied)
     return Fill(

@@ -145,8 +145,8 @@ class View:
 
     def _measure_in(self, parent: Branch, child: Branch | Place, vector: list[int], tasks: int, blocked: bool) -> Seen:
         """A child as its parent compares it."""
-        counted = self.open if parent.order == "hdrf" else self.kinds
-        share = max([vector[j] for j in counted], default=0)
+        compared = self.open if parent.order == "hdrf" else self.kinds
+        share = max([vector[j] for j in compared], default=0)
         up, down = child.weight.numerator, child.weight.denominator
         if parent.order in RANK_ORDERS:
             return Seen(vector, [], 0, child.rank, blocked)
