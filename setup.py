@@ -28,6 +28,7 @@ COMPILED = {
         "remaining",
         "run_times",
         "running_limit",
+        "slots",
         "state",
         "task_facts",
     ),

@@ -13,6 +13,7 @@ Vector = dict[str, int]
 
 MILLIONTHS = 1_000_000  # A weight of 1.
 SHARE_UNITS = 1_000_000_000  # A share of the whole cell.
+SLOTS = "slots"  # What alone counts under the preset of that name: places of nodes, one a task.
 QUANTITY_MAX = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
 
 BARE_MIN = 1_000_000

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from schemas.quantities import SHARE_UNITS
+
 ONE_BITS = 128
 ONE = 1 << ONE_BITS
 """A share of the whole cell. Far finer than a base unit of any kind, so that no rounding adds up to one."""
 
 NEAR = 1 << 68
 """Shares closer than this (2^-60 of the cell) are the same share: far below one base unit, far above all rounding."""
-
-SHARE_UNITS = 1_000_000_000
-"""A share of the whole cell as others are told it."""
 
 DEPTH_MAX = 64
 """Levels of a tree. Deeper ones are refused: the walks recurse."""

@@ -1,23 +1,15 @@
-"""What tasks and nodes count as: their amounts of each resource or, under the preset `slots`, slots: one per task."""
+"""Sums of what tasks hold and nodes have, as the policy counts them (largesse/lifecycle/slots.py)."""
 
+from largesse.lifecycle.slots import counted_capacity, slots_of
 from schemas import Policy, Vector
+from schemas.quantities import SLOTS
 from services.gateway.view_state import State
-
-PLACES = "slots"
-"""The only resource that counts under the preset `slots`, by the name that limits of queues use."""
-
-_ONE_PLACE = {PLACES: 1}
-
-
-def counted_demand(policy: Policy, demand: Vector) -> Vector:
-    """What one task with this demand counts as."""
-    return _ONE_PLACE if policy.preset == "slots" else demand
 
 
 def used_by(state: State) -> dict[str, Vector]:
     """What tasks hold, by leaf; includes leaves that are no longer in the tree."""
-    if state.policy.preset == "slots":
-        return {leaf: {PLACES: tasks} for leaf, tasks in state.tasks.items()}
+    if slots_of(state.policy):
+        return {leaf: {SLOTS: tasks} for leaf, tasks in state.tasks.items()}
     return state.used
 
 
@@ -29,8 +21,7 @@ def capacity_of(state: State, policy: Policy | None = None) -> Vector:
     capacity: Vector = {}
     for node in state.nodes.values():
         if not node.lost:
-            places = {PLACES: policy.slots_per_node} if node.capacity else {}
-            added(capacity, places if policy.preset == "slots" else node.capacity)
+            added(capacity, counted_capacity(policy, node.capacity))
     return capacity
 
 

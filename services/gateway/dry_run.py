@@ -13,14 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from largesse.lifecycle.running_limit import limit
+from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
-from schemas.quantities import SHARE_UNITS, quantity_text
+from schemas.quantities import SHARE_UNITS, SLOTS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
 from schemas.wording import plural
-from services.gateway.counting import PLACES, added, capacity_of, counted_demand
+from services.gateway.counting import added, capacity_of
 from services.gateway.document import Document
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
@@ -197,7 +198,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     for path, queue in walk(tree):
         for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
             foreign = [resource for resource in vector if resource not in capacity]
-            why = f"only {PLACES} count under this preset" if policy.preset == "slots" else "no node has that"
+            why = f"only {SLOTS} count under this preset" if slots_of(policy) else "no node has that"
             remarks += [f"{named(path)}: {name} {resource}: {why}" for resource in foreign]
     for resource, amount in claims_of(tree, "").items():
         if amount > capacity.get(resource, amount):

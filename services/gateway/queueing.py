@@ -8,12 +8,13 @@ from bisect import bisect_left
 from typing import Literal
 
 from largesse.lifecycle.running_limit import full_queue
+from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Stage, Vector
 from schemas.placement_rules import class_key
 from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.wording import plural
-from services.gateway.counting import added, counted_demand, used_by
+from services.gateway.counting import added, used_by
 from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import NodeRow, State
@@ -146,8 +147,8 @@ def _tasks_on(policy: Policy, node: NodeRow, stage: Stage) -> int:
     if any(node.labels.get(key) != value for key, value in stage.labels.items()):
         return 0
     demand = {kind: amount for kind, amount in stage.demand.items() if amount}
-    if policy.preset == "slots":
-        room = policy.slots_per_node if all(node.capacity.get(kind) for kind in demand) else 0
+    if slots := slots_of(policy):
+        room = slots if all(node.capacity.get(kind) for kind in demand) else 0
     else:
         room = min([stage.tasks, *[node.capacity.get(kind, 0) // amount for kind, amount in demand.items()]])
     return tasks_on_devices(demand.get("gpu", 0), [device.milli for device in node.devices], room)

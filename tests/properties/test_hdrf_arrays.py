@@ -9,11 +9,12 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from benchmarks.fairness import CAPACITY, tree
+from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf import arrays, laid
 from services.fairness.hdrf.arrays import ArrayTree
 from services.fairness.hdrf.baselines import ordered
 from services.fairness.hdrf.static import fill, fill_by_events
-from services.fairness.tree import ONE, SHARE_UNITS, TreeNode, leaves, walk
+from services.fairness.tree import ONE, TreeNode, leaves, walk
 from tests.properties.hdrf_trees import cells, inner, leaf
 from tests.strategies import for_all
 

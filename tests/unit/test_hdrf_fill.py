@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import pytest
 
+from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole
-from services.fairness.tree import SHARE_UNITS
 from tests.properties.hdrf_trees import inner, leaf, shares
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)

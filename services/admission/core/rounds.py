@@ -4,6 +4,7 @@ All of it is a pure function of the fold and of log time, so that a successor mi
 """
 
 from largesse.core import RULES
+from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import (
     Asks,
     DecisionHash,
@@ -21,6 +22,7 @@ from schemas import (
     Struck,
     TimeReached,
 )
+from schemas.quantities import SLOTS
 from schemas.rounds import Strike
 from services.admission.core.classes import judged_again
 from services.admission.core.copies import can_copy
@@ -160,9 +162,9 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     here = taken.get(grant.node)
     if here is None:
         here = taken[grant.node] = {}
-    demand, free = job.graph.stages[job.graph.position[grant.stage]].demand, node.free
-    if state.policy.preset == "slots":
-        demand, free = _ONE_PLACE, {_PLACES: state.policy.slots_per_node - len(node.holds)}
+    demand = counted_demand(state.policy, job.graph.stages[job.graph.position[grant.stage]].demand)
+    slots = slots_of(state.policy)
+    free = {SLOTS: slots - len(node.holds)} if slots else node.free
     for resource, amount in demand.items():
         if here.get(resource, 0) + amount * grant.count > free.get(resource, 0):
             return "no_room"
@@ -171,11 +173,6 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     for resource, amount in demand.items():
         here[resource] = here.get(resource, 0) + amount * grant.count
     return None
-
-
-_PLACES = "places/"
-"""What a task takes one of under the preset `slots`, whatever it asks for. No resource is called so."""
-_ONE_PLACE = {_PLACES: 1}
 
 
 def _devices_free(node: NodeState, grant: Grant, here: dict[str, int]) -> bool:

@@ -1,8 +1,9 @@
 """How far the sums and the guarantee of a queue may move before there is something of it to tell (tree_accounts.py)."""
 
+from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.intervals import QuietBand
 from services.fairness.accounts.queue_account import Published, QueueAccount
-from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS
+from services.fairness.tree import NEAR, ONE, ONE_BITS
 
 PUBLISH_STEP = 1_000_000
 """A value that has moved by less than this (a permille of the cell, in billionths) is not published again."""

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import add, ge, sub
 
+from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.division import Claimant, divided
 from services.fairness.accounts.queue_account import Limits, Published, QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
-from services.fairness.tree import NEAR, ONE, ONE_BITS, SHARE_UNITS, share_units
+from services.fairness.tree import NEAR, ONE, ONE_BITS, share_units
 
 FINE = 1 << 88
 """More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""

@@ -2,37 +2,15 @@
 
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
-from schemas import Policy, Vector
+from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
+from schemas import Vector
 from services.fairness.core.stale import change_sums
 from services.fairness.core.state import State
-
-SLOTS = "slots"
-"""The only kind that counts under the preset `slots`: places, one a task."""
-
-_ONE_SLOT = {SLOTS: 1}
-
-
-def counted_demand(state: State, demand: Vector) -> Vector:
-    """What a task with such a demand counts for."""
-    return _ONE_SLOT if state.policy.preset == "slots" else demand
-
-
-def counted_capacity(state: State, capacity: Vector) -> Vector:
-    """What a node with such a capacity counts for; one without any (unknown as yet) for nothing."""
-    return {SLOTS: state.policy.slots_per_node} if capacity and state.policy.preset == "slots" else capacity
-
-
-def slots_of(policy: Policy) -> int:
-    """Places a node; 0 where they do not count."""
-    return policy.slots_per_node if policy.preset == "slots" else 0
 
 
 def divide_capacity(state: State) -> None:
     """Works out what of the cell is divided."""
-    promised = state.promises.amount
-    if promised and state.policy.preset == "slots":
-        promised = {SLOTS: state.promises.units}
-    state.capacity = divisible(state.whole, promised)
+    state.capacity = divisible(state.whole, counted_promises(state.policy, state.promises))
 
 
 def recount(state: State) -> None:
@@ -48,20 +26,20 @@ def recount(state: State) -> None:
     )
     state.waits = {}
     for capacity in state.nodes.values():
-        for resource, amount in counted_capacity(state, capacity).items():
+        for resource, amount in counted_capacity(state.policy, capacity).items():
             state.whole[resource] = state.whole.get(resource, 0) + amount
     divide_capacity(state)
     for job in state.jobs.values():
         for at, left in enumerate(job.progress.left):
             if job.queue and job.began and left and job.progress.parents[at] == 0:
-                demand = counted_demand(state, job.graph.stages[at].demand)
+                demand = counted_demand(state.policy, job.graph.stages[at].demand)
                 add_demand(state, job.queue, demand, left)
                 add_tasks(state.waiting, job.queue, demand, left)
                 add_waits(state, job.queue, left)
     for key, held in state.held.items():
         if not held.leaf:
             continue
-        demand = counted_demand(state, held.demand)
+        demand = counted_demand(state.policy, held.demand)
         add_tasks(state.used, held.leaf, demand, len(held.since))
         if key.partition("/")[0] in state.jobs:
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
@@ -86,7 +64,7 @@ def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
         left = state.backoff_tasks.get(leaf, 0) + tasks
         if left:
             state.backoff_tasks[leaf] = left
-            add_tasks(state.backoff_demand, leaf, counted_demand(state, demand), tasks)
+            add_tasks(state.backoff_demand, leaf, counted_demand(state.policy, demand), tasks)
         else:
             del state.backoff_tasks[leaf]
             state.backoff_demand.pop(leaf, None)

@@ -8,6 +8,7 @@ from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.slots import counted_capacity, slots_of
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
@@ -32,9 +33,7 @@ from schemas import (
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import (
-    counted_capacity,
     recount,
-    slots_of,
 )
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import forget_placed
@@ -93,7 +92,7 @@ def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> No
 
 
 def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
-    for resource, amount in counted_capacity(state, capacity).items():
+    for resource, amount in counted_capacity(state.policy, capacity).items():
         state.whole[resource] = state.whole.get(resource, 0) + sign * amount
     divide_anew(state)
 

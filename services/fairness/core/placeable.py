@@ -13,11 +13,11 @@ what it is due. Cost: the units of which a sum or the level changed, and a compa
 
 from collections.abc import Sequence
 
+from largesse.lifecycle.slots import counted_demand
 from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.demand import counted_demand
 from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
@@ -129,7 +129,7 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
             continue
         job = state.jobs.get(grant.job)
         is_gang = job is not None and job.graph.stages[job.graph.position[grant.stage]].gang
-        demand = counted_demand(state, held.demand)
+        demand = counted_demand(state.policy, held.demand)
         size = accounts.share_of([demand.get(kind, 0) for kind in accounts.kinds]) * (len(held.since) if is_gang else 1)
         unit = accounts.group_of(account.name).name
         if is_divided(state, unit):

@@ -2,6 +2,7 @@
 
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import open_promises
+from largesse.lifecycle.slots import counted_demand
 from schemas import (
     Record,
     RoundAbandoned,
@@ -16,7 +17,6 @@ from services.fairness.core.demand import (
     add_demand,
     add_tasks,
     add_waits,
-    counted_demand,
 )
 from services.fairness.core.entitlement import open_entitlement
 from services.fairness.core.placeable import fold_levels, watch_room
@@ -32,7 +32,7 @@ def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: in
     more. Nothing where the leaf is "": what is reserved stands outside the tree."""
     if not leaf:
         return
-    demand = counted_demand(state, demand)
+    demand = counted_demand(state.policy, demand)
     if asked:
         change_demand(state, leaf)
         add_demand(state, leaf, demand, asked)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf import paths, turns
 from services.fairness.hdrf.laid import Depth, Laid
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Rows
 from services.fairness.hdrf.turns import Array, Turns
-from services.fairness.tree import ONE_BITS, SHARE_UNITS, TreeNode
+from services.fairness.tree import ONE_BITS, TreeNode
 
 LEAVES_MIN = 128
 """Trees with fewer leaves are filled by events: arrays gain nothing there, and with few leaves cost several times as

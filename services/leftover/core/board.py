@@ -5,6 +5,7 @@ from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import order_of, serves
 from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import expected_ms
+from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
 from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
@@ -15,7 +16,7 @@ from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting
-from services.leftover.placement.nodes import SLOTS, Room
+from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
 
@@ -23,8 +24,7 @@ from services.leftover.placement.task_class import TaskClass
 def build(state: State) -> Board:
     """The board that everything folded so far comes to."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    slots = state.policy.slots_per_node if state.policy.preset == "slots" else 0
-    room = Room([node.capacity for node in nodes.values()], slots)
+    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy))
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
@@ -71,7 +71,7 @@ def counts(state: State, node: str, job: str, key: str) -> bool:
 
 def divide(state: State, room: Room) -> None:
     """Shares are of what the queues divide: of what nodes have, without what is promised to reservations."""
-    promised = {SLOTS: state.promises.units} if room.slots else state.promises.amount
+    promised = counted_promises(state.policy, state.promises)
     divided = divisible({kind: room.total[p] for kind, p in room.position.items()}, promised)
     room.total = [divided[kind] for kind in room.position]
 

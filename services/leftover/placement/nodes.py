@@ -8,7 +8,7 @@ rank, brought up to date with the nodes that changed.
 """
 
 from schemas.placement_rules import class_key
-from schemas.quantities import SHARE_UNITS, Vector, on_devices
+from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
 from services.leftover.placement.fits import Fits, Frees, numbers, step
 from services.leftover.placement.indexed_heap import IndexedHeap
@@ -29,9 +29,6 @@ _AT_ONCE_RANK = 1 << 62
 VIEW_ENTRIES_MAX = 1 << 20
 """So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
 is needed."""
-
-SLOTS = "slots"
-"""The only kind that counts under the preset `slots`: places, one a task."""
 
 
 class Room:
