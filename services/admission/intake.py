@@ -1,8 +1,8 @@
-"""What becomes of an input that was read, and which inputs are not to be read at all.
+"""Turns inputs that were read into records, and decides which inputs are not parsed at all.
 
-An input that kills the sequencer does so at every start, before an operator's wish behind it, to have it skipped, is
-ever read in its turn. So a new leader scans `config` first, to its end, for nothing but such wishes.
-What it finds is parsed only if it is short.
+An input that makes the sequencer crash does so at every start, before it reaches an operator's request to skip it,
+which is further on in the topics. So a new leader first scans `config` to its end for such skip requests only. A
+message found there is parsed only if it is short.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Dead letters that are still to be written: refusals in the log, until the topic of dead letters has them."""
+"""Dead letters that still have to be written: refusals in the log that the topic of dead letters does not have yet."""
 
 from collections import deque
 

@@ -1,7 +1,7 @@
-"""When each node was last heard of. Lives beside the fold, in the sequencer alone: only NodeLost is a fact.
+"""When each node was last heard of. Kept beside the fold, by the sequencer alone: only NodeLost is a fact.
 
-Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was away itself,
-believes every node for a full lease more: it cannot know who reported meanwhile.
+Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was itself suspended,
+gives every node another full lease, since it cannot know who reported in the meantime.
 """
 
 from collections import OrderedDict

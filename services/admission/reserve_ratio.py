@@ -16,9 +16,9 @@ from schemas.quantities import MILLIONTHS, Vector
 
 @dataclass(slots=True)
 class ClassDemand:
-    """What a class can count on and what it waits for. `gap`: what is forecast for it beyond what it waits for, in the
-    kind where that is least; negative: so much is lacking. `rest`: what is forecast for it, in the kind where that is
-    least. `requests`: what its waiting jobs ask for, ascending, as (request, number of such jobs).
+    """Forecast and demand of a class. `gap`: forecast minus demand, in the kind where that is least (negative: so much
+    is lacking). `rest`: the forecast, in the kind where that is least. `requests`: requests of its waiting jobs,
+    ascending, as (request, number of such jobs).
     """
 
     gap: int

@@ -1,8 +1,9 @@
 """The sequencer: puts every outside fact into the log's one order. The only service that looks at the clock.
 
-It stands by, folding the log, until no other process writes it; claims it; reads its own claim; and leads: it judges
-inputs one after another against a running fold, appends what they come to and what is due in one durable send, and
-reads it back before anything outside may happen. Any doubt (Fenced): it throws the running state away and stands by.
+A standby folds the log until no other process writes to it, claims it, reads its own claim back, and leads from then
+on: it judges inputs one by one against a running fold, appends the resulting records and what is due in one durable
+send, and reads them back before anything outside may act on them. In case of doubt (Fenced) it discards the running
+state and becomes a standby again.
 """
 
 import asyncio
@@ -295,7 +296,7 @@ class Sequencer:
             await self._flush(lead)
 
     async def _give_up(self, why: str) -> None:
-        """Drops the producer, throws the running state away, and stands by for a lease at least."""
+        """Drops the producer, discards the running state, and stands by for at least a lease."""
         self._said.warning("standing_by", was_leading=self.is_leading, reason=why)
         STANDBYS.inc()
         self._wait_until_ms = self._heard_ms = self._now_ms
@@ -415,7 +416,7 @@ class Sequencer:
         lead.leases.renew_all((name for name, node in self.state.nodes.items() if not node.lost), self._now_ms)
 
     def _notice_absence(self, lead: Leading) -> None:
-        """Who was away itself (paused, asleep) cannot say that a node was silent."""
+        """A sequencer that was suspended itself (paused, asleep) cannot tell whether a node was silent."""
         lease_ms = self.state.policy.node_lease_ms
         if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
             self._watch_all(lead)

@@ -24,8 +24,8 @@ SHARE_ORDERS = ("hdrf", "naive", "fair")
 """Orders among children that compare how much each has: dominant share (without or with what is full), tasks."""
 
 RANK_ORDERS = ("fifo", "srtf", "priority")
-"""Orders among children that serve one before the next, by `rank`: who builds the tree turns time, work or priority
-into it, the first to be served lowest."""
+"""Orders among children that serve one child before the next, by ascending `rank`. The caller that builds the tree
+computes the rank from time, remaining work or priority."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,8 @@ class TreeNode:
     """A queue: inner with `children`, or a leaf with a `demand` per task and `tasks` asked for in all (None: endless).
 
     A leaf may also stand for many unlike tasks: their summed demand as one task, of which it is served a fraction.
-    `held` is what it holds now, for the policies that start from there. `order` says who among the children comes next.
+    `held` is what it holds now, for the policies that start from current holdings. `order`: how the children are
+    compared.
     """
 
     name: str

@@ -1,7 +1,5 @@
-"""What a job's waiting has to do with its queue, and with those above it: a gate that is shut, a maximum reached; and
-with nodes that drain.
-
-Made for one request: what it works out about the whole cell, it works out once, and only where there are limits.
+"""Reasons for waiting that have to do with a job's queue and those above it (a limit of running jobs, a maximum), or
+with draining nodes. Made for one request: sums over the whole cell are computed once, and only where there are limits.
 """
 
 from bisect import bisect_left
@@ -53,7 +51,7 @@ class Queueing:
         self._drained: dict[str, str | None] = {}
 
     def before_gate(self, job: LiveJob) -> str:
-        """Which queue's `running_jobs_max` holds a job back, and how many jobs are ahead of it, in words."""
+        """Which queue's `running_jobs_max` holds a job back and how many jobs are ahead of it, in words."""
         gate = self._state.running_limits
         full = full_queue(gate, job.spec.queue)
         if full is None or job.spec.job not in gate.leaf:

@@ -200,12 +200,12 @@ def _configured(state: State, record: Record) -> None:
     if body.policy is not None:
         state.policy = body.policy
     if body.queues is not None:
-        _plant(state, body.queues)
+        _set_tree(state, body.queues)
         _let_run(state, limit(state.running_limits, body.queues), record)
 
 
-def _plant(state: State, tree: Queue) -> None:
-    """Another tree is in force. What is known of queues that it has not got is of no use any more."""
+def _set_tree(state: State, tree: Queue) -> None:
+    """Another queue tree is in force. What is kept of queues that it does not have is dropped."""
     state.queues = tree
     queues = dict(walk(tree))
     state.ceilings = {path: queue.max for path, queue in queues.items() if queue.max}
@@ -216,7 +216,7 @@ def _plant(state: State, tree: Queue) -> None:
 
 
 def _only_seen(state: State, record: Record) -> None:
-    """Nothing to keep but that it came."""
+    """Nothing is kept of the record except that it was read."""
 
 
 _LOG: Folds[State] = {

@@ -1,8 +1,8 @@
-"""Tasks of which a copy was granted: several of their attempts hold room at a time, each on a node of its own.
+"""Tasks that have copies: several attempts of such a task hold room at a time, each on a node of its own.
 
-One of them is the task's own for everybody who counts tasks; the others are extra. The end of an attempt is the end of
-its task where it is the first success, or where no other attempt holds room. Every other end is that of a spare attempt
-(`SpareAttempt`), and the record that tells it says so: so no other core has to know which attempts there are.
+One attempt counts as the task's own for all services that count tasks; the others are extra. A task ends with the first
+attempt that succeeds, or with the end of its last attempt. The end of any other attempt is that of a spare one
+(`SpareAttempt`), and its record says so; hence no other core has to keep track of attempts.
 """
 
 from collections.abc import Sequence

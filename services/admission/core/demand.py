@@ -1,6 +1,5 @@
-"""What each class of jobs holds and waits for, and the pools that follow. Costs the jobs that have changed.
-
-All of it follows from the rest of the state, so it is a cache; it is built when the first opening with pools asks.
+"""What each class of jobs holds and waits for, and the pools computed from that. Cost: the jobs that have changed. It
+is a cache of the rest of the state, built when the first opening with pools needs it.
 """
 
 from bisect import bisect_left, insort

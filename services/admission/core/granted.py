@@ -1,7 +1,8 @@
-"""Which attempts of a stage's tasks were granted, as runs of neighbours alike: costs what was granted, not the tasks.
+"""Which attempts of a stage's tasks were granted, run-length encoded: the cost depends on what was granted, not on the
+number of tasks.
 
-A list of these holds pairs, flat and in order: an index, and the mark of the tasks from there up to the next pair's
-index. Tasks before the first pair have the mark 0: no attempt. A mark is `attempt * 2`, plus 1 while it holds room.
+A list has pairs, flat and ascending: the first index of a run, and the mark of all tasks up to the next pair's index.
+Tasks before the first pair have the mark 0: no attempt. A mark is `attempt * 2`, plus 1 while that attempt holds room.
 """
 
 HELD = 1

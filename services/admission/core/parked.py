@@ -1,6 +1,7 @@
-"""Jobs that `running_jobs_max` of a queue holds back. They cannot use a pool, so no class waits for what they ask.
+"""Jobs held back by `running_jobs_max` of a queue. They cannot use a pool, so they do not count as demand of their
+class.
 
-The rule is the one of the cores that place tasks (largesse/lifecycle/running_limit.py), folded from the same records.
+The rule is that of the cores that place tasks (largesse/lifecycle/running_limit.py), folded from the same records.
 Where no queue has a limit nothing is kept, so that a million pending jobs cost nothing here.
 """
 

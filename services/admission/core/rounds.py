@@ -1,6 +1,5 @@
-"""When a round opens, what is due without an input, and what a round comes to once its answers are in.
-
-All of it is a pure function of the fold and of log time, so that a successor misses and doubles nothing.
+"""When a round opens, what else is due without an input, and the closing of a round once all answers are in. All of it
+is a pure function of the fold and of log time, so that after a change of sequencers nothing is missed or done twice.
 """
 
 from largesse.core import RULES
@@ -119,7 +118,7 @@ def close(state: State, shares: Record, asks: list[Record], grants: Record, hash
 
 
 def _strike(state: State, grants: list[Grant]) -> tuple[list[Grant], list[Struck]]:
-    """Splits grants into those that bind and those that do not; a gang is struck whole."""
+    """Splits grants into those that bind and those that are struck; a gang is struck as a whole."""
     taken: dict[str, dict[str, int]] = {}
     verdicts = [_judge(state, grant, taken) for grant in grants]
     if not any(verdicts):
@@ -145,7 +144,9 @@ def _is_gang(job: JobState, stage: str) -> bool:
 
 
 def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Strike | None:
-    """Why a grant cannot bind any more, or None; then its room is taken from what later grants find."""
+    """Why a grant can no longer bind, or None; in that case its room is taken, so that later grants of the round do not
+    get it.
+    """
     assert state.open is not None, "no round is open"
     job = state.jobs.get(grant.job)
     if job is None or job.over or job.seq > state.open.seq:

@@ -1,4 +1,6 @@
-"""Inputs that an operator has the sequencer skip: which may be, what is remembered of them, what becomes of them."""
+"""Inputs that the sequencer skips because an operator asked for it: which may be skipped, what is remembered of them,
+and what they become.
+"""
 
 from schemas import InputRefused, InputSkipped, Record
 from schemas.edge.config import SkipRequest

@@ -1,4 +1,6 @@
-"""A quantity divided by weights, where each has a least and a most: what limits make of weights among siblings."""
+"""Division of a quantity by weights with a minimum and a maximum for each claimant: how limits change what siblings get
+by weight.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,9 +17,9 @@ class Claimant(NamedTuple):
 
 
 def divided(whole: int, among: Sequence[Claimant]) -> list[int]:
-    """What each gets: the same for each unit of weight, but at least `least` and at most `most`.
-
-    All of `whole` is given, but for rounding, unless all have their `most`; more of it, where `least` comes to more.
+    """What each claimant gets: the same for each unit of weight, but at least `least` and at most `most`. All of
+    `whole` is handed out (up to rounding) unless everybody has reached `most`; more than `whole` if the minima add up
+    to more.
     """
     given = sum([each.least for each in among])
     if given >= whole:

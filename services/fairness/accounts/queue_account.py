@@ -1,4 +1,4 @@
-"""One queue in the accounts of all: what it asks for, holds and is guaranteed, and what readers know of it."""
+"""The account of one queue: what it asks for, holds and is guaranteed, and what was last published of it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How far the sums and the guarantee of a queue may move before there is something of it to tell (tree_accounts.py)."""
+"""How far a queue's sums and guarantee may move before something has to be published of it again (tree_accounts.py)."""
 
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.intervals import QuietBand
@@ -10,10 +10,10 @@ PUBLISH_STEP = 1_000_000
 
 
 def find_quiet_band(account: QueueAccount, new: Published, asked: int, *, fits: bool) -> tuple[int, int]:
-    """Works out within what sums a queue that asks for `asked` has nothing to tell (`new` is what it would), and notes
-    it with the queue. Returns the span of the guarantee in which there is nothing. `fits`: all get all they ask for.
-
-    What is published follows from both, so each has half of what is left until it changes.
+    """Computes the band in which the sums of a queue with demand `asked` may move without anything to publish (`new` is
+    what would be published now), and stores it with the queue. Returns the corresponding interval of the guarantee.
+    `fits`: all queues get all they ask for. What is published depends on both sums and guarantee, so each gets half of
+    the distance to the next change.
     """
     published, step = account.published, PUBLISH_STEP - 1
     held = new.allocated

@@ -1,14 +1,15 @@
-"""What every queue of the tree is guaranteed, holds, lends and borrows, kept up to date along the paths that change.
+"""What every queue of the tree is guaranteed, holds, lends and borrows, updated incrementally along the paths that
+change.
 
-A queue is guaranteed its weight's part, among the siblings that ask for something, of what its parent is guaranteed
-(H-DRF, section 2.1); at least what its own guarantee covers, which comes off what the siblings' weights share out; at
-most what its maximum allows. So one queue that begins to ask moves the guarantees of all below its siblings, mostly by
-next to nothing. Therefore each queue keeps the interval of its guarantee in which nothing changes enough to be
-published, for itself or below it, and only queues outside theirs are visited. In the same way it keeps how far what it
-holds and asks for may move (`QuietBand`): each of the two gets half of the distance at which a value would be
-published, so that they can be checked apart.
+A queue's guarantee is its part by weight, among the siblings with demand, of its parent's guarantee (H-DRF, section
+2.1); at least what its own configured guarantee covers, which is taken off before weights divide the rest; at most what
+its maximum allows. So a single queue that begins to ask changes the guarantees of all its siblings' subtrees, mostly by
+very little. To avoid visiting them all, each queue keeps the interval of its guarantee within which nothing changes
+enough to be published, for itself or below it; only queues that leave their interval are visited. Likewise it keeps a
+band for what it holds and asks for (`QuietBand`). Each of the two gets half of the distance at which a published value
+would change, so that they can be checked separately.
 
-Guarantees are shares of `ONE`; what is published is in billionths of the cell.
+Guarantees are shares of `ONE`; published values are in billionths of the cell.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +84,8 @@ class TreeAccounts:
 
     def share_out(self, fair: Mapping[str, int] | None) -> None:
         """Sets the levels in force, in billionths, by queue; None: every leaf gets all that it asks for. Costs as much
-        as levels have changed; all queues, where every leaf gets or got all that it asks for."""
+        as levels have changed, or all queues if every leaf gets, or got before, all that it asks for.
+        """
         before = self._levels
         if fair is None or before is None:
             for name, account in self.queues.items():
@@ -108,7 +110,7 @@ class TreeAccounts:
         self.fits, self.keeps_levels = fair is None, False
 
     def keep_levels(self) -> None:
-        """No levels are worked out this time: what was published of them is in force, and nothing of it is changed."""
+        """The round keeps the previous levels: what was published of them stays in force."""
         if not self.keeps_levels:
             self.fits, self.keeps_levels = False, True
             for account in self.changed.values():
@@ -125,7 +127,7 @@ class TreeAccounts:
         self._mark_up(account)
 
     def settle(self) -> None:
-        """Works out what follows from all that happened: `changed` and `recheck` are up to date."""
+        """Brings `changed` and `recheck` up to date with all updates so far."""
         pledged = self.root.claims
         if pledged != self._pledged and max([*pledged, *self._pledged], default=0) > ONE:
             for account in self.queues.values():  # All guarantees are cut by another part.
@@ -136,14 +138,14 @@ class TreeAccounts:
             self._visit(self.root, ONE)
 
     def look_at(self, names: Iterable[str]) -> None:
-        """Brings guarantees up to date that have moved by too little to be told."""
+        """Updates the guarantees of these queues even if they have moved by too little to be published."""
         for name in names:
             self._mark_up(self.queues[name])
         self.settle()
 
     # ------------------------------------------------------------------ questions
     def to_publish(self, account: QueueAccount) -> Published:
-        """What there is to tell of a queue now."""
+        """What would be published of a queue now."""
         held = self.share_of(account.used)
         kind = self._kind(account.used) if held else -1
         if account.listed:
@@ -154,8 +156,8 @@ class TreeAccounts:
         return Published(guaranteed, fair, held, lent, borrowed, kind)
 
     def divide(self, names: Iterable[str], share: int) -> dict[str, int]:
-        """What each of these queues, side by side, would have of a share were there one kind only: its guarantee as far
-        as it asks for that, no more than it asks for, and else by weight.
+        """How these sibling queues would divide a share if there were only one kind of resource: each gets its own
+        guarantee as far as it asks for it, the rest is divided by weight, and nobody gets more than it asks for.
         """
         those = [self.queues[name] for name in names if self.queues[name].asks]
         parts = [Claimant(account.weight, *self._bounds(account)) for account in those]
@@ -170,7 +172,7 @@ class TreeAccounts:
         return least, max(least, min(self._share(account.demand), self._most(account)))
 
     def pledges(self) -> dict[str, tuple[Sequence[int], int]]:
-        """All that guarantees come from, by queue: as long as it stays, they do."""
+        """Everything that the configured guarantees depend on, by queue: as long as this stays the same, so do they."""
         return {name: self.pledge_of(account) for name, account in self.queues.items() if any(account.claim)}
 
     def pledge_of(self, account: QueueAccount) -> tuple[Sequence[int], int]:
@@ -320,7 +322,7 @@ class TreeAccounts:
             at = at.parent
 
     def _ask(self, account: QueueAccount, asks: bool) -> None:
-        """A queue begins or ceases to ask, and maybe those above it with it."""
+        """A queue begins or ceases to have demand, and its ancestors possibly with it."""
         while asks != account.asks:
             account.asks = asks
             if account.parent is None:
@@ -331,9 +333,8 @@ class TreeAccounts:
             account, asks = above, above.asking > 0
 
     def _visit(self, account: QueueAccount, guaranteed: int) -> tuple[int, int]:
-        """Works a queue out whose guarantee or sums have changed, and all below it that this concerns.
-
-        Returns the span of its guarantee in which that would not be necessary again.
+        """Recomputes a queue whose guarantee or sums have changed, and the part of its subtree that is affected.
+        Returns the interval of its guarantee within which no further visit is needed.
         """
         account.guaranteed = guaranteed
         stale, account.stale, account.stale_children = account.stale_children, False, []
@@ -373,10 +374,9 @@ class TreeAccounts:
         return account.intervals.around(whole, ONE)
 
     def _rate(self, part: int, whole: int, own: Mapping[str, int]) -> tuple[int, int]:
-        """A guarantee for a weight, as a fraction, among queues of the weight `whole` that are guaranteed `part`: what
-        own guarantees leave, by the weights of the others.
-
-        Who is guaranteed more than its weight would give it takes no part in that.
+        """The guarantee per unit of weight, as a fraction, among queues with the total weight `whole` that are
+        guaranteed `part` together: what is left once own guarantees are taken off, divided by the weights of the other
+        queues. A queue whose own guarantee is more than its part by weight does not take part.
         """
         for name in sorted(own, key=lambda name: (-(own[name] << ONE_BITS) // self.queues[name].weight, name)):
             weight = self.queues[name].weight
@@ -386,7 +386,9 @@ class TreeAccounts:
         return part, whole
 
     def _span(self, account: QueueAccount) -> tuple[int, int]:
-        """Takes note of what a queue has to tell. Returns the span of its guarantee in which that stays as it is."""
+        """Records whether a queue has something new to publish. Returns the interval of its guarantee within which that
+        answer stays the same.
+        """
         if account.parent is None:
             return 0, ONE
         new, published = self.to_publish(account), account.published
@@ -406,8 +408,8 @@ class TreeAccounts:
 
 
 def part_units(amount: int, have: int) -> int:
-    """`share_units` of the share that `amount` is of `have`, in small numbers where that comes to the same: what is put
-    back is less than 2^-29 of a billionth, so it counts only just below the next one.
+    """`share_units` of the share that `amount` is of `have`, computed with small integers where the result is the same:
+    the rounding that is put back is less than 2^-29 of a billionth, so it matters only just below the next billionth.
     """
     whole = amount * SHARE_UNITS
     units = whole // have

@@ -1,7 +1,8 @@
-"""Tasks that wait out a back-off: they failed, and altruism asks for them again only when it is over.
+"""Tasks in back-off: they failed, and altruism asks for them again only when their back-off is over. A gang is asked
+for again as a whole, once no task of its failed attempt runs any more.
 
-A gang is asked for again as a whole, once nothing of its broken attempt runs any more. What rests is summed up by leaf,
-so that thousands of tasks that failed together cost nothing until something of theirs changes.
+They are counted as sums per leaf, so thousands of tasks that failed together cost nothing until something about them
+changes.
 """
 
 from heapq import heappop, heappush

@@ -1,6 +1,7 @@
-"""A large tree without guarantees, kept laid out from one filling to the next: only leaves that moved are written anew.
+"""A large tree without guarantees that is kept in arrays from one filling to the next; only leaves whose demand has
+changed are updated.
 
-Units that ask for nothing stand in it, too. What a kept tree comes to is what a new one would, to the last bit.
+Units without demand are part of it, too. A kept tree gives bit for bit the result that a newly built one would.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,9 @@ from services.fairness.hdrf.arrays import ArrayTree, Filled, array_tree_of
 
 
 class CachedTree:
-    """A tree as it was built. `moved`: leaves whose demand has changed since it was last filled, which the
-    caller says; `written`: units that were looked at for that; `idle`: units in it that ask for nothing now."""
+    """The kept tree. `moved`: leaves whose demand has changed since the last filling (set by the caller); `written`:
+    units that were updated for that; `idle`: units in it that ask for nothing now.
+    """
 
     def __init__(self, fill_tree: FillTree, tree: ArrayTree) -> None:
         self._fill_tree = fill_tree
@@ -29,7 +31,7 @@ class CachedTree:
         self._blur(tree.names)
 
     def follow(self, state: State, accounts: TreeAccounts, caps: Caps) -> bool:
-        """Write down what moved. False if the tree is of no use any more."""
+        """Applies the changes in `moved`. False if the tree can no longer be used and has to be built anew."""
         moved, self.moved = self.moved, {}
         if not _is_kept(accounts) or bool(accounts.over) != bool(self._fill_tree.bits):
             return False
@@ -49,7 +51,7 @@ class CachedTree:
         return self._tree.fill()
 
     def _stands(self, state: State, account: QueueAccount, caps: Caps) -> bool:
-        """Whether what a unit asks for now has its place in the tree."""
+        """Whether the unit's present demand can be expressed in the tree as it was built."""
         sets = state.sets.get(account.name, {})
         if account.name in self.pieces or (len(sets) > 1 and not account.children):
             names = [f"{account.name}{PIECE}{key}" for key in sorted(sets)]
@@ -61,7 +63,7 @@ class CachedTree:
         return True
 
     def _blur(self, names: Sequence[str]) -> None:
-        """What a maximum leaves was rounded."""
+        """Demands that were cut down to a maximum carry a rounding error; the arrays have to know which."""
         if self._fill_tree.bits:
             for name in names:
                 self._tree.blur(name, self._fill_tree.is_clipped(name))
@@ -83,7 +85,7 @@ def is_asked_of(state: State, account: QueueAccount) -> bool:
 
 
 def _is_kept(accounts: TreeAccounts) -> bool:
-    """Whether trees with such limits are kept."""
+    """Whether trees with these limits are kept between fillings."""
     return not any(accounts.root.claims) and not any(account.listed for account in accounts.over.values())
 
 

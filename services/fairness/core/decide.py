@@ -14,12 +14,14 @@ from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 
 SETTLE_MS = 1_000
-"""So long after a round that may have granted something to who waits it is told what came of it, if no other round
-has opened meanwhile."""
+"""If some job still waits this long after the last change that may have led to a grant, and no other round has opened,
+fairness asks for another round: it then publishes what came of the change."""
 
 
 def decide(state: State, opened: OpenRound) -> list[Shares]:
-    """Levels that differ from those in force, queues that have something else; all of them every `keyframe_rounds`."""
+    """Levels that differ from those in force and published values of queues that have moved; every `keyframe_rounds`
+    all of them.
+    """
     accounts = accounts_of(state)
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     entitled = entitlements(state, full=full)
@@ -59,7 +61,7 @@ def _level(
 
 
 def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Shares:
-    """What there is to say in a round that leaves the levels as they are."""
+    """The answer in a round that keeps the levels."""
     shares = Shares([])
     if accounts is not None:
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
@@ -73,7 +75,7 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
 
 
 def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> list[str]:
-    """Units of which another guarantee is said than before, and whose level stays as it is."""
+    """Units whose published guarantee changes while their level stays the same."""
     levels = {level.queue: True for level in shares.levels}
     moved: list[str] = []
     for said in shares.queues:
@@ -85,8 +87,8 @@ def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> l
 
 
 def _tell_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
-    """With its level each unit is told its guarantee, which comes before class pools. One that moves by less than a
-    permille of the cell is told with the next level.
+    """Each level carries the unit's guarantee, which takes precedence over class pools. A guarantee that moves by less
+    than a permille of the cell is published with the next level.
     """
     shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)
     accounts.look_at([level.queue for level in shares.levels])

@@ -1,4 +1,4 @@
-"""What fairness counts: what a task and a node count for, and the sums of that by leaf queue."""
+"""Demand and use by leaf queue, in the units that count (largesse/lifecycle/slots.py)."""
 
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of

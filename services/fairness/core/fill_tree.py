@@ -1,15 +1,15 @@
-"""The tree of queues as a filling takes it: who is shared out among whom, by what weights, how much of what they ask.
+"""The tree of queues as input to a filling: which units share with which others, with what weights and demands.
 
-Units are shared out (largesse/lifecycle/queue_policy.py): leaves, and lists of jobs, each with the sum of what the
-leaves below it ask for. Under `hdrf` and `naive-hdrf` (and `capacity`) a queue's children stand side by side; under
-`drf` all units below it do, each with its own weight; under `collapsed` too, with the weights of the hierarchy
-multiplied. A queue with another policy stands among them as one, with its own weight.
+Units are what is shared out (largesse/lifecycle/queue_policy.py): leaves, and inner queues that serve their jobs as one
+list, each with the summed demand of the leaves below. Under `hdrf` and `naive-hdrf` (and `capacity`) the children of a
+queue are siblings; under `drf` all units below it are, each with its own weight; under `collapsed` too, with the
+weights along the path multiplied. A queue with another policy stands among them as one node, with its own weight.
 
-Limits come in here. *Guaranteed*: where a queue below a queue is guaranteed something, what its children would have
-were there one kind only (`TreeAccounts.divide`) stands for their weights: what guarantees cover comes first, then
-weights count, and no child counts for more than it asks for. *Maxima*: a queue that asks for more than its maximum is
-first filled alone, in a cell that has no more than that of the kinds named; what its units get there is what they
-ask for in the filling of all. Those further down come first.
+Limits are applied here. *Guarantees*: where a child of a queue has a guarantee, the children's weights are replaced by
+what each would get if there were only one kind of resource (`TreeAccounts.divide`): guarantees first, then weights, and
+no child gets more than it asks for. *Maxima*: a queue that asks for more than its maximum is first filled on its own,
+in a cell limited to that maximum; what its units get there replaces their demand in the filling of the whole tree.
+Deeper queues are treated first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -152,7 +152,7 @@ class FillTree:
         return top
 
     def _may_be_whole(self) -> bool:
-        """Whether units that ask for nothing may stand in the tree, as no weight of others depends on them."""
+        """Whether units without demand may stand in the tree: only if no other queue's weight depends on them."""
         policies = [self._policy, *[queue.policy for _, queue in walk(self._tree)]]
         return not (self._goes_by_holdings or any(self._accounts.root.claims) or "collapsed" in policies)
 
@@ -162,7 +162,7 @@ class FillTree:
             return None
         root = self._node(self._tree, "", self._policy, ONE)
         root.name = TOP
-        # What goes by what is held within a subtree that does so anyway is none of its own.
+        # Keep only the topmost subtrees that are shared out by what they hold.
         tops = [node.name for node in self.churned]
         self.churned = [
             node
@@ -293,7 +293,7 @@ class FillTree:
                     self._clip_below(account, node)
 
     def _apart(self, queue: Queue, path: str, policy: str, share: int) -> TreeNode:
-        """A copy of a queue that is no node of the tree; nothing of the tree is changed by it."""
+        """A copy of a queue that is no node of the tree, for its maximum alone; the tree stays as it is."""
         before = dict(self._nodes), list(self.churned), dict(self.amounts)
         node = self._node(queue, path, policy, share)
         self._nodes, self.churned, self.amounts = before

@@ -1,4 +1,6 @@
-"""The levels: what every unit that is shared out comes to. CellLevels anew only if a change can alter the outcome."""
+"""The levels: the dominant share that each unit is entitled to. Recomputed only if a change in demand can alter the
+result.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,8 +18,8 @@ from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
 CAPPINGS_MAX = 3
-"""So often at most what units cannot place is given to others in one round; what those cannot place either goes
-upwards."""
+"""How many times in a round the share that some units cannot place is offered to others. After that it goes to the
+whole tree."""
 
 _BLUR = 1 << ONE_BITS - 34
 """What clipping a demand at a maximum may round off a share."""
@@ -65,8 +67,8 @@ def lent_in(state: State, levels: Mapping[str, int], dues: Mapping[str, int]) ->
 
 
 def _over_what_fits(state: State, accounts: TreeAccounts, filled: CellLevels) -> tuple[CellLevels, dict[str, int]]:
-    """Levels with those units capped that cannot place what they are due. What such a unit leaves may be more than a
-    sibling can place: then that one is due so much, and is capped in the next filling.
+    """The levels once units that cannot place what they are due are capped at what they can place. The share that such
+    a unit leaves may be more than a sibling can place; then that sibling is capped in the next filling.
     """
     dues: dict[str, int] = {}
     caps: dict[str, Sequence[int]] = {}
@@ -111,7 +113,7 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
 
 
 def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) -> CellLevels:
-    """Every demand is met, so every unit's level is its own demand, and only those that moved have another level."""
+    """The levels if every demand can be met: each unit's level is its demand, so only changed demands are looked at."""
     if before is None or not before.all_fits:
         before = CellLevels({}, {}, {}, {}, all_fits=True)
         before.moved = dict.fromkeys(state.demand, True)

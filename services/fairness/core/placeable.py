@@ -90,8 +90,9 @@ def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Gra
 
 
 def is_divided(state: State, unit: str) -> bool:
-    """Whether a unit is a leaf that asks for several sets of kinds. It is not capped: its holdings do not say which of
-    them it cannot place."""
+    """Whether a unit is a leaf that asks for several sets of kinds. Such a leaf is never capped: its total holdings do
+    not say which of the sets it cannot place.
+    """
     return len(state.sets.get(unit, ())) > 1
 
 

@@ -1,9 +1,10 @@
-"""What is said of every queue, and the watch over guarantees: one that is broken for longer than any task runs is told.
+"""What is published of every queue, and the watch over guarantees: a guarantee that stays broken for longer than the
+longest-running task is reported.
 
-A queue is below its guarantee if it waits for more (tasks that wait out a back-off aside) and, with one task more for
-each of its leaves that wait, would still hold less than it is guaranteed, or less than its own guarantee covers of what
-it asks for where promises are more than there is. The guarantee is broken once every task of
-the cell has started since then: all that came free went to others.
+A queue is below its guarantee if tasks of it wait (other than for a back-off) and it would still be below with one more
+task for each of its leaves that wait. The reference is its guarantee in the tree or what its own configured guarantee
+covers, whichever is more. The guarantee counts as broken once every running task of the cell has started since then:
+all room that came free in the meantime went to others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from services.fairness.core.state import State
 
 # ---------------------------------------------------------------- the books
 def accounts_of(state: State) -> TreeAccounts | None:
-    """The books of all queues, brought up to date; None without a tree."""
+    """The accounts of all queues, brought up to date; None without a tree."""
     if state.queues is None or not state.queues.children:
         return None
     accounts: TreeAccounts | None = state.accounts
@@ -97,7 +98,7 @@ def _tell(accounts: TreeAccounts, said: QueueShare) -> None:
 
 
 def fold_said(state: State, body: Shares) -> None:
-    """What readers know from now on. Of queues that another tree has done away with since, nothing is kept."""
+    """Values that were published. Queues that another tree has removed since are ignored."""
     accounts = accounts_of(state)
     if accounts is None:
         return

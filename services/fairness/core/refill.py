@@ -49,7 +49,7 @@ def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
 
 
 def matters(accounts: TreeAccounts, filled: CellLevels, state: State) -> bool:
-    """Whether demands that changed since can lead to another filling."""
+    """Whether demands that have changed since the last filling can lead to other levels."""
     moved = accounts.leaves_of(filled.moved)
     return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf, state) for leaf in moved)
 
@@ -72,8 +72,9 @@ def _limits_move(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
 
 
 def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str, state: State) -> bool:
-    """Whether a leaf's demand can: it can unless its unit asks in the same direction as before, was held back by a full
-    kind then, and still asks for more than it got."""
+    """Whether a leaf's changed demand can lead to other levels. It cannot if its unit asks in the same direction as
+    before, was stopped by a full kind then, and still asks for more than it got.
+    """
     unit = accounts.group_of(leaf)
     if unit.name in filled.caps:
         return False  # What it asks for does not count; whether it is capped has been looked at.

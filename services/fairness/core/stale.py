@@ -1,8 +1,9 @@
-"""What of fairness's answers is out of date, and is worked out anew or looked at again: the one place that says so.
+"""Marks which of fairness's results are out of date. Only the functions in this module, called by the folds, mark
+anything.
 
-Levels (`refill_due`, and by how much demand has moved: tolerance.py), entitlements (`entitlement_due`), units to look
-at after the closing (`touched`), and the caches `filled`, `accounts` and `directions`, which hold what was worked out
-and what of it has moved since. Only these functions, which folds call, mark anything.
+Out of date can be: the levels (`refill_due`, and by how much demand has moved: tolerance.py), the entitlements
+(`entitlement_due`), the units to check after the closing (`touched`), and the caches `filled`, `accounts` and
+`directions`, which hold results together with what has changed since.
 """
 
 from largesse.lifecycle.queue_policy import GIVING
@@ -52,6 +53,8 @@ def change_sums(state: State, leaf: str) -> None:
 
 
 def change_work(state: State, job: str) -> None:
-    """Tasks of a job have ended, or it came or went: what is left of it points elsewhere."""
+    """A job's remaining work has changed (tasks ended, or it came or went), and with it the direction of its
+    entitlement.
+    """
     if state.directions is not None:
         state.directions.stale[job] = True

@@ -1,18 +1,16 @@
-"""When the levels are worked out anew: not for every change of what queues ask for.
+"""When the levels are recomputed: not at every change of demand.
 
-A refill costs the whole tree, and in a large cell most changes alter no level by anything that matters. So an opening
-leaves the levels in force as they are while what leaves ask for has moved, since the last refill and of all leaves
-together, by no more than `demand_tolerance_permille` of the cell, and the first round that did without a refill is less
-than `demand_tolerance_ms` of log time ago. No wake-up is needed to correct them later: levels are used in rounds only,
-and the next round after that time begins with a refill.
+A refill costs the whole tree, and in a large cell most changes alter no level noticeably. So a round keeps the levels
+while (1) the summed change of all leaves' demands since the last refill is at most `demand_tolerance_permille` of the
+cell, and (2) the first round that skipped a refill is less than `demand_tolerance_ms` of log time ago. No wake-up is
+needed to correct the levels later: only rounds use them, and the next round after that time begins with a refill. Until
+then a unit that begins to ask gets its whole demand as its level, which is at most the tolerance for all such units
+together.
 
-Until then a unit that begins to ask has all it asks for as its level: no more than is tolerated of all units together.
-
-Followed at once are: another capacity or config; a leaf that asks for other sets of kinds with a level for each;
-another set of units that cannot place what they are due; and everything where all demands fit into the cell (that costs
-what changed) or where levels go by what is held.
-
-What was asked for at the last refill is part of the state, so a replay from any snapshot refills in the same rounds.
+Applied at once are: another capacity or config; a leaf whose demand covers other sets of kinds, each with a level;
+another set of units that cannot place what they are due; and every change if all demands fit into the cell (where that
+costs only what changed) or if levels follow current holdings. What was asked for at the last refill is part of the
+state, so a replay from any snapshot refills in the same rounds.
 """
 
 from collections.abc import Mapping
@@ -43,7 +41,7 @@ def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> N
 
 
 def fits(state: State, accounts: TreeAccounts) -> bool:
-    """Whether everybody can have all that they ask for. A kind that the cell has not got never counts."""
+    """Whether the cell can meet all demands. A kind that the cell has nothing of is ignored."""
     have = state.capacity
     return not accounts.over and all(
         amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items()

@@ -1,9 +1,9 @@
-"""What H-DRF is measured against: the same tree, bent into other policies.
+"""The baselines that H-DRF is compared with, as transformations of the tree.
 
-Each takes a tree and returns another one for `hdrf.fill`, `whole.fill_whole`, `live.LiveTree` or `exact.Exact`; names
-stay, so answers for leaves can be read side by side. The simple orders (`fifo`, `srtf`, `priority` by rank, `fair` by
-tasks) need no bending: any node may carry one as its `order`, and its subtree follows it while the rest of the tree
-stays as it was.
+Each function takes a tree and returns another one for `hdrf.fill`, `whole_tasks.fill_whole`, `dynamic.LiveTree` or
+`exact.Exact`; names stay, so that results for leaves can be compared. The simple orders (`fifo`, `srtf`, `priority` by
+rank, `fair` by tasks) need no transformation: any node may have one as its `order`, and its subtree follows it while
+the rest of the tree stays as it was.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A large tree of queues as lists, a depth at a time."""
+"""A large tree of queues as lists, one for each depth: from these the arrays are made (arrays.py)."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction

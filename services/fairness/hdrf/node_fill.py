@@ -1,7 +1,9 @@
-"""The events of a filling (static.py): when kinds are used up, and for each inner node who among its children takes,
-how fast, and what happens next.
+"""The event loop of a filling (static.py): when kinds are used up, which children of an inner node take part at the
+moment, how fast, and what the next event is.
 
-Everything is a share or a level (share / weight) in units of `ONE`; a speed is per unit of level, in the same units.
+The filling is progressive filling of a tree (water-filling): the *water* of a node is the level that its taking
+children have reached. Everything is a share or a level (share / weight) in units of `ONE`; speeds are per unit of
+level, in the same units.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""What a job asks for. Of a job that nobody has said anything of since it began it follows from its graph, and is not
-written down: in a full cell nearly all jobs are like that.
+"""What a job asks for. As long as altruism has said nothing about a job since it began, its asks follow from its graph
+and are not stored: in a full cell nearly all jobs are like that.
 """
 
 from largesse.ids import shard_of

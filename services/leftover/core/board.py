@@ -1,4 +1,4 @@
-"""From what leftover keeps to the board that ranks it."""
+"""Builds the board, on which placement ranks what waits, from what leftover keeps."""
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
@@ -22,7 +22,7 @@ from services.leftover.placement.task_class import TaskClass
 
 
 def build(state: State) -> Board:
-    """The board that everything folded so far comes to."""
+    """The board that corresponds to everything folded so far."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
     room = Room([node.capacity for node in nodes.values()], slots_of(state.policy))
     for name, node in nodes.items():
@@ -70,7 +70,7 @@ def counts(state: State, node: str, job: str, key: str) -> bool:
 
 
 def divide(state: State, room: Room) -> None:
-    """Shares are of what the queues divide: of what nodes have, without what is promised to reservations."""
+    """Shares are parts of what the queues divide: the capacity of the nodes less what is promised to reservations."""
     promised = counted_promises(state.policy, state.promises)
     divided = divisible({kind: room.total[p] for kind, p in room.position.items()}, promised)
     room.total = [divided[kind] for kind in room.position]
@@ -120,7 +120,9 @@ def leaf_at(state: State, queue: str) -> str:
 
 
 def add_job(state: State, board: Board, name: str, job: Job) -> None:
-    """Gives a job its place on the board; it neither holds nor waits for anything there yet. None to a reserved one."""
+    """Puts a job on the board, still without allocations or waiting tasks. A job with an accepted reservation is not
+    put there.
+    """
     if is_reserved(state, name):
         return
     leaf = leaf_of(state, job)

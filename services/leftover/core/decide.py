@@ -68,7 +68,9 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
 
 
 def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:
-    """Shows the board what jobs ask for now; what those ask for that stand on no board goes to `reserved`."""
+    """Updates the board with what jobs ask for. The asks of jobs with accepted reservations, which are not on the
+    board, go to `reserved`.
+    """
     if asks.full:
         named = {ask.job: True for ask in asks.jobs}
         for name, job in state.jobs.items():
@@ -86,7 +88,7 @@ def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[
 
 
 def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
-    """Whether these are the same tasks, asked for alike."""
+    """Whether both lists ask for the same tasks in the same way."""
     if len(asks) != len(others):
         return False
     for a, b in zip(asks, others, strict=True):
@@ -116,7 +118,7 @@ def _grant(board: Board, placement: Placement) -> Grant:
 
 
 def _waits(state: State, board: Board) -> list[ClassWait]:
-    """Classes whose reason is another than the one last said, in the order of their keys."""
+    """Task classes whose reason to wait differs from the one published last, sorted by key."""
     changed: dict[str, ClassWait] = {}
     for task, reason in reasons(board):
         key = task.key

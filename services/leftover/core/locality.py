@@ -1,10 +1,11 @@
-"""Delay scheduling: tasks wait for nodes with the labels that they prefer, for a bounded time (Zaharia et al., EuroSys
-2010, section 3).
+"""Delay scheduling: tasks wait a bounded time for nodes with the labels that they prefer (Zaharia et al., EuroSys 2010,
+section 3).
 
-A task waits from the first round in which it could have started elsewhere. Tasks of a stage are alike, so it is enough
-to keep how many began to wait when: those that waited longest are the first to start, and once `locality_wait_ms` have
-gone by for so many, so many go anywhere. (The paper begins a job's wait anew when a task of it starts where it prefers
-to; then a task may wait without bound.) Jobs of accepted reservations do not wait: their room is promised in time.
+A task begins to wait in the first round in which it could have started elsewhere. Tasks of a stage are alike, so it
+suffices to keep how many began to wait at which time: the longest-waiting start first, and as many tasks as have waited
+for `locality_wait_ms` may go anywhere. (In the paper a job's wait starts over when one of its tasks starts on a
+preferred node; then a task could wait without bound.) Jobs of accepted reservations do not wait: their room is promised
+for a certain time.
 """
 
 from typing import NamedTuple
@@ -63,7 +64,7 @@ def next_over_ms(state: State, name: str, job: Job) -> int | None:
 
 # ---------------------------------------------------------------- a round
 def are_over(board: Board, now_ms: int) -> list[str]:
-    """Jobs of which other tasks go anywhere now than the board knows."""
+    """Jobs of which more tasks may go anywhere by now than the board knows."""
     return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
 
 
@@ -126,7 +127,7 @@ def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
 
 
 def _said_of(state: State, rooms: dict[int, HeldRoom]) -> list[HeldRoom]:
-    """Where the room that is left free is another than before, by name of the node."""
+    """Nodes whose room left free for waiting tasks has changed, sorted by name."""
     after = {held.node: held for held in rooms.values()}
     gone = {name: HeldRoom(name, "locality", {}) for name in state.awaited if name not in after}
     changed = {name: held for name, held in after.items() if state.awaited.get(name) != held}

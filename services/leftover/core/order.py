@@ -1,12 +1,12 @@
-"""In which order jobs of a queue are served under `largesse`: by the work that is left of a job times the square of the
-time that is left until it ends in the shadow cluster.
+"""The order in which jobs of a queue are served under `largesse`: by the product of remaining work and the square of
+the time until the job's end in the shadow cluster.
 
-The moment in the shadow alone (FSP) keeps jobs from starving but is blind to how little is left of a job in the real
-cluster; remaining work alone (SRTF) is blind to how long a job has waited. The product has the mean completion of SRTF
-and no more losers than FSP: its measurements are in docs/concepts/shadow.md.
+The end in the shadow alone (FSP) prevents starvation but ignores how little is left of a job in the real cluster;
+remaining work alone (SRTF) ignores how long a job has waited. The product reaches the mean completion time of SRTF with
+no more losers than FSP (measurements: docs/concepts/shadow.md).
 
-The time that is left changes while nothing happens, so a key is computed again when the job's end in the shadow moves,
-when an eighth of its work is done, and when an eighth of the time that was left has passed: a number of times that
+The remaining time shrinks while nothing happens, so a key is recomputed when the job's end in the shadow moves, when an
+eighth of its remaining work is done, or when an eighth of its remaining time has passed. The number of recomputations
 grows with the logarithm of the time, not with the number of rounds.
 """
 

@@ -1,4 +1,4 @@
-"""What is said of class pools that give way to a queue's guarantee: when that begins, and when it is over."""
+"""Reports of class pools that are exceeded for a queue's guarantee: when that begins and when it is over."""
 
 from schemas import PoolBreach
 from services.leftover.core.state import State
@@ -6,7 +6,7 @@ from services.leftover.placement.board import Board
 
 
 def breach_key(queue: str, job_class: int) -> str:
-    """As what a breach is kept."""
+    """The key under which a breach is kept."""
     return f"{job_class}/{queue}"
 
 

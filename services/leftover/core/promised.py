@@ -58,8 +58,8 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
 
 
 def finish(state: State, board: Board, kept: Kept, placements: list[Placement], now_ms: int) -> list[Placement]:
-    """Once `placements` are made by others: lets reserved jobs have what nobody else can use, and says of everything
-    that starts whether it is revocable. Returns all placements.
+    """Called after `placements` were made for other jobs: gives reserved jobs what nobody else can use, and decides for
+    everything that starts whether it is revocable. Returns all placements.
     """
     beyond = kept.reserved.start_beyond()
     for number, task in kept.shut:
@@ -69,7 +69,7 @@ def finish(state: State, board: Board, kept: Kept, placements: list[Placement], 
 
 
 def wake_of(state: State, kept: Kept, now_ms: int) -> int | None:
-    """When promises may lead to another answer without another fact."""
+    """The next time at which promises may change the answer although no new fact has come."""
     grace_ms = state.policy.revoke_grace_ms
     edge_ms = next_edge_ms(state.promises, now_ms, grace_ms)
     if not kept.shut:
@@ -85,7 +85,7 @@ def least(one_ms: int | None, other_ms: int | None) -> int | None:
 
 
 def vacated_of(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
-    """Where the room that is held for promises is another than before, by name of the node."""
+    """Nodes whose room held for promises has changed, sorted by name."""
     after: dict[str, HeldRoom] = {}
     for number, task in kept.shut:
         name = board.room.nodes[number].name
@@ -155,8 +155,8 @@ def _victim(state: State, board: Board, name: str, key: str, held: Allocation, n
 
 
 def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> bool:
-    """Whether what runs is expected to end by then of itself. Nothing is expected of what has overrun its estimate, or
-    of what nothing is known of.
+    """Whether the task is expected to end by then. A task whose run time is unknown, or that has overrun its estimate, is
+    not expected to end at any particular time.
     """
     job = state.jobs.get(held.job)
     if job is None:
@@ -166,7 +166,7 @@ def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> b
 
 
 def _covered(state: State, reserved: Reserved, at_ms: int) -> dict[str, bool]:
-    """Tasks that run inside the promises of a time, keyed as `held`: those that started first."""
+    """Running tasks, keyed as in `held`, that are inside the promises of a time: the tasks that started first."""
     found: dict[str, bool] = {}
     for reservation, names in reserved.jobs.items():
         left = _usage(state.promises.profiles[reservation], at_ms)

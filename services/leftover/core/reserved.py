@@ -1,5 +1,5 @@
-"""Tasks of jobs whose reservation is accepted: inside their promise they start before all others, beyond it after all
-others. They stand on no board: what they have does not depend on who else waits.
+"""Tasks of jobs with an accepted reservation: within the promise they start before all others, beyond it after all
+others. They are not on the board, since what they get does not depend on who else waits.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from services.leftover.placement.task_class import TaskClass
 
 
 def keeps(state: State) -> bool:
-    """Whether there is anything to keep for reservations, or to undo."""
+    """Whether reservations have any influence on this round."""
     return bool((state.promises.on and state.promises.profiles) or state.vacated)
 
 

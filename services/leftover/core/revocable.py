@@ -190,7 +190,9 @@ def _largest(profile: PlanProfile, from_ms: int) -> list[PlanStep]:
 def _units_left(
     board: Board, reserved: Reserved, reservation: str, steps: list[PlanStep], at_ms: int, inside: dict[str, int]
 ) -> list[tuple[TaskClass, int]]:
-    """The units of some leases that no task stands for which runs then. Notes those that start in this round and do."""
+    """How many promised units of these leases are not covered by a task that runs at that time. Tasks of this round
+    that do cover some are added to `inside`.
+    """
     left: Vector = {}
     for step in steps:
         for kind, amount in step.usage.items():

@@ -1,8 +1,9 @@
-"""When jobs end in the shadow cluster (shadow.py): with the work that is left, the order of `largesse` (order.py).
+"""When jobs will end in the shadow cluster (shadow.py). With the remaining work, this gives the order of `largesse`
+(order.py).
 
-The base of the shadow follows log time; from there it is run on, once after each arrival or change of capacity, to see
-when all jobs in it will end: so many steps a round (`shadow_steps`). Until a job is seen to end, what was seen before
-counts, or else an estimate from its work.
+The base of the shadow follows log time. After each arrival or change of capacity, a copy of it runs ahead to find when
+all jobs in it will end, limited to `shadow_steps` steps a round. Until a job's end has been reached there, the previous
+result counts, or else an estimate from its work.
 """
 
 from largesse.lifecycle.queue_policy import serves
@@ -64,8 +65,9 @@ def join(state: State, name: str, job: Job, time: int) -> None:
 
 
 def depart(state: State, job: Job, *, succeeded: bool) -> None:
-    """A job is over. One that has succeeded goes on in the shadow until it ends there: what it would have taken from
-    others by then is the reason why they could be served before it, or after."""
+    """A job is over. One that has succeeded stays in the shadow until it ends there: the share it would have used until
+    then determines who is served before whom.
+    """
     shadow, seq = state.shadow, job.admitted
     if shadow.outside:
         shadow.outside.pop(seq, None)
@@ -236,7 +238,7 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
 
 
 def _look_anew(shadow: Shadow) -> None:
-    """What was seen ahead may come about otherwise. It is what is known until jobs are seen to end again."""
+    """What was seen ahead may no longer be right. The old results are used until new ones are found."""
     shadow.moved = False
     shadow.ahead = fork(shadow.base)
     for seq in list(shadow.ranked):

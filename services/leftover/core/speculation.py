@@ -1,10 +1,12 @@
-"""Copies of stragglers: the last step of a round, in room that nobody who waits could use.
+"""Copies of stragglers: the last step of a round, in room that no waiting task can use.
 
-A task that has run for longer than `speculation_permille` of the median of its stage is a straggler, and a second
-attempt of it starts on another node, where there is room (Dean and Ghemawat, MapReduce, OSDI 2004, section 3.6; nodes
-that stragglers run on come last, after LATE: Zaharia et al., OSDI 2008). A copy never starts on a node where a class
-that waits would find room if there were no copies, and where copies run and such a class waits, they are taken back,
-those that lose the least work first. So copies delay those who wait by the time that it takes to end one.
+A task that has run for longer than `speculation_permille` of the median of its stage is a straggler; a second attempt
+of it starts on another node where there is room (Dean and Ghemawat, MapReduce, OSDI 2004, section 3.6; nodes on which
+stragglers run are tried last, after LATE: Zaharia et al., OSDI 2008).
+
+A copy never starts on a node where a waiting class would find room if there were no copies. Where copies run and such a
+class comes to wait, copies are killed, those that lose the least work first. So copies delay waiting tasks only by the
+time that it takes to kill one.
 """
 
 from dataclasses import dataclass, field

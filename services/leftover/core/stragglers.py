@@ -1,8 +1,9 @@
-"""What leftover keeps to tell stragglers: tasks that run far longer than the others of their stage; and their copies.
+"""What leftover keeps to detect stragglers (tasks that run far longer than the others of their stage), and their
+copies.
 
-Only tasks that start while `speculation_permille` is set are watched. A copy holds room on its node and counts for no
-queue: of a task with several attempts, the room of one counts. Which one that is passes on where that attempt ends and
-its task does not.
+Only tasks that start while `speculation_permille` is set are watched. A copy holds room on its node but does not count
+for any queue: of a task with several attempts, exactly one counts. If that attempt ends and the task does not, another
+attempt counts from then on.
 """
 
 from bisect import insort

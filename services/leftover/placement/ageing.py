@@ -1,4 +1,4 @@
-"""Jobs that wait and hold nothing, by since when: those that have waited too long are served first in their leaf."""
+"""Jobs that wait and hold nothing, by waiting time: those that have waited too long are served first in their leaf."""
 
 from services.leftover.placement.indexed_heap import IndexedHeap
 

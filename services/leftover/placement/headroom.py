@@ -125,9 +125,9 @@ def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
 
 
 def is_kept_out(board: Board, leaf: LeafEntry, task: TaskClass) -> bool:
-    """Whether a leaf holds no more than its share, and nothing of a class: what runs of it will give the class its room
-    back, unless all of that has to be free at once, for a gang. Whole tasks never meet a share, so the leaf may be
-    beyond it by less than one of them, and by less than the share itself.
+    """Whether a leaf holds no more than its share and runs nothing of a class: otherwise its own ending tasks will give
+    the class its room (except for a gang, which needs all of it at once). Whole tasks never meet a share exactly, so
+    the leaf may be beyond it by less than one task and less than the share itself.
     """
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
     return leaf.share < share + min(size, share) and (

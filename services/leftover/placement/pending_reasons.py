@@ -1,4 +1,4 @@
-"""Why tasks wait, class by class: what is said depends on what holds and waits alone, not on what was tried."""
+"""Why tasks wait, by class. The reason depends only on what is held and what waits, not on what the round has tried."""
 
 from typing import Literal
 

@@ -1,8 +1,8 @@
-"""What waits, in order, with a quick search for the first that may find room.
+"""A sorted sequence of what waits, with a fast search for the first entry that may find room.
 
-Entries are kept in sorted blocks. Each block has a bit set of the classes of tasks in it, so a search skips whole
-blocks of classes without room. A set may contain classes that have left its block; a search that finds none of them
-there corrects it.
+Entries are kept in sorted blocks. Each block has a bit set of the task classes in it, so that a search skips blocks
+none of whose classes has room. A set may still contain classes that have left the block; a search that finds none of
+them corrects it.
 """
 
 from bisect import bisect_left, insort
