@@ -147,6 +147,15 @@ def dominant_share(use: Vector, capacity: Vector) -> int:
     return max((amount * SHARE_UNITS // capacity[r] for r, amount in use.items() if capacity.get(r, 0) > 0), default=0)
 
 
+def largest_share(amounts: list[int], total: list[int]) -> int:
+    """The same for vectors by position of the resource."""
+    share = 0
+    for p, amount in enumerate(amounts):
+        if amount > 0 and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
+            share = part
+    return share
+
+
 def on_devices(milli: int, free: list[int]) -> list[tuple[int, int]] | None:
     """Places a GPU demand on devices: [(position in `free`, milli taken)], or None where it does not fit.
 

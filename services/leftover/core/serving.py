@@ -1,5 +1,4 @@
-"""When jobs will end in the shadow cluster (shadow.py). With the remaining work, this gives the order of `largesse`
-(order.py).
+"""When jobs will end in the shadow cluster (shadow.py): with the remaining work, the order of `largesse` (order.py).
 
 The base of the shadow follows log time. After each arrival or change of capacity, a copy of it runs ahead to find when
 all jobs in it will end, limited to `shadow_steps` steps a round. Until a job's end has been reached there, the previous
@@ -10,9 +9,9 @@ from largesse.lifecycle.queue_policy import serves
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
-from schemas.quantities import SHARE_UNITS
+from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.core.order import STALE, claim, renew
-from services.leftover.core.shadow import advance, arrive, dominant, fork, leave
+from services.leftover.core.shadow import advance, arrive, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
@@ -292,7 +291,7 @@ def _line_up(shadow: Shadow, base: Cluster, running: dict[int, dict[int, int]]) 
         for p, amount in enumerate(run.held):
             base.free[p] -= amount
             line.held[p] += amount
-        run.share, line.share = dominant(run.held, shadow.total), dominant(line.held, shadow.total)
+        run.share, line.share = largest_share(run.held, shadow.total), largest_share(line.held, shadow.total)
         line.live += 1
         run.at = LINE if run.ready else NOWHERE
         if run.ready:

@@ -10,7 +10,7 @@ with a smaller share; others pass it. Work is counted in steps and can be left o
 from heapq import heappop, heappush
 
 from schemas import Queue
-from schemas.quantities import SHARE_UNITS
+from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.shadow_weights import weigh
 
@@ -23,15 +23,6 @@ LEAVES_A_STEP = 8
 
 _STRAYS_MAX = 64
 """Entries of a heap that say nothing any more, before anybody counts them."""
-
-
-def dominant(held: list[int], total: list[int]) -> int:
-    """The dominant share of amounts by kind, in share units."""
-    share = 0
-    for p, amount in enumerate(held):
-        if amount > 0 and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
-            share = part
-    return share
 
 
 # ---------------------------------------------------------------- reading and copying
@@ -81,7 +72,7 @@ def leave(shadow: Shadow, job: int) -> None:
     for p, amount in enumerate(run.held):
         base.free[p] += amount
         line.held[p] -= amount
-    line.share = dominant(line.held, shadow.total)
+    line.share = largest_share(line.held, shadow.total)
     _less(base, line)
     base.open = True
 
@@ -138,8 +129,8 @@ def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, end
         run.held[p] -= amount * count
         line.held[p] -= amount * count
         cluster.free[p] += amount * count
-    line.share = dominant(line.held, shadow.total)
-    share, before = dominant(run.held, shadow.total), run.share
+    line.share = largest_share(line.held, shadow.total)
+    share, before = largest_share(run.held, shadow.total), run.share
     run.share = share
     run.left[stage] -= count
     woken = not run.left[stage] and _release(run, work, stage)
@@ -269,7 +260,7 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
             free[p] -= amount * count
             run.held[p] += amount * count
             line.held[p] += amount * count
-        run.share, line.share = dominant(run.held, shadow.total), dominant(line.held, shadow.total)
+        run.share, line.share = largest_share(run.held, shadow.total), largest_share(line.held, shadow.total)
         run.waits[stage] -= count
         if not run.waits[stage]:
             run.ready = [other for other in run.ready if other != stage]

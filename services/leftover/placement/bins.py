@@ -10,7 +10,7 @@ their own moves as one when its share changes, and the cost of a round follows t
 
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
-from schemas.quantities import SHARE_UNITS, Vector
+from schemas.quantities import Vector, largest_share
 from services.leftover.placement.ageing import Hungry
 from services.leftover.placement.barred import bind
 from services.leftover.placement.candidates import Candidates
@@ -398,22 +398,16 @@ class Bins:
         else:
             self.leaf_queue.offer(leaf, job_class_of(bin_id), bin_id, least, 1 << (bin_id & CLASS_MASK))
 
-    def _share(self, held: list[int]) -> int:
-        share, total = 0, self.room.total
-        for p, amount in enumerate(held):
-            if amount and total[p] and (part := amount * SHARE_UNITS // total[p]) > share:
-                share = part
-        return share
-
     def _refresh(self) -> None:
         """Works out the shares that have moved since the last round."""
+        total = self.room.total
         for name in self._stale_leaves:
             leaf = self.leaves[name]
-            leaf.share = self._share(leaf.held)
+            leaf.share = largest_share(leaf.held, total)
             self.leaf_queue.move(leaf)
         for name in self._stale_jobs:
             job = self.jobs[name]
-            share, before = self._share(job.held), job.share
+            share, before = largest_share(job.held, total), job.share
             job.share = share
             moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
             if moved and job.waits and self.discipline == "fair":

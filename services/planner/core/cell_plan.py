@@ -10,15 +10,14 @@ from fractions import Fraction
 from itertools import compress
 from operator import is_not
 
-from schemas import Vector
 from schemas.edge.strict_json import loads
 from services.planner.core.following import follow
+from services.planner.core.promisable import limits_of, positions, promisable
 from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent, Answer, Held, Request
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
-from services.planner.planning.limits import UserLimits
 from services.planner.planning.node_fit import NodeClass, moments, units_in
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
@@ -26,8 +25,6 @@ from services.planner.planning.request import Atom, Lease, Node, Plan, atoms
 from services.planner.planning.residual import FOR_EVER, Known, joined, split
 from services.planner.planning.search import Search
 from services.planner.planning.shortfall import NODE_MOMENTS_MAX, over_from
-
-PERMILLE = 1000
 
 
 @dataclass(slots=True)
@@ -99,8 +96,8 @@ class CellPlan:
         capacity = promisable(state)
         step_s = Fraction(state.step_ms, 1000)
         amounts = list(capacity.values())
-        self.grid = Grid(step_s, FOR_EVER, _positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
-        self.limits = _limits(state)
+        self.grid = Grid(step_s, FOR_EVER, positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
+        self.limits = limits_of(state)
         by_queue = self.limits.average is not None
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
@@ -124,7 +121,7 @@ class CellPlan:
         """The capacity has changed. False: so have the kinds of resource, and this plan is of no use any more."""
         self.undo()
         capacity = promisable(state)
-        if _positions(capacity) != self.grid.resources:
+        if positions(capacity) != self.grid.resources:
             return False
         self.grid.capacity = list(capacity.values())
         self.book.capacity = tuple(self.grid.capacity)
@@ -434,24 +431,3 @@ class CellPlan:
             self.book.take(known.user, atom, leases)
         if held is not None:
             self.agent.hold(name, held)
-
-
-def promisable(state: State) -> Vector:
-    """What may be promised of every resource that there is or was: all but what best-effort work is guaranteed."""
-    part = PERMILLE - state.policy.reservation_best_effort_permille
-    return {resource: amount * part // PERMILLE for resource, amount in sorted(state.capacity.items())}
-
-
-def _positions(capacity: Vector) -> dict[str, int]:
-    return {resource: i for i, resource in enumerate(capacity)}
-
-
-def _limits(state: State) -> UserLimits:
-    """The limits of every queue."""
-    policy = state.policy
-    instant, average = policy.reservation_instant_permille, policy.reservation_average_permille
-    return UserLimits(
-        Fraction(instant, PERMILLE) if instant < PERMILLE else None,
-        Fraction(average, PERMILLE) if average < PERMILLE else None,
-        max(1, policy.reservation_average_ms // state.step_ms),
-    )
