@@ -155,8 +155,8 @@ def _victim(state: State, board: Board, name: str, key: str, held: Allocation, n
 
 
 def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> bool:
-    """Whether the task is expected to end by then. A task whose run time is unknown, or that has overrun its estimate, is
-    not expected to end at any particular time.
+    """Whether the task is expected to end by then. A task that has overrun its estimate, or whose run time is unknown,
+    is not expected to end at any particular time.
     """
     job = state.jobs.get(held.job)
     if job is None:
