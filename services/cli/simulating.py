@@ -172,9 +172,20 @@ _MEASURES: list[tuple[str, Any]] = [
 ]
 
 
+_OF_ALL = ("makespan",)
+"""Measures that mean something where no job has ended."""
+_NONE = "-"
+
+
 def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
     """One run for a person. `refused`: the first jobs that were."""
     rows = [(name, measure(result)) for name, measure in _MEASURES]
+    if unfinished := len(result.get("outages", {}).get("unfinished", ())):
+        of = result["jobs"] - len(result["rejected"])
+        rows = [(name, _NONE if unfinished == of and name not in _OF_ALL else said) for name, said in rows]
+        rows.insert(
+            0, ("unfinished", f"{unfinished:,} of {plural(of, 'job')}, which the times of completion leave out")
+        )
     used = "  ".join(f"{resource} {percent(share)}" for resource, share in result["utilisation"].items())
     rows += [
         ("utilisation", used),

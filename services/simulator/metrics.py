@@ -208,7 +208,7 @@ class Metrics:
         entry = self._jobs[job]
         if not entry.touched:
             self._touch(job, entry)
-        entry.row.end_ms = t
+        entry.row.end_ms = self._end_ms_last = t  # Also of jobs that never end, for want of nodes that failed.
         use = entry.uses[stage]
         left_ms = count * (self._close - t)
         use.held -= count

@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 import subprocess
 import sys
 from typing import get_args
@@ -339,3 +340,17 @@ def test_a_traceback_is_shown_only_where_it_is_asked_for(tmp_path):
     assert said.code == 2
     assert "Traceback" not in said.err
     assert "Traceback" in largesse("import", "swf", tmp_path, LARGESSE_DEBUG="1").err
+
+
+@pytest.mark.parametrize(("from_ms", "ended", "makespan"), [(5_000, 0, "15.0 s"), (35_000, 4, "45.0 s")])
+def test_where_all_nodes_fail_no_measure_counts_what_never_ended(from_ms, ended, makespan, tmp_path):
+    (tmp_path / "outages.jsonl").write_text(json.dumps({"nodes_permille": 1_000, "from_ms": from_ms}))
+    asked = ("simulate", *SMALL, "--outages", tmp_path / "outages.jsonl")
+
+    found = largesse(*asked, "--json").json
+    rows = dict(re.findall(r"^ *(\S.*?) {2,}(.*?) *$", largesse(*asked).out, re.MULTILINE))
+
+    assert all(0 <= share <= 1 for share in found["utilisation"].values())
+    assert rows["unfinished"] == f"{20 - ended} of 20 jobs, which the times of completion leave out"
+    assert rows["makespan"] == makespan
+    assert (rows["completion, mean"] == "-") == (ended == 0)
