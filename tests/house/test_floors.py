@@ -11,6 +11,7 @@ PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("*/DECISIONS.md"))
 )
+PLACED = re.compile(r"`(\w+)` in\s+\[[^\]]+\]\((\S+\.py)\)")  # "`name` in [file](path)"
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 FILE = re.compile(r"`((?:schemas|largesse|services|tests|benchmarks|infra|examples|docs)/[\w/.-]+\.\w+)`")
 BUILT = ("services/cli/shipped/", "services/cli/commit.txt")
@@ -79,3 +80,11 @@ def test_a_page_names_files_that_exist(page):
     gone += [path for path in FILE.findall(text) if not path.startswith(BUILT) and not (ROOT / path).exists()]
 
     assert gone == []
+
+
+def test_a_name_that_a_page_places_in_a_file_stands_there():
+    page = ROOT / "docs" / "lifecycle.md"
+    placed = [(name, page.parent / path) for name, path in PLACED.findall(page.read_text())]
+
+    assert len(placed) > 10
+    assert [(name, path.name) for name, path in placed if not re.search(rf"\b{name}\b", path.read_text())] == []
