@@ -61,6 +61,7 @@ jobs_named = _named("/v1/jobs", "job")
 nodes_named = _named("/v1/nodes", "node")
 
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
+OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
 Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=job_id, autocompletion=jobs_named)]
 Node = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from services.cli.arguments import Job, Json, Url
+from services.cli.arguments import Job, Json, OverToo, Url
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
@@ -156,8 +156,8 @@ def _over_time(kind: str, amount: str) -> str:
 
 
 @get_app.command("reservations", short_help="Reservations, and what is promised to them.")
-def get_reservations(url: Url = None, json: Json = False) -> None:
+def get_reservations(over: OverToo = False, url: Url = None, json: Json = False) -> None:
     """Reservations with the planner's answer, and their plan as a chart: the higher a bar, the more is promised."""
     from services.cli.plan_chart import list_reservations
 
-    list_reservations(Gateway(url), json)
+    list_reservations(Gateway(url), json, over=over)

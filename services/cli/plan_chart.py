@@ -19,12 +19,15 @@ _HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
 
 STATES_SHOWN = ("requested", "accepted")
+STATES_OVER = ("deleted", "ended")
 RECURS = "recurs"
 """Stands as the state of a series in a list of reservations."""
 
 
-def list_reservations(gateway: Gateway, json: bool) -> None:
-    """All reservations that the gateway shows, and behind them the series, in the state RECURS."""
+def list_reservations(gateway: Gateway, json: bool, *, over: bool = False) -> None:
+    """Reservations that the gateway shows, and behind them the series, in the state RECURS. A person sees those that
+    are `over` only if that is asked for, and those that were rejected behind the others.
+    """
     found = reservations_in(gateway)
     now_s = int(time.time())
     recurring = [_recurring(series, found, now_s) for series in series_in(gateway)]
@@ -37,13 +40,17 @@ def list_reservations(gateway: Gateway, json: bool) -> None:
         rows += [(*_about(each), _next_of(each), "", "", _recurs(each)) for each in recurring]
         out(draw((*_HEADS, "from", "to", "units", "answer"), rows))
         return
-    texts = [charts(found)] if found else []
+    shown = [each for each in found if over or each["state"] not in STATES_OVER]
+    shown.sort(key=lambda each: each["state"] not in STATES_SHOWN)
+    texts = [charts(shown)] if shown else []
     if recurring:
         rows = [
             (each["series"], _every(each["every"]), each["zone"], _next_of(each), each["promised"])
             for each in recurring
         ]
         texts.append(listed(("series", "recurs", "zone", "next", "promised"), rows, kinds="klkkr"))
+    if len(shown) < len(found):
+        texts.append(f"{plural(len(found) - len(shown), 'reservation')} deleted or ended: --all shows them\n")
     out("\n".join(texts) if texts else "no reservations")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from schemas.edge.read import Malformed, read_input
-from services.cli.arguments import Json, Url, file_path, given
+from services.cli.arguments import Json, OverToo, Url, file_path, given
 from services.cli.client import Gateway, step, timeout_s_of, user
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.plan_chart import (
@@ -130,9 +130,9 @@ def delete(name: Name, url: Url = None, json: Json = False) -> None:
 
 
 @reserve_app.command("list", short_help="Reservations, and what is promised to them.")
-def list_all(url: Url = None, json: Json = False) -> None:
+def list_all(over: OverToo = False, url: Url = None, json: Json = False) -> None:
     """Reservations with the planner's answer, and their plan as a chart; then those that recur."""
-    list_reservations(Gateway(url), json)
+    list_reservations(Gateway(url), json, over=over)
 
 
 @reserve_app.command(short_help="Why a reservation is as it is, and its plan.")

@@ -10,7 +10,7 @@ from services.cli.ending import Wrong
 from services.cli.getting import _resource_time
 from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
 from services.cli.reserving import _dry_series, _request, _series
-from services.cli.show import moment
+from services.cli.show import listed, moment
 from services.gateway.reservation_models import Reservation
 from tests.unit.cli_here import largesse
 
@@ -67,6 +67,25 @@ def test_in_a_pipe_a_promise_is_its_begin_its_end_and_the_most_units(capsys):
     assert (a[0], a[6], a[7]) == ("a", "5", "")
     assert (len(a[4]), len(a[5])) == (len("1970-01-01 00:00:00"),) * 2
     assert (b[4:7], b[7].startswith("no (no_room)")) == (["", "", ""], True)
+
+
+@pytest.mark.parametrize(
+    ("over", "shown"), [(False, ["a", "c", "b"]), (True, ["a", "c", "b", "gone", "past"])], ids=["usual", "all"]
+)
+def test_on_a_terminal_those_that_are_over_are_shown_only_if_asked_for(over, shown, monkeypatch, capsys):
+    monkeypatch.setattr(plan_chart, "drawing", lambda: listed)
+    monkeypatch.setenv("COLUMNS", "200")
+    states = {"gone": "deleted", "b": "rejected", "a": "accepted", "past": "ended", "c": "requested"}
+    found = [reservation(name, state, NO if state == "rejected" else None) for name, state in states.items()]
+
+    list_reservations(Listing(*found), json=False, over=over)
+
+    said = capsys.readouterr().out
+    assert sorted(line.split()[0] for line in said.splitlines() if line.split()[:1] and line.split()[0] in states) == (
+        sorted(shown)
+    )
+    assert ("2 reservations deleted or ended: --all shows them" in said) == (not over)
+    assert said.index("\nc ") < said.index("\nb ")
 
 
 def test_in_a_pipe_a_series_is_a_row_with_its_next_occurrence_and_how_many_are_promised(capsys):

@@ -348,7 +348,7 @@ def test_where_all_nodes_fail_no_measure_counts_what_never_ended(from_ms, ended,
     asked = ("simulate", *SMALL, "--outages", tmp_path / "outages.jsonl")
 
     found = largesse(*asked, "--json").json
-    rows = dict(re.findall(r"^ *(\S.*?) {2,}(.*?) *$", largesse(*asked).out, re.MULTILINE))
+    rows = dict(re.findall(r"^ *(\S.*?) {2,}(.*?) *$", largesse(*asked, COLUMNS="120").out, re.MULTILINE))
 
     assert all(0 <= share <= 1 for share in found["utilisation"].values())
     assert rows["unfinished"] == f"{20 - ended} of 20 jobs, which the times of completion leave out"
