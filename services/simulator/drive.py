@@ -74,6 +74,7 @@ class Drive:
             return
         self._take(body)
         if isinstance(body, SeriesRequested):
+            self.series.has_any = True
             self._request_occurrences()  # A job that is submitted at the same moment may name it.
 
     def _take(self, body: Arrival, author: str = AUTHOR) -> None:

@@ -21,13 +21,15 @@ class SeriesInTime:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._occurrences = Occurrences(lambda: cell.time // MS_A_SECOND, _fail)
+        self.has_any = False
+        """Whether one has been asked for in this run: without any, looking costs nothing."""
         self._told: tuple[int, int] | None = None  # What the planner knew when it was looked last.
         self._next_ms: int | None = None
         self._requested: dict[int, list[tuple[int, str]]] = {}  # By seq of the series: ends of windows in s, and names.
 
     def next_ms(self) -> int | None:
         """When it has to be looked next: now, if the planner has learned something since; None if not again."""
-        if not has_series(self._cell.planner):
+        if not self.has_any or not has_series(self._cell.planner):
             return None
         return self._cell.time if self._told != self._known() else self._next_ms
 
