@@ -32,7 +32,7 @@ COMPILED = {
         "state",
         "task_facts",
     ),
-    "largesse/log": ("codec",),
+    "largesse/log": ("codec", "wanted"),
     "schemas": ("estimates", "quantities", "queue_tree"),
     "services/admission": ("job_class", "reserve_ratio"),
     "services/admission/core": (

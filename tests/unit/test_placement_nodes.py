@@ -4,6 +4,7 @@ import pytest
 
 from schemas.quantities import on_devices
 from services.leftover.placement.candidates import Candidates
+from services.leftover.placement.fits import numbers
 from services.leftover.placement.nodes import Room
 
 
@@ -224,3 +225,47 @@ def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waitin
 
     assert found == expected
     assert not task.waiting or all(rooms.suits(task, node) is None for node in rooms.nodes)
+
+
+def test_only_classes_that_wait_are_compared_with_nodes_that_got_room():
+    rooms = room({"cpu": 10})
+    rooms.occupy("n0", [(0, 10)], [])
+    waits, nobody = (rooms.task_class(i, {"cpu": 1 + i}, {}, {}, 0) for i in range(2))
+    waits.waiting = 1
+    candidates = Candidates(rooms, [waits, nobody])
+    candidates.note_waiting(waits)
+    candidates.refresh()
+    candidates.block(waits)
+    candidates.block(nobody)
+
+    rooms.give(0, [(0, 5)], [])
+    candidates.refresh()
+    assert numbers(candidates.live) == [waits.index]
+
+    waits.waiting, nobody.waiting = 0, 1
+    candidates.note_waiting(waits)
+    candidates.note_waiting(nobody)
+    rooms.give(0, [(0, 5)], [])
+    candidates.refresh()
+    assert numbers(candidates.live) == [nobody.index]
+
+
+def test_a_class_that_no_longer_fits_on_any_node_that_got_room_is_left_out_after_the_next_failure():
+    rooms = room({"cpu": 10})
+    rooms.occupy("n0", [(0, 10)], [])
+    large, larger, small = (rooms.task_class(i, {"cpu": cpu}, {}, {}, 0) for i, cpu in enumerate((4, 5, 1)))
+    candidates = Candidates(rooms, [large, larger, small])
+    for task in (large, larger, small):
+        task.waiting = 3
+        candidates.note_waiting(task)
+    candidates.refresh()
+    for task in (large, larger, small):
+        candidates.block(task)
+    rooms.give(0, [(0, 6)], [])
+    candidates.refresh()
+
+    rooms.take(large, candidates.best(large))
+    assert candidates.best(larger) is None
+    candidates.block(larger)
+
+    assert numbers(candidates.live) == [small.index]

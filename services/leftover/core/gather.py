@@ -1,5 +1,6 @@
 """From what leftover keeps to the room that a round gathers, and to what it says of it."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from schemas import HeldRoom, Level, Shortfall, Vector
@@ -170,14 +171,29 @@ def _starved_heads(
     return found, next_ms
 
 
+@dataclass(slots=True, eq=False)
+class _Alike:
+    """Tasks of one stage: what one asks for, also as (resource position, amount), and what it is expected to take in
+    all; None: their job is over.
+    """
+
+    demand: Vector
+    pairs: list[tuple[int, int]]
+    lasts_ms: int | None
+
+    def __init__(self, demand: Vector, pairs: list[tuple[int, int]], lasts_ms: int | None) -> None:
+        self.demand = demand
+        self.pairs = pairs
+        self.lasts_ms = lasts_ms
+
+
 class _Running:
     """What runs on nodes, with what this round has placed there, by its estimated ends."""
 
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
         self._state, self._board, self._now_ms = state, board, now_ms
         self._held: dict[int, list[tuple[Allocation, End]]] = {}  # By node, worked out when it is first looked at.
-        self._lasting: dict[tuple[str, str], int | None] = {}  # By job and stage,
-        self._pairs: dict[tuple[str, str], tuple[Vector, list[tuple[int, int]]]] = {}  # with what a task of it takes.
+        self._alike: dict[tuple[str, str], _Alike] = {}  # By job and stage.
         self._placed: dict[int, list[Placement]] = {}
         for placement in placements:
             self._placed.setdefault(placement.node, []).append(placement)
@@ -203,11 +219,8 @@ class _Running:
             known = []
             for held in self._state.held.get(self._board.room.nodes[number].name, {}).values():
                 devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-                key = held.job, held.stage
-                pairs = self._pairs.get(key)
-                if pairs is None or pairs[0] is not held.demand:  # Another job may have the name by now.
-                    pairs = self._pairs[key] = held.demand, self._board.room.pairs(held.demand)
-                known.append((held, End(self._end_of(held, key), pairs[1], devices)))
+                alike = self._alike_of(held)
+                known.append((held, End(self._end_of(held.start_ms, alike.lasts_ms), alike.pairs, devices)))
             self._held[number] = known
         return known
 
@@ -230,20 +243,23 @@ class _Running:
         stage = stage_of(job, held.stage) if job is not None else None
         return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
 
-    def _lasts_ms(self, held: Allocation, key: tuple[str, str]) -> int | None:
-        """What a task like this is expected to take in all; None: its job is over."""
-        if key not in self._lasting:
+    def _alike_of(self, held: Allocation) -> _Alike:
+        """What is known of the tasks of a stage."""
+        key = held.job, held.stage
+        alike = self._alike.get(key)
+        if alike is None or alike.demand is not held.demand:  # Another job may have the name by now.
             job = self._state.jobs.get(held.job)
-            self._lasting[key] = None if job is None else estimate_of(job, stage_of(job, held.stage))
-        return self._lasting[key]
+            lasts_ms = None if job is None else estimate_of(job, stage_of(job, held.stage))
+            alike = self._alike[key] = _Alike(held.demand, self._board.room.pairs(held.demand), lasts_ms)
+        return alike
 
-    def _end_of(self, held: Allocation, key: tuple[str, str]) -> int:
-        now_ms, lasts_ms = self._now_ms, self._lasts_ms(held, key)
+    def _end_of(self, start_ms: int, lasts_ms: int | None) -> int:
+        now_ms = self._now_ms
         if lasts_ms is None:
             return now_ms  # The job is over, and what runs of it is being killed.
-        if held.start_ms + lasts_ms < now_ms <= held.start_ms + OVERRUN_MOST * lasts_ms:
+        if start_ms + lasts_ms < now_ms <= start_ms + OVERRUN_MOST * lasts_ms:
             return now_ms  # It may end at any moment: to go elsewhere would be to begin anew.
-        return end_ms(held.start_ms, lasts_ms, now_ms)
+        return end_ms(start_ms, lasts_ms, now_ms)
 
 
 def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
