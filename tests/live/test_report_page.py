@@ -32,7 +32,6 @@ def chart(dom, name):
     return dom.partition(f'<div id="{name}"')[2].partition("</figure>")[0]
 
 
-@pytest.mark.rotating(2)
 def test_every_chart_is_drawn(opened, compared):
     dom, _ = opened
     _, results = compared
