@@ -45,13 +45,13 @@ def parse_quantity(resource: str, value: int | str | Decimal, *, round_up: bool)
     without suffix is. Raises ValueError with what is wrong and an example of what is right.
     """
     if not isinstance(value, str) and value < 0:
-        raise ValueError(f"must be between 0 and {QUANTITY_MAX} base units, is {_digits(value)}")
+        raise ValueError(f"may not be negative, is {_digits(value)}")
     exact = _parse_text(resource, _digits(value))
     if exact.denominator > 1 and resource not in _UNIT:
         raise ValueError(f'"{resource}" is counted in whole numbers, "{_digits(value)}" is none')
     whole = -(-exact.numerator // exact.denominator) if round_up else exact.numerator // exact.denominator
     if not 0 <= whole <= QUANTITY_MAX:
-        raise ValueError(f"must be between 0 and {QUANTITY_MAX} base units, is {whole}")
+        raise ValueError(f"is too large: the most is {quantity_text(resource, QUANTITY_MAX)}")
     return whole
 
 

@@ -6,8 +6,8 @@ from schemas.jobs import Rejection
 from schemas.queue_tree import upwards
 from schemas.wording import nearest
 
-USERS_TOLD_MAX = 10
-"""Users that a rejection names as those who may submit."""
+NAMES_TOLD_MAX = 10
+"""Names that a rejection lists as those that would do."""
 
 
 def queue_problem(
@@ -20,8 +20,15 @@ def queue_problem(
         return _submitter_problem(submitters, queue, user)
     inner = any(leaf.startswith(queue + "/") for leaf in leaves)
     what = "has queues below it; name one of those" if inner else "is not in the tree"
-    near = nearest(queue, list(leaves)) or next(iter(leaves))
-    return "unknown_queue", "queue", f'queue "{queue}" {what}; the nearest name is "{near}"'
+    near = nearest(queue, list(leaves))
+    there = f'the nearest name is "{near}"' if near else f"there is {listed(list(leaves))}"
+    return "unknown_queue", "queue", f'queue "{queue}" {what}; {there}'
+
+
+def listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    told = ", ".join(names[:NAMES_TOLD_MAX])
+    return told if len(names) <= NAMES_TOLD_MAX else f"{told} and {len(names) - NAMES_TOLD_MAX} more"
 
 
 def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: str) -> tuple[Rejection, str, str] | None:
@@ -30,12 +37,9 @@ def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: st
     if naming is None or user in submitters[naming]:
         return None
     users = submitters[naming]
-    told = ", ".join(users[:USERS_TOLD_MAX])
-    if len(users) > USERS_TOLD_MAX:
-        told += f" and {len(users) - USERS_TOLD_MAX} more"
     who = f'user "{user}" may not submit' if user else "the job names no user, and not everybody may submit"
     above = "" if naming == queue else f" (so says {named(naming)})"
-    return "not_allowed", "user", f"{who} to {named(queue)}; those who may are {told}{above}"
+    return "not_allowed", "user", f"{who} to {named(queue)}; those who may are {listed(users)}{above}"
 
 
 def named(queue: str) -> str:

@@ -127,7 +127,7 @@ def _fraction_careful(text: str) -> Decimal | _Fault:
 
 def _whole_careful(text: str) -> int | _Fault:
     if len(text) > len(str(QUANTITY_MAX)) + 1 or abs(number := int(text)) > QUANTITY_MAX:
-        return _Fault(f"is beyond {QUANTITY_MAX}, the largest whole number that every reader keeps exactly")
+        return _Fault(f"is too large: whole numbers go up to {QUANTITY_MAX} (2^53 - 1)")
     return number
 
 

@@ -146,6 +146,7 @@ def test_names_are_forgotten_when_their_time_is_over():
         pytest.param("ads/prodd", 'is not in the tree; the nearest name is "ads/prod"', id="a slip of the pen"),
         pytest.param("ads", "has queues below it; name one of those", id="an inner queue"),
         pytest.param("defualt", 'is not in the tree; the nearest name is "default"', id="the default one misspelt"),
+        pytest.param("zzz", "is not in the tree; there is ads/prod, ads/test, ml, default", id="nothing like it"),
     ],
 )
 def test_a_queue_that_cannot_hold_jobs_is_named_with_the_nearest(asked, said):
@@ -270,7 +271,7 @@ TOO_LARGE = [
     pytest.param(
         {"cpu": 5_000}, {"zone": "a"}, "stages[0].demand", "n1, has", id="only nodes with the labels are looked at"
     ),
-    pytest.param({"cpu": 1}, {"zone": "c"}, "stages[0].demand", "no node has the labels zone=c", id="no such label"),
+    pytest.param({"cpu": 1}, {"zone": "c"}, "stages[0].labels", "no node has the labels zone=c", id="no such label"),
 ]
 
 

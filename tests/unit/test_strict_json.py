@@ -21,9 +21,11 @@ from tests.strategies import for_all
         pytest.param(b'{"a": 1, "\\u0061": 1}', "a", "is given twice", id="a key twice, once in disguise"),
         pytest.param(b'{"a": [1, NaN]}', "a[1]", "is NaN", id="not a number"),
         pytest.param(b'{"a": -Infinity}', "a", "is -Infinity", id="infinity"),
-        pytest.param(b'{"a": 9007199254740992}', "a", "is beyond 9007199254740991", id="a number that readers round"),
-        pytest.param(b'{"a": -9007199254740992}', "a", "is beyond", id="a negative one"),
-        pytest.param(b'[{"a": ' + b"9" * 5_000 + b"}]", "[0].a", "is beyond", id="five thousand digits"),
+        pytest.param(
+            b'{"a": 9007199254740992}', "a", "go up to 9007199254740991 (2^53 - 1)", id="a number that readers round"
+        ),
+        pytest.param(b'{"a": -9007199254740992}', "a", "is too large", id="a negative one"),
+        pytest.param(b'[{"a": ' + b"9" * 5_000 + b"}]", "[0].a", "is too large", id="five thousand digits"),
         pytest.param(b'{"a": 1e400}', "a", "has too large an exponent", id="a huge exponent"),
         pytest.param(b'{"a": 1E-31}', "a", "has too large an exponent", id="a tiny one"),
         pytest.param(b'{"a": 1e' + b"9" * 30 + b"}", "a", "has too large an exponent", id="an absurd exponent"),

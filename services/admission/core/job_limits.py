@@ -68,7 +68,8 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
                 return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
         rooms = _rooms(state, stage)
         if not any(rooms):
-            return "exceeds_capacity", f"stages[{i}].demand", _too_large(state, stage)
+            where, told = _too_large(state, stage)
+            return "exceeds_capacity", f"stages[{i}].{where}", told
         if stage.gang and sum(rooms) < stage.tasks:
             detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
             return "gang_too_wide", f"stages[{i}].tasks", detail
@@ -107,15 +108,16 @@ def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:
     return all(node.labels.get(key) == value for key, value in labels.items())
 
 
-def _too_large(state: State, stage: Stage) -> str:
+def _too_large(state: State, stage: Stage) -> tuple[str, str]:
+    """The field of a stage that no node can serve, and what is wrong with it."""
     fitting = {name: node for name, node in state.nodes.items() if _has_labels(node, stage.labels)}
     # Exact beside rounded down: never alike where one is more than the other.
     wanted = ", ".join(f"{resource} {quantity_text(resource, amount)}" for resource, amount in stage.demand.items())
     if not fitting:
-        return f"no node has the labels {_text_labels(stage.labels)}"
+        return "labels", f"no node has the labels {_text_labels(stage.labels)}"
     name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
     has = vector_text(fitting[name].capacity)
-    return f"one task asks for {wanted}; the largest node that could take it, {name}, has {has}"
+    return "demand", f"one task asks for {wanted}; the largest node that could take it, {name}, has {has}"
 
 
 def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
