@@ -1,8 +1,8 @@
 """What these rules decide, kept: one story's decisions, by preset, and one whole log.
 
 `rules-N.json` holds a digest of all decision bodies of the story for each preset, `rules-N.jsonl.gz` its log under the
-default preset. They are recorded once for each number of `largesse.core.RULES`, by `python -m tests.golden`, and never
-again: who changes what is decided raises the number.
+default preset. They are recorded once for each released number of `largesse.core.RULES`, by `python -m tests.golden`:
+whoever changes what is decided after that raises the number.
 """
 
 import asyncio
