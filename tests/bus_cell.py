@@ -16,6 +16,7 @@ from services.leftover import core as leftover
 from services.planner import shell as planner
 
 GUARD_S = 240
+LEASE_MS = 86_400_000
 
 
 class BusCell:
@@ -32,8 +33,9 @@ class BusCell:
         self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "BusCell":
-        if self._shards > 1:
-            await publish_input(self._writer, "config", {"set": {"altruism_shards": self._shards}}, "operator")
+        # The agents send no heartbeats.
+        knobs = {"node_lease_ms": LEASE_MS} | ({"altruism_shards": self._shards} if self._shards > 1 else {})
+        await publish_input(self._writer, "config", {"set": knobs}, "operator")
         self.start(admission.run(self.bus, self.settings, stop=self.stop))
         for core in (fairness, leftover, estimator):
             self.start(run(core, self.bus, self.settings, stop=self.stop))
