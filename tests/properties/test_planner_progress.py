@@ -1,6 +1,7 @@
 """Plans that follow their jobs over drawn histories: no other promise changes, and what is left of the terms is met."""
 
 from hypothesis import given as for_all
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from schemas import JobEnd, JobEnded
@@ -142,3 +143,26 @@ def test_with_exact_estimates_and_tasks_that_run_as_planned_nothing_moves(width,
             first += gangs
         story.round(at=step * MINUTE)
     assert [each for each in story.plans[len(told) :] if each.answers or each.profiles] == []
+
+
+@settings(max_examples=60, deadline=None)
+@for_all(st.integers(1, 4), st.integers(1, 3), st.integers(1, 6), st.integers(0, 2), st.integers(0, 1))
+def test_while_tasks_run_late_the_plan_has_their_units_in_the_next_step(tasks, lease, told, begun, early):
+    """Up to twice the work, where there is room."""
+    work = tasks * told
+    story = cell(flat(h=tasks, work=work, lease=min(lease, told), window=300))
+    start = begun + 1 - early
+    story.then(under(tasks=tasks, lasts=told * MINUTE), started("j/s", 0, tasks, at=start * MINUTE))
+    for minute in range(start, 40):
+        held_before = at_step(story, minute)
+        story.round(at=minute * MINUTE)
+        if "r" not in story.promised:
+            return
+        planned = sum((end - begin) * gangs for begin, end, gangs in story.promised["r"])
+        if minute - start >= told and held_before and planned + tasks <= GROWTH_MAX * work:
+            assert at_step(story, minute + 1) >= min(tasks, held_before), minute
+
+
+def at_step(story, step):
+    """Units that the plan has at a step."""
+    return sum(gangs for begin, end, gangs in story.promised.get("r", []) if begin <= step < end)

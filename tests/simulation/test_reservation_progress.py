@@ -50,6 +50,36 @@ def test_jobs_that_take_three_tenths_longer_end_inside_their_windows_where_plans
     assert [each["met"] for each in off.values()].count(False) >= 2
 
 
+def staged(name, at_s, window_s, taken_ms, op=None, stages=3, width=8):
+    """A reservation for stages that run one after the other, each of one wave of tasks that were told to take a minute:
+    as one atom, or as parts (`op`) with a job each."""
+    one = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": width, "l": 60, "w": 60 * width}
+    body = {"op": op, "of": [one] * stages} if op else one | {"w": 60 * width * stages}
+    window = {"op": "window", "s": at_s, "e": at_s + window_s, "of": body}
+    asked = {"reservation": name, "user": "ann", "queue": "prod", "rdl": window}
+    task = {"tasks": width, "demand": {"cpu": "1"}, "duration_ms": taken_ms, "estimate_ms": TOLD_MS}
+    chain = [task | {"stage": f"s{i}", "after": [f"s{i - 1}"] if i and not op else []} for i in range(stages)]
+    job = {"queue": "prod", "user": "ann", "reservation": name}
+    jobs = [job | {"job": f"job-{name}", "stages": chain}]
+    if op:
+        jobs = [
+            job | {"job": f"job-{name}-{i}", "reservation_atom": str(i), "stages": [each]}
+            for i, each in enumerate(chain)
+        ]
+    submit = {"submit_ms": at_s * 1_000}
+    return [read_reservation_line(submit | {"request": asked}), *(read_workload_line(submit | each) for each in jobs)]
+
+
+@pytest.mark.parametrize(("agent", "op"), [("early", None), ("default", "order_no_gap")])
+def test_stages_of_one_wave_that_all_run_late_end_inside_their_windows(agent, op):
+    arrived = [each for i in range(4) for each in staged(f"r{i}", 120 * i, 720, TOLD_MS * 13 // 10, op)] + batch()
+
+    found = told(arrived, reservation_agent=agent)
+
+    assert [each["met"] for each in found.values()] == [True] * 4
+    assert all(each["followed"] for each in found.values())
+
+
 def test_a_job_that_takes_less_than_was_told_leaves_room_for_a_reservation_that_comes_later():
     arrived = reserved("fast", 0, 420, taken_ms=TOLD_MS // 3, width=16)
     wide = reserved("late", 200, 260, width=16)

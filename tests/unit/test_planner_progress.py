@@ -241,18 +241,6 @@ def test_a_job_of_a_part_counts_for_that_part_alone():
     assert story.promised == {"r": [(1, 6, 1), (1, 11, 1)]}
 
 
-def test_parts_of_an_order_without_gaps_neither_grow_nor_shrink():
-    rdl = "window(0, 60m, order_no_gap(atom(b='1 cpu', g=1, h=1, l=1m, w=10m), atom(b='1 cpu', g=1, h=1, l=1m, w=10m)))"
-    story = cell(rdl)
-    story.then(under(tasks=10, part="0"), started("j/s", 0, 9, at=0), finished("j/s", 0, 9, at=MINUTE, run_ms=MINUTE))
-
-    body = story.round(at=MINUTE)
-
-    assert story.promised == {"r": [(1, 11, 1), (11, 21, 1)]}
-    assert "which its terms keep" in body.answers[0].detail
-    assert not answers(story.round(at=2 * MINUTE))
-
-
 def test_what_an_order_puts_behind_a_slow_part_moves_behind_it():
     rdl = "window(0, 60m, order(atom(b='1 cpu', g=1, h=1, l=1m, w=10m), atom(b='1 cpu', g=1, h=1, l=1m, w=10m)))"
     story = cell(rdl)

@@ -25,7 +25,7 @@ from schemas import (
     TaskStarted,
 )
 from schemas.plans import UNASKED
-from services.planner.core.progress import admit, end, learn, look
+from services.planner.core.progress import admit, end, learn, look, overruns
 from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
 
 
@@ -162,7 +162,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
         state.rounds = 0
     if state.wake_ms is not None and state.wake_ms <= record.time:
         state.wake_ms = None
-        _end_promises(state, now)
+        _end_promises(state, now, record.time)
     if look(state, record.time, new_step=new_step):
         state.rounds = 0  # What is to follow comes before what was searched for so far.
         if state.plan is not None:
@@ -170,10 +170,10 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     state.rounds += 1
 
 
-def _end_promises(state: State, now: int) -> None:
-    """Forgets the promises whose last lease ends by the beginning of step `now`."""
+def _end_promises(state: State, now: int, now_ms: int) -> None:
+    """Forgets the promises whose last lease ends by the beginning of step `now`, unless they may get longer ones."""
     for name, promise in list(state.promises.items()):
-        if max(lease.end for lease in promise.leases) <= now:
+        if max(lease.end for lease in promise.leases) <= now and not overruns(state, name, now_ms):
             del state.promises[name]
             state.ended[name] = True
             state.freed = True

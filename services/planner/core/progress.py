@@ -9,13 +9,16 @@ resources), for as long as it runs. Two measures are compared with the leases fr
   of it, whatever it took, and a running one no more than that: so a job that is slower than told does not use up what
   was reserved for another, and one that is faster does not leave its part of the promise behind.
 
-A plan with less than the first is behind; one with more than both is ahead. What was done for a job that fails counts
+A plan with less than the first is behind; one with more than both is ahead. Nobody knows how long a task goes on that
+has run for longer than was told of it: what it holds is not given back meanwhile, and leases that would end before it
+are lengthened by a step at a time. What was done for a job that fails counts
 no more. The work of a job counts for the atoms of its part that have leases, in order of those; where it could be for
 several, only for those whose window holds now, so that a repetition of a job does not use up the next one's.
 """
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import fail, succeed
@@ -135,13 +138,16 @@ def look(state: State, now_ms: int, *, new_step: bool) -> bool:
 
 
 def _list_due(state: State) -> None:
-    on = state.policy.reservations == "on" and state.policy.reservation_progress == "on"
     state.active = {name: True for name in state.active if name in state.promises}
     for name in state.reserving:
         if name in state.promises and _holds(state, state.promises[name]):
             state.active[name] = True
-    state.due = dict(state.active) if on else {}
+    state.due = dict(state.active) if _is_on(state) else {}
     state.retry, state.freed = state.freed, False
+
+
+def _is_on(state: State) -> bool:
+    return state.policy.reservations == "on" and state.policy.reservation_progress == "on"
 
 
 def _holds(state: State, promise: Promise) -> bool:
@@ -151,8 +157,7 @@ def _holds(state: State, promise: Promise) -> bool:
 
 def follows(state: State) -> bool:
     """Whether plans are to be compared with their jobs again in the next step."""
-    on = state.policy.reservations == "on" and state.policy.reservation_progress == "on"
-    return on and any(name in state.promises for name in state.active)
+    return _is_on(state) and any(name in state.promises for name in state.active)
 
 
 def _needs(state: State, name: str, now_ms: int, *, again: bool) -> list[Need]:
@@ -170,6 +175,7 @@ def _needs(state: State, name: str, now_ms: int, *, again: bool) -> list[Need]:
     expected: dict[str, int] = {}  # Of jobs that have begun, in 10^-6 unit-milliseconds; `every`: of all jobs.
     every: dict[str, int] = {}
     done = dict(promise.done)
+    late: dict[str, int] = {}  # Units of tasks that have overrun, in 10^-6.
     for job in jobs:
         begun = bool(job.running) or job.progress.left != job.graph.tasks
         for at, left_ms, is_known in _left(job, now_ms):
@@ -180,11 +186,17 @@ def _needs(state: State, name: str, now_ms: int, *, again: bool) -> list[Need]:
                     expected[path] = expected.get(path, 0) + amount
         for path, amount in _under_way(job, atoms, now_ms):
             done[path] = done.get(path, 0) + amount
-    needs = [
-        _need(state, promise, each, now_ms, [amounts.get(each.atom, 0) for amounts in (expected, every, done)])
-        for each in atoms
-    ]
-    off = [need for need, terms in zip(needs, atoms, strict=True) if _is_off(promise, need, terms, again=again)]
+        for path, amount in _overrunning(job, atoms, now_ms):
+            late[path] = late.get(path, 0) + amount
+    needs, off = [], []
+    for terms in atoms:
+        path = terms.atom
+        lacks, keeps = _held_by_late(state, promise, terms, now_ms, late.get(path, 0))
+        amounts = [expected.get(path, 0), max(every.get(path, 0), keeps * MILLIONTHS), done.get(path, 0)]
+        need = _need(state, promise, terms, now_ms, amounts, lacks)
+        needs.append(need)
+        if _is_off(promise, need, terms, again=again) or lacks > max(0, promise.missing.get(path, 0)):
+            off.append(need)
     if not off and not any(need.left for need in needs):
         spare = sum(need.planned for need in needs)
         return needs if spare > max(_tolerance(promise, terms) for terms in atoms) else []
@@ -203,7 +215,26 @@ def _tolerance(promise: Promise, terms: Terms) -> int:
     return max(terms.work * TOLERANCE_PERMILLE // 1_000, widest * TOLERANCE_MS)
 
 
-def _need(state: State, promise: Promise, terms: Terms, now_ms: int, amounts: list[int]) -> Need:
+def _held_by_late(state: State, promise: Promise, terms: Terms, now_ms: int, late: int) -> tuple[int, int]:
+    """What tasks that have overrun have by leases that hold now, or end now, but lack in the next step that can be
+    planned; and what they may hold from now on, as far as leases are as wide: in unit-milliseconds. `late`: their
+    units, in 10^-6."""
+    if not late:
+        return 0, 0
+    now, units_late = state.first - 1, -(-late // MILLIONTHS)
+    mine = [lease for lease in promise.leases if lease.atom == terms.atom]
+    edges = sorted({at for lease in mine for at in (lease.begin, lease.end)})
+    keeps = 0
+    for begin, end in pairwise(edges):
+        width = sum(each.gangs for each in mine if each.begin <= begin < each.end) * terms.gang
+        keeps += min(width, units_late) * max(0, end * state.step_ms - max(begin * state.step_ms, now_ms))
+    width = sum(each.gangs for each in mine if each.begin <= now <= each.end) * terms.gang
+    width_next = sum(each.gangs for each in mine if each.begin <= state.first < each.end) * terms.gang
+    return max(0, min(width, units_late) - width_next) * state.step_ms, keeps
+
+
+def _need(state: State, promise: Promise, terms: Terms, now_ms: int, amounts: list[int], lacks: int) -> Need:
+    """`amounts`: expected, in all and done; `lacks`: what tasks that have overrun lack whatever the work."""
     expected, every, done = (-(-amount // MILLIONTHS) for amount in amounts)
     planned = past = 0
     for lease in promise.leases:
@@ -217,6 +248,8 @@ def _need(state: State, promise: Promise, terms: Terms, now_ms: int, amounts: li
         left = expected
     elif done > 0:
         left = min(planned, max(every, terms.work - done))
+    if lacks:
+        left = max(left, planned + lacks)
     return Need(terms.atom, now_ms, left, planned, max(planned + past, GROWTH_MAX * terms.work))
 
 
@@ -240,6 +273,35 @@ def _left(job: Job, now_ms: int) -> Iterator[tuple[int, int, bool]]:
             # One that has overrun is expected to run on for as long again as it is late.
             total += lasts_ms - ran_ms if ran_ms < lasts_ms else max(ran_ms - lasts_ms, lasts_ms // 10)
         yield at, total, seen is not None or stage.estimate_ms > 0
+
+
+def _overrunning(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[str, int]]:
+    """By atom, the units of running tasks that have lasted as long as was told, and as the others of their stage, in
+    10^-6."""
+    for key, start_ms in job.running.items():
+        at = int(key.partition("/")[0])
+        stage, seen = job.graph.stages[at], job.seen.get(at)
+        told_ms = max(stage.estimate_ms, duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
+        if told_ms and now_ms - start_ms >= told_ms:
+            for terms in _atoms_of(job, stage, atoms, now_ms)[:1]:
+                yield terms.atom, units(stage.demand, terms.unit)
+
+
+def overruns(state: State, name: str, now_ms: int) -> bool:
+    """Whether tasks of a promise whose last lease ends now run for longer than was told, and there may be room for
+    longer leases in its window."""
+    promise = state.promises[name]
+    if not _is_on(state) or max(lease.end for lease in promise.leases) < state.first - 1:
+        return False
+    jobs = [state.jobs[each] for each in state.reserving.get(name, ())]
+    atoms = planned_atoms(state, promise)
+    late = {path: True for job in jobs for path, _ in _overrunning(job, atoms, now_ms)}
+    return any(
+        each.atom in late
+        and each.end_ms > state.first * state.step_ms
+        and (state.freed or promise.missing.get(each.atom, 0) <= 0)
+        for each in atoms
+    )
 
 
 def _under_way(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[str, int]]:

@@ -6,17 +6,19 @@ at the next step at the earliest, and not before it has lasted as long as a leas
 for its atom. More comes from lengthening the leases that end last, as far as there is room for them; if that is too
 little, what has not begun is planned anew with as much of the missing work as there is room for, early before flat
 before late. Other promises stay as they are, and neither capacity, nodes nor limits are exceeded. The links of an
-`order` without gaps neither grow nor shrink by themselves.
+`order` without gaps follow as one: what is behind a link moves with its end.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from services.planner.planning.agents import Agent, Held
+from services.planner.planning.limits import first_above
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Atom, Group, Lease, Node, Plan, atoms, inside
+from services.planner.planning.request import Atom, Group, Lease, Node, Plan, atoms, extent, inside
 from services.planner.planning.residual import Known, joined, split
 from services.planner.planning.search import Search
+from services.planner.planning.verify import fault
 
 FORMS: tuple[Form, ...] = ("early", "flat", "late")
 """What a job that is behind gets: a plan that is early leaves time for being late again."""
@@ -44,11 +46,13 @@ def following(agent: Agent, known: dict[str, Known], name: str, wanted: Sequence
     mine, first = known[name], agent.first
     plan = _plan_of(agent, known, name)
     less = {each.path: each for each in wanted if not each.grow}
-    if all(atom.path in less and less[atom.path].done for atom, leases in plan if steps_from(leases, first)):
-        _release(agent, known, name)
+    if all(each.done for each in wanted) and all(
+        atom.path in less and less[atom.path].done for atom, leases in plan if steps_from(leases, first)
+    ):
+        release(agent, known, name)
         del known[name]
         return False
-    chained = dict.fromkeys(_chained(mine.node), True)
+    chained = dict.fromkeys(chained_atoms(mine.node), True)
     shorter = [
         (
             atom,
@@ -60,7 +64,9 @@ def following(agent: Agent, known: dict[str, Known], name: str, wanted: Sequence
         _install(agent, known, name, shorter, [path for path in less if path not in chained])
     for each in wanted:
         yield
-        if each.grow and each.path not in chained:
+        if each.path in chained:
+            yield from _chain_follows(agent, known, name, each)
+        elif each.grow:
             yield from _grow(agent, known, name, each)
     return True
 
@@ -133,7 +139,7 @@ def _grow(agent: Agent, known: dict[str, Known], name: str, wanted: Wanted) -> S
     """Adds work to an atom that is served still."""
     leases = _leases_of(agent, known, name, wanted.path)
     lacks = wanted.steps - steps_from(leases, agent.first)
-    if lacks <= 0 or max((each.end for each in leases), default=-1) < agent.first:
+    if lacks <= 0 or not leases:
         return
     lacks -= yield from _lengthened(agent, known, name, wanted.path, lacks)
     part = lacks
@@ -149,7 +155,10 @@ def _lengthened(agent: Agent, known: dict[str, Known], name: str, path: str, lac
     plan = _plan_of(agent, known, name)
     atom, leases = next((atom, leases) for atom, leases in plan if atom.path == path)
     last = max(each.end for each in leases)
-    gangs = sum(each.gangs for each in leases if each.end == last)
+    if last < agent.first:
+        return 0
+    most = sum(each.gangs for each in leases if each.end == last)
+    gangs = -(-lacks // -(-lacks // most))  # No more than it takes to gain as much in as few steps.
     until = min([last + -(-lacks // gangs), atom.end, agent.horizon, *_begins_after(mine.node, path, plan)])
     if until <= last:
         return 0
@@ -161,7 +170,7 @@ def _lengthened(agent: Agent, known: dict[str, Known], name: str, path: str, lac
         stop = end
     if stop <= last:
         return 0
-    longer = [Lease(each.begin, stop if each.end == last else each.end, each.gangs) for each in leases]
+    longer = _longer(leases, last, stop, gangs)
     mark, before = len(book.journal or []), dict(agent.held)
     changed = [(a, longer if a.path == path else old) for a, old in plan]
     _install(agent, known, name, changed, [path])
@@ -173,6 +182,17 @@ def _lengthened(agent: Agent, known: dict[str, Known], name: str, path: str, lac
     return (stop - last) * gangs
 
 
+def _longer(leases: Sequence[Lease], last: int, stop: int, gangs: int) -> list[Lease]:
+    """So many gangs of the leases that end at step `last` go on until `stop`."""
+    found: list[Lease] = []
+    for each in leases:
+        more = min(gangs, each.gangs) if each.end == last else 0
+        gangs -= more
+        found += [Lease(each.begin, stop, more)] if more else []
+        found += [Lease(each.begin, each.end, each.gangs - more)] if more < each.gangs else []
+    return sorted(found)
+
+
 def _planned_anew(agent: Agent, known: dict[str, Known], name: str, path: str, lacks: int) -> Search[bool]:
     """Plans what has not begun anew, with more work for an atom; if there is no room for it, nothing is changed."""
     assert agent.book.journal is not None, "an attempt may have to be undone"
@@ -182,10 +202,10 @@ def _planned_anew(agent: Agent, known: dict[str, Known], name: str, path: str, l
     node = adjusted(mine.node, work, plan)
     assert node is not None, f"{name}: {path} has leases"
     parts = split(node, plan, agent.first, more=True)
-    if parts.rest is None:
+    if parts.rest is None or not any(atom.path == path for atom in atoms(parts.rest)):
         return False
     mark, before = len(agent.book.journal), dict(agent.held)
-    _release(agent, known, name)
+    release(agent, known, name)
     _take(agent, mine.user, parts.begun)
     answer = yield from agent.finding(mine.user, inside(parts.rest, agent.first, agent.horizon), FORMS)
     if answer is None:
@@ -230,7 +250,7 @@ def _install(agent: Agent, known: dict[str, Known], name: str, plan: Plan, paths
     assert node is not None, f"{name}: something is left to do"
     by_path = {atom.path: atom for atom in atoms(node)}
     parts = split(node, [(by_path[atom.path], leases) for atom, leases in plan], agent.first)
-    _release(agent, known, name)
+    release(agent, known, name)
     known[name] = Known(mine.user, node, parts.begun)
     _take(agent, mine.user, parts.begun)
     if parts.rest is not None:
@@ -239,7 +259,7 @@ def _install(agent: Agent, known: dict[str, Known], name: str, plan: Plan, paths
     agent.held = {each: agent.held[each] for each in known if each in agent.held}
 
 
-def _release(agent: Agent, known: Mapping[str, Known], name: str) -> None:
+def release(agent: Agent, known: Mapping[str, Known], name: str) -> None:
     """Takes a promise out of the book."""
     mine = known[name]
     agent.book.give_back(mine.user, mine.begun)
@@ -253,10 +273,93 @@ def _take(agent: Agent, user: str, plan: Plan) -> None:
         agent.book.take(user, atom, leases)
 
 
-def _chained(node: Node) -> list[str]:
+# ---------------------------------------------------------------- links without gaps
+def chained_atoms(node: Node) -> list[str]:
     """The atoms in an `order` without gaps."""
     if isinstance(node, Atom):
         return []
     if node.kind == "order_no_gap":
         return [atom.path for atom in atoms(node)]
-    return [path for branch in node.of for path in _chained(branch)]
+    return [path for branch in node.of for path in chained_atoms(branch)]
+
+
+def _chain_follows(agent: Agent, known: dict[str, Known], name: str, wanted: Wanted) -> Search[None]:
+    """Makes leases of an atom in an `order` without gaps longer or shorter, and moves the links behind it by as much:
+    by as much of it as there is room for, or not at all."""
+    atom, leases = next(each for each in _plan_of(agent, known, name) if each[0].path == wanted.path)
+    off = wanted.steps - steps_from(leases, agent.first)
+    part = off if wanted.grow else -off
+    for _ in range(PARTS_MAX):
+        if part <= 0:
+            return
+        if wanted.grow:
+            other = _longer_by(leases, part)
+        else:
+            other = _less(atom, leases, agent.first, replace(wanted, steps=wanted.steps - off - part))
+        if other and other != leases and (yield from _chain_moved(agent, known, name, wanted.path, other)):
+            return
+        part //= 2
+
+
+def _longer_by(leases: Sequence[Lease], lacks: int) -> list[Lease]:
+    """The leases that end last go on for so many gang-steps."""
+    last = max(each.end for each in leases)
+    most = sum(each.gangs for each in leases if each.end == last)
+    steps = -(-lacks // most)
+    return _longer(leases, last, last + steps, -(-lacks // steps))
+
+
+def _chain_moved(agent: Agent, known: dict[str, Known], name: str, path: str, leases: list[Lease]) -> Search[bool]:
+    """Gives an atom other leases, and moves the links behind it so that no gap opens and none overlap; if that breaks
+    the request, or finds no room, nothing is changed."""
+    mine, old = known[name], _plan_of(agent, known, name)
+    shifts = _shifts(mine.node, path, old, leases)
+    new: Plan = []
+    for atom, each in old:
+        by = shifts.get(atom.path, 0)
+        begins = min(lease.begin for lease in each)
+        if by and min(begins, begins + by) < agent.first:
+            return False  # It has begun, or would have.
+        moved = [Lease(lease.begin + by, lease.end + by, lease.gangs) for lease in each]
+        new.append((atom, leases if atom.path == path else moved))
+    mark, held_before = len(agent.book.journal or []), dict(agent.held)
+    _install(agent, known, name, new, [path])
+    begin, end = max(agent.first, extent(new)[0]), extent(new)[1]
+    is_good = end <= agent.horizon and not fault(known[name].node, _plan_of(agent, known, name))
+    if is_good and begin < end:
+        is_good = yield from _has_room(agent, mine.user, new, begin, end)
+    if not is_good:
+        agent.book.undo(mark)
+        agent.held, known[name] = held_before, mine
+    return is_good
+
+
+def _has_room(agent: Agent, user: str, plan: Plan, begin: int, end: int) -> Search[bool]:
+    """Whether a plan that is in the book is within capacity, nodes and limits in some steps."""
+    book = agent.book
+    if first_above(book.used, book.capacity, begin, end) is not None:
+        return False
+    if book.instant_most is not None and first_above(book.of_user(user), book.instant_most, begin, end) is not None:
+        return False
+    return agent.within_average(user, plan) and not (book.nodes and (yield from book.lacks_nodes(begin, end)))
+
+
+def _shifts(node: Node, path: str, plan: Plan, leases: Sequence[Lease]) -> dict[str, int]:
+    """By atom of the links behind the one that holds an atom, steps by which they move if it has other leases: as much
+    as the end of that link does. First in the innermost `order` without gaps, then in those around it."""
+    before = {atom.path: max(each.end for each in mine) for atom, mine in plan}
+    ends = before | {path: max(each.end for each in leases)}
+    chains: list[tuple[Group, int]] = []
+    while isinstance(node, Group):
+        at = next(i for i, branch in enumerate(node.of) if any(atom.path == path for atom in atoms(branch)))
+        if node.kind == "order_no_gap":
+            chains.append((node, at))
+        node = node.of[at]
+    found: dict[str, int] = {}
+    for chain, at in reversed(chains):
+        link = [atom.path for atom in atoms(chain.of[at]) if atom.path in before]
+        by = max(ends[each] for each in link) - max(before[each] for each in link)
+        for each in [atom.path for branch in chain.of[at + 1 :] for atom in atoms(branch) if atom.path in before]:
+            found[each] = by
+            ends[each] = before[each] + by
+    return found
