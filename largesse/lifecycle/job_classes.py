@@ -5,6 +5,9 @@ threshold. Fold rule: `JobAdmitted.job_class` says the class of a job, `RoundOpe
 opening on.
 """
 
+from collections.abc import Sequence
+
+from schemas import ReleaseCurve, Vector
 from schemas.jobs import UNJUDGED
 from schemas.queues import Policy, Preset
 
@@ -51,3 +54,22 @@ def has_pools(policy: Policy) -> bool:
     plain = policy.preset == "largesse" and policy.altruism == "off"
     on = policy.preset in POOLED and not plain if policy.classes == "preset" else policy.classes == "on"
     return on and any(0 < threshold < WHOLE_PERMILLE for threshold in thresholds_of(policy))
+
+
+def released_between(curves: Sequence[ReleaseCurve], job_class: int, from_ms: int, to_ms: int) -> Vector:
+    """What running tasks of a class give back between two times by a forecast, both in ms after the forecast's time."""
+    found: Vector = {}
+    for curve in curves:
+        if curve.job_class == job_class and (amount := amount_at(curve, to_ms) - amount_at(curve, from_ms)):
+            found[curve.kind] = amount
+    return found
+
+
+def amount_at(curve: ReleaseCurve, after_ms: int) -> int:
+    """What the curve comes to so long after the forecast's time: that of the last point reached; 0 before the first."""
+    amount = 0
+    for point in curve.points:
+        if point[0] > after_ms:
+            break
+        amount = point[1]
+    return amount

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from largesse.lifecycle.job_classes import class_names, has_pools, thresholds_of
+from largesse.lifecycle.job_classes import class_names, has_pools, released_between, thresholds_of
 from schemas import Record, Releases, RoundOpened, Vector
 from schemas.quantities import MILLIONTHS, quantity_texts
-from schemas.releases import ReleaseCurve
 from services.gateway.tally import Told
 from services.gateway.view_state import POOLS_KEPT, PoolsRow, State
 
@@ -78,21 +77,7 @@ def classes_document(state: State, told: Told) -> dict[str, Any]:
 
 def _coming(forecast: Releases | None, job_class: int, now_ms: int, horizon_s: int) -> Vector:
     """What is forecast to come back from now on within so many seconds."""
-    found: Vector = {}
-    for curve in forecast.curves if forecast is not None else ():
-        if forecast is not None and curve.job_class == job_class:
-            passed_ms = now_ms - forecast.at_ms
-            until_ms = (now_ms // 1_000 + horizon_s) * 1_000 - forecast.at_ms
-            amount = _at(curve, until_ms) - _at(curve, passed_ms)
-            if amount:
-                found[curve.kind] = amount
-    return found
-
-
-def _at(curve: ReleaseCurve, after_ms: int) -> int:
-    amount = 0
-    for point in curve.points:
-        if point[0] > after_ms:
-            break
-        amount = point[1]
-    return amount
+    if forecast is None:
+        return {}
+    until_ms = (now_ms // 1_000 + horizon_s) * 1_000
+    return released_between(forecast.curves, job_class, now_ms - forecast.at_ms, until_ms - forecast.at_ms)

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from largesse.lifecycle.job_classes import amount_at
 from largesse.lifecycle.running_limit import is_parked
 from largesse.lifecycle.state import RunningLimits
 from schemas import JobAdmitted, PlanAnswer, Plans, Queue, ReleaseCurve, RoundOpened
 from schemas.jobs import UNJUDGED
-from services.admission.core.demand import amount_at, forecast_of, pools_of
+from services.admission.core.demand import forecast_of, pools_of
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Reserved
 from tests.cells import SlowCell, config, drop_caches, job, node, queue, single, stage, tree

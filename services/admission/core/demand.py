@@ -4,8 +4,8 @@ is a cache of the rest of the state, built when the first opening with pools nee
 
 from bisect import bisect_left, insort
 
-from largesse.lifecycle.job_classes import has_pools, thresholds_of
-from schemas import Policy, ReleaseCurve, Vector
+from largesse.lifecycle.job_classes import has_pools, released_between, thresholds_of
+from schemas import Policy, Vector
 from schemas.jobs import UNJUDGED
 from schemas.quantities import MILLIONTHS
 from services.admission.core.granted import is_held, marks
@@ -115,24 +115,8 @@ def remeasure(state: State) -> None:
 
 def _coming(state: State, job_class: int, time: int) -> Vector:
     """What running tasks of a class will have given back AHEAD_MS from now, by the forecast in force."""
-    found: Vector = {}
-    for curve in state.curves:
-        if curve.job_class == job_class:
-            now_ms = time - state.curves_ms
-            amount = amount_at(curve, now_ms + AHEAD_MS) - amount_at(curve, now_ms)
-            if amount:
-                found[curve.kind] = amount
-    return found
-
-
-def amount_at(curve: ReleaseCurve, after_ms: int) -> int:
-    """What the curve comes to so long behind the forecast's time."""
-    amount = 0
-    for point in curve.points:
-        if point[0] > after_ms:
-            break
-        amount = point[1]
-    return amount
+    now_ms = time - state.curves_ms
+    return released_between(state.curves, job_class, now_ms, now_ms + AHEAD_MS)
 
 
 def _demand(state: State, count: int) -> Demand:

@@ -1,8 +1,8 @@
 """When jobs will end in the shadow cluster (shadow.py): with the remaining work, the order of `largesse` (order.py).
 
-The base of the shadow follows log time. After each arrival or change of capacity, a copy of it runs ahead to find when
-all jobs in it will end, limited to `shadow_steps` steps a round. Until a job's end has been reached there, the previous
-result counts, or else an estimate from its work.
+The base of the shadow follows log time. After each arrival or change of capacity a copy of it runs ahead, at most
+`shadow_steps` steps a round, to see when all jobs end. Until a job's end is seen, the one seen before counts, or else
+an estimate from its work.
 """
 
 from largesse.lifecycle.queue_policy import serves
