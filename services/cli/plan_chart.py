@@ -213,8 +213,6 @@ def answer_text(answer: Document) -> str:
     text = f"no ({answer['reason']}): {answer['detail']}"
     if answer["offer_from_ms"] is not None:
         text += f"; from {moment(answer['offer_from_ms'])} to {moment(answer['offer_to_ms'])} it would be accepted"
-    if answer["size_permille"] is not None:
-        text += f"; {answer['size_permille'] / 10:g} % of its size would be accepted"
     return text
 
 

@@ -188,9 +188,7 @@ def _no(name: str, answer: PlanAnswer) -> str:
     """The planner's no, with what would be accepted."""
     text = f"{name} is not accepted: {answer.detail}"
     if answer.offer_from_ms is not None and answer.offer_to_ms is not None:
-        text += f"; it would be from {_moment(answer.offer_from_ms)} to {_moment(answer.offer_to_ms)}"
-    if answer.size_permille is not None:
-        text += f"; {answer.size_permille / 10:g} % of its size would be"
+        text += f"; it would be accepted from {_moment(answer.offer_from_ms)} to {_moment(answer.offer_to_ms)}"
     return text
 
 

@@ -43,7 +43,7 @@ def test_a_no_says_why_and_what_would_be_accepted():
     problem = told(story).json()
     assert (problem["status"], problem["type"], problem["reason"]) == (409, "urn:largesse:refused:no_room", "no_room")
     assert problem["answer"]["offer_to_ms"] > problem["answer"]["offer_from_ms"]
-    assert "it would be from" in problem["detail"]
+    assert "it would be accepted from" in problem["detail"]
 
 
 def test_the_same_request_once_more_changes_nothing():

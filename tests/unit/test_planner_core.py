@@ -108,6 +108,22 @@ def test_a_rejected_request_is_told_what_would_be_accepted():
 
 
 @pytest.mark.parametrize(
+    ("gang", "said"), [(20, "g=8, h=8 and 40.0 % of w for atom 0"), (9, "g=8, h=8 and 88.8 % of w for atom 0")]
+)
+def test_an_offer_of_a_size_says_it_as_a_request_is_written_and_is_accepted(gang, said):
+    """Eight cores; what is offered may be rounded, but never to what was refused."""
+
+    def asked(name, gang):
+        atom = f"atom(b='1 cpu', g={gang}, h={gang}, l=5m, w={5 * gang}m)"
+        return Cell().then(reservation(name, f"window(0, 60m, {atom})")).settle(at=0).answers[0]
+
+    told = asked("r", gang)
+
+    assert (told.accepted, told.detail.split("; it would be accepted with ")[1]) == (False, said)
+    assert asked("s", 8).accepted
+
+
+@pytest.mark.parametrize(
     ("rdl", "reason"),
     [
         pytest.param("window(0, 1h, atom(b='9 cpu', g=1, h=1, l=1m, w=1m))", "invalid", id="a unit above the cell"),

@@ -26,6 +26,14 @@ from services.planner.planning.residual import FOR_EVER, Known, joined, split
 from services.planner.planning.search import Search
 from services.planner.planning.shortfall import NODE_MOMENTS_MAX, over_from
 
+PAST = (
+    "its window ends before the next step begins; a time like 30m counts from 1 January 1970, one like +30m from the "
+    "submission"
+)
+FAR = (
+    "its window begins later than is planned, which is reservation_horizon_ms ahead (7 days, if nobody has changed it)"
+)
+
 
 @dataclass(slots=True)
 class Promises:
@@ -333,9 +341,9 @@ class CellPlan:
         request = self._request(asked, windowed)
         first, last = self.agent.first, self.agent.horizon
         if windowed.end <= first:
-            return Answer("too_late", "its window ends before the next step begins")
+            return Answer("too_late", PAST)
         if windowed.begin >= last:
-            return Answer("horizon", "its window begins beyond what is planned (knob reservation_horizon_ms)")
+            return Answer("horizon", FAR)
         before = self._put_aside(name) if asked.kind == "update" else None
         try:
             check(Windowed(windowed.body, request.begin, request.end), self.grid, self.grid.seconds(first))

@@ -130,6 +130,8 @@ def _offer(plan: "CellPlan", answer: "Answer", told: PlanAnswer) -> None:
     if offer.window is not None:
         told.offer_from_ms, told.offer_to_ms = (step * plan.step_ms for step in offer.window)
     told.size_permille = offer.size_permille
+    if offer.sizes:
+        told.detail += f"; it would be accepted with {offer.sizes}"
 
 
 def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:

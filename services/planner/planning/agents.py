@@ -36,6 +36,9 @@ REACH = 4
 SIZE_STEPS = 6
 """Halvings in the search for a size that would be accepted."""
 
+SIZES_TOLD_MAX = 3
+"""Atoms of which an offer says the size."""
+
 
 @dataclass(slots=True)
 class Request:
@@ -68,10 +71,13 @@ class Fixed:
 
 @dataclass(slots=True, frozen=True)
 class Offer:
-    """What would be accepted: the request in another window, or so much of its width and work in its own."""
+    """What would be accepted: the request in another window, or so much of its width and work in its own, which
+    `sizes` says by atom as it is written in a request.
+    """
 
     window: tuple[int, int] | None = None
     size_permille: int | None = None
+    sizes: str = ""
 
 
 @dataclass(slots=True)
@@ -307,7 +313,19 @@ class Agent:
                 low = middle
             else:
                 high = middle
-        return Offer(size_permille=low) if low else None
+        return Offer(size_permille=low, sizes=_sizes(node, low)) if low else None
+
+
+def _sizes(node: Node, permille: int) -> str:
+    """The sizes of the atoms of a request that is scaled, as it would be written: SIZES_TOLD_MAX of them."""
+    texts = []
+    for atom, small in zip(atoms(node), atoms(scaled(node, permille)), strict=True):
+        width, work = f"h={small.gangs_most * small.gang}", permille
+        if atom.gangs_most == 1:
+            width, work = f"g={small.gang}, {width}", small.gang * 1000 // atom.gang
+        texts.append(f"{width} and {work // 10}.{work % 10} % of w for atom {atom.path}")
+    more = len(texts) - SIZES_TOLD_MAX
+    return "; ".join(texts[:SIZES_TOLD_MAX]) + (f"; and the same part of {more} more" if more > 0 else "")
 
 
 def _movable(ranked: Sequence[str]) -> Iterator[tuple[str, ...]]:

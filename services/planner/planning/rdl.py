@@ -226,7 +226,7 @@ def _atom_fault(atom: Atom, grid: Grid) -> str:
 
 def _too_short(what: str, begin: int, end: int, steps: int, grid: Grid) -> str:
     have, need = grid.seconds(max(0, end - begin)), grid.seconds(steps)
-    return f"the window of {what} is too short: {have} s on the grid, and it takes at least {need} s"
+    return f"the window of {what} is too short: {have} s in whole steps, and it takes at least {need} s"
 
 
 def _known(raw: Mapping[str, Any], path: str, fields: tuple[str, ...]) -> None:
