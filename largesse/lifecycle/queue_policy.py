@@ -33,19 +33,14 @@ SHARING_OF_PRESET: dict[Preset, Sharing] = {
 """The sharing policy of presets that have another name than theirs. `slots` shares a single kind of resource."""
 
 
-GIVING = PLANNING
-"""Presets under which jobs are planned, and give away what they do not need now. What is left over goes across queues,
-so all jobs are one list; queues count in what jobs are entitled to."""
-
-
-SERVING = ("largesse",)
+SHADOW_PRESETS = ("largesse",)
 """Presets under which the jobs of a queue are served by the work that is left of them and the time until they end in a
 virtual cluster that is shared out among all jobs."""
 
 
-def serves(policy: Policy) -> bool:
-    """Whether jobs are served in that order: not so with `altruism` off, where each has its share."""
-    return policy.preset in SERVING and policy.altruism == "on"
+def uses_shadow_order(policy: Policy) -> bool:
+    """Whether jobs are served in the order of the shadow cluster: not with `altruism` off, where each has its share."""
+    return policy.preset in SHADOW_PRESETS and policy.altruism == "on"
 
 
 class Group(NamedTuple):
@@ -56,7 +51,9 @@ class Group(NamedTuple):
 
 
 def sharing_of(preset: Preset) -> Sharing:
-    """The policy of a tree whose root names none."""
+    """What the preset stands for in a tree whose root names no policy: a way to share among queues, or an order of
+    jobs (`srtf`, say).
+    """
     sharing = SHARING_OF_PRESET.get(preset, preset)
     assert sharing in _SHARINGS, f"{preset} shares out in no known way"
     return sharing
@@ -65,7 +62,7 @@ def sharing_of(preset: Preset) -> Sharing:
 def order_of(preset: Preset) -> Order | None:
     """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
     is more than an order: no job in the cell may overtake the head.)"""
-    if preset in GIVING:
+    if preset in PLANNING:
         return "giving"
     sharing = sharing_of(preset)
     return cast(Order, sharing) if sharing in LISTS and preset != "fifo" else None
@@ -77,7 +74,7 @@ def groups(tree: Queue | None, preset: Preset, fair: Order = "drf") -> dict[str,
     """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
-        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in GIVING else None, fair)
+        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in PLANNING else None, fair)
     return found
 
 

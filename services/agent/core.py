@@ -82,11 +82,12 @@ class HeldAttempt:
 
 @dataclass(slots=True)
 class State:
-    """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
-    the next `take`. `rival`: the new epoch of another agent that followed ours, be it after that was lost. `epochs`:
-    the latest that were registered, the last one last. `unschedulable`: why the node takes no new tasks, as the log has
-    it of our epoch. `drain_until_ms`: the log time at which all that is held is revoked, as a drain asks for; None: it
-    is not."""
+    """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at
+    in the next `take`. `rival`: the epoch of another agent that has registered this node after ours, whether or not
+    ours was lost by then. `epochs`: the latest that were registered, the last one last. `unschedulable`: why the
+    node takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is
+    held is revoked, as a drain asks for; None: it is not.
+    """
 
     node: str
     epoch: str

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from largesse.lifecycle.queue_policy import LISTS, groups, serves, sharing_of
+from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of, uses_shadow_order
 from schemas.queues import Policy, Preset
 from tests.cells import queue, tree
 
@@ -91,5 +91,5 @@ def test_under_largesse_jobs_are_served_in_the_order_of_the_shadow_where_a_queue
 
 @pytest.mark.parametrize("preset", get_args(Preset))
 def test_the_shadow_is_kept_under_largesse_alone_and_can_be_switched_off(preset):
-    assert serves(Policy(preset=preset)) == (preset == "largesse")
-    assert not serves(Policy(preset=preset, altruism="off"))
+    assert uses_shadow_order(Policy(preset=preset)) == (preset == "largesse")
+    assert not uses_shadow_order(Policy(preset=preset, altruism="off"))

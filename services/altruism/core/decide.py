@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from largesse.core import OpenRound
 from largesse.ids import shard_of
 from largesse.lifecycle.entitlements import shares_said
-from largesse.lifecycle.queue_policy import GIVING
 from schemas import Asks, Entitlement, JobAsk, JobPlan, LedgerEntry
+from schemas.queues import PLANNING
 from services.altruism.core.giving import STEPS_A_ROUND, asks_of, moved_jobs, plan_of, planned_of
 from services.altruism.core.ledger import entry_of
 from services.altruism.core.state import State
@@ -21,7 +21,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
         names = {name: True for name in state.jobs if shard_of(name, of) == state.shard}
     asks: list[JobAsk] = []
     planned: list[str] = []
-    if state.policy.preset in GIVING:
+    if state.policy.preset in PLANNING:
         asks, planned = _planned_asks(state, opened, names)
     else:
         for name in names:

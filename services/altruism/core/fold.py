@@ -4,7 +4,6 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
 from largesse.lifecycle.promises import fold_plans, switch
-from largesse.lifecycle.queue_policy import GIVING
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Span
@@ -29,6 +28,7 @@ from schemas import (
 )
 from schemas.jobs import Outcome
 from schemas.queue_tree import walk
+from schemas.queues import PLANNING
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.altruism.core.giving import (
     count_capacity,
@@ -66,8 +66,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
         moved = switch(state.promises, body.policy)
-        before, state.policy = state.policy.preset in GIVING, body.policy
-        if before != (state.policy.preset in GIVING):
+        before, state.policy = state.policy.preset in PLANNING, body.policy
+        if before != (state.policy.preset in PLANNING):
             _switch(state, record.time, on=not before)
         if moved:
             _change_sides(state, record.time)
@@ -95,7 +95,7 @@ def _switch(state: State, time: int, *, on: bool) -> None:
 def _change_sides(state: State, time: int) -> None:
     """Other reservations are accepted than before: their jobs are planned no longer, or from now on."""
     for name in changed_sides(state):
-        if state.policy.preset in GIVING:
+        if state.policy.preset in PLANNING:
             job = state.jobs[name]
             if name in state.outside:
                 close_account(state, name, job, time)
@@ -106,7 +106,7 @@ def _change_sides(state: State, time: int) -> None:
 
 def _derail(state: State, name: str, job: Job) -> None:
     """A job is to be planned anew, whatever comes of that."""
-    if state.policy.preset in GIVING and is_ours(state, name):
+    if state.policy.preset in PLANNING and is_ours(state, name):
         state.stale[name] = job.derailed = True
 
 
@@ -129,7 +129,7 @@ def _begin(state: State, names: list[str], time: int) -> None:
         job = state.jobs[name]
         begin(job, time)
         state.written += is_ours(state, name)
-        if state.policy.preset in GIVING:
+        if state.policy.preset in PLANNING:
             _derail(state, name, job)
             change(state, name)
 
@@ -189,7 +189,7 @@ def _tasks(state: State, record: Record) -> None:
 
 
 def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: int, time: int) -> None:
-    if state.policy.preset in GIVING:
+    if state.policy.preset in PLANNING:
         stop_tasks(job, at, count, time)
         if job.plan is not None and not job.plan.gives:
             change(state, name)  # What it asks for inside its share is more by now.
@@ -199,7 +199,7 @@ def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: in
     if ready is None:
         _requeue_gang(state, job, name, at, time)
         return
-    if not job.progress.left[at] and state.policy.preset in GIVING and is_ours(state, name):
+    if not job.progress.left[at] and state.policy.preset in PLANNING and is_ours(state, name):
         state.stale[name] = True
         change(state, name)
     if ready:
@@ -210,7 +210,7 @@ def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: in
 
 
 def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, reason: Failure, time: int) -> None:
-    if state.policy.preset in GIVING:
+    if state.policy.preset in PLANNING:
         stop_tasks(job, at, 1, time)
         _derail(state, name, job)
         change(state, name)

@@ -5,7 +5,6 @@ from heapq import heappop, heappush
 from largesse.ids import shard_of
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import divisible, open_promises
-from largesse.lifecycle.queue_policy import GIVING
 from largesse.lifecycle.state import Span
 from schemas import (
     Asks,
@@ -15,6 +14,7 @@ from schemas import (
     RoundOpened,
     Shares,
 )
+from schemas.queues import PLANNING
 from services.altruism.core.giving import (
     is_late,
     moved_jobs,
@@ -80,7 +80,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
 def _deal_again(state: State, of: int) -> None:
     """Another count of shards: jobs that were not this one's have no plan here."""
     state.dues = []
-    if state.policy.preset in GIVING:
+    if state.policy.preset in PLANNING:
         for name, job in state.jobs.items():
             if shard_of(name, of) == state.shard:
                 if does_wait(job) or job.started:
@@ -139,7 +139,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
         take(spans, grant.first, grant.count)
         if not spans:
             forget_empty(job, at)
-        if state.policy.preset in GIVING:
+        if state.policy.preset in PLANNING:
             start_tasks(job, at, grant.count, record.time)
         if job.graph.stages[at].gang:
             gangs = state.gangs.setdefault(grant.job, {})
@@ -151,7 +151,7 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
     """Jobs that have to be planned again for it are, in this round or a later one."""
     body = record.body
     fold_entitlements(state.entitled, body.entitlements)
-    if state.policy.preset in GIVING:
+    if state.policy.preset in PLANNING:
         for name in moved_jobs(state, body.entitlements, state.entitled):
             state.planning[name] = True
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.entitlements import entitlement, key_of, queue_of
-from largesse.lifecycle.queue_policy import GIVING, LISTS
+from largesse.lifecycle.queue_policy import LISTS
 from largesse.lifecycle.remaining import direction_of, set_of, work_of
 from schemas import Entitlement, Policy, Queue, Vector
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
-from schemas.queues import Sharing
+from schemas.queues import PLANNING, Sharing
 from services.fairness.core.levels import levels_in
 from services.fairness.core.queue_report import accounts_of
 from services.fairness.core.state import State
@@ -53,7 +53,7 @@ class Directions:
 def entitlements(state: State, *, full: bool) -> list[Entitlement]:
     """Those that moved since they were told; with `full` all."""
     told = state.entitled
-    if state.policy.preset not in GIVING:
+    if state.policy.preset not in PLANNING:
         return [entitlement(key, 0) for key in sorted(told)]
     if not state.entitles and not full:
         return []

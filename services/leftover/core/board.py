@@ -2,7 +2,7 @@
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
-from largesse.lifecycle.queue_policy import order_of, serves
+from largesse.lifecycle.queue_policy import order_of, uses_shadow_order
 from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
@@ -48,7 +48,7 @@ def build(state: State) -> Board:
                 board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
     for queue, target in state.targets.items():
         board.set_target(queue, target)
-        board.set_due(queue, state.dues.get(queue, target), passed_over=queue in state.passed_over)
+        board.set_due(queue, state.dues.get(queue, target), level_reduced=queue in state.level_reduced)
     for queue, parts in state.parts.items():
         board.kinds_levels.set(board.leaf(queue), [(kinds.split(KINDS), target) for kinds, target in parts.items()])
     for queue, units in state.guarantees.items():
@@ -95,7 +95,7 @@ def _discipline(state: State) -> Discipline:
 
 def _orders(state: State) -> dict[str, Order]:
     orders = {group.path: group.order for group in state.groups.values()}
-    if not orders and serves(state.policy):
+    if not orders and uses_shadow_order(state.policy):
         orders[""] = "fsp"
     elif not orders and (order := order_of(state.policy.preset)) is not None:
         orders[""] = order

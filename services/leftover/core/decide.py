@@ -5,7 +5,7 @@ from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, waiting_of
-from services.leftover.core.gather import due_of, hold, is_passed_over, said_of, shortfalls
+from services.leftover.core.gather import due_of, hold, is_reduced, said_of, shortfalls
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
@@ -36,7 +36,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
         board.set_guaranteed(level.queue, level.guaranteed)
         board.kinds_levels.set(board.leaf(level.queue), [(part.kinds, part.target) for part in level.kinds])
-        board.set_due(level.queue, due_of(level), passed_over=is_passed_over(level))
+        board.set_due(level.queue, due_of(level), level_reduced=is_reduced(level))
     for name in are_over(board, now_ms):
         del board.over_ms[name]
         if name in board.jobs:

@@ -4,7 +4,7 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, switch
-from largesse.lifecycle.queue_policy import groups, serves
+from largesse.lifecycle.queue_policy import groups, uses_shadow_order
 from largesse.lifecycle.run_times import informed, learn, observe
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
@@ -64,7 +64,7 @@ def fold(state: State, record: Record) -> None:
 
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
-    served = serves(state.policy)
+    served = uses_shadow_order(state.policy)
     if body.policy is not None:
         state.policy = body.policy
         if not body.policy.speculation_permille:
@@ -84,8 +84,8 @@ def _regroup(state: State, time: int, *, served: bool) -> None:
     """Queues, and who is served how in them, may be others: then the shadow begins anew. `served`: whether it was kept
     before, which the default policy does without any record of a config."""
     before, fair = state.groups, state.shadow.tree
-    state.groups = groups(state.queues, state.policy.preset, "fsp" if serves(state.policy) else "drf")
-    if serves(state.policy) != served or state.groups != before or state.queues != fair:
+    state.groups = groups(state.queues, state.policy.preset, "fsp" if uses_shadow_order(state.policy) else "drf")
+    if uses_shadow_order(state.policy) != served or state.groups != before or state.queues != fair:
         set_up(state, time)
 
 

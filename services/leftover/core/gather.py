@@ -45,7 +45,7 @@ def due_of(level: Level) -> int:
     return (level.target if level.due is None else level.due) - level.lent
 
 
-def is_passed_over(level: Level) -> bool:
+def is_reduced(level: Level) -> bool:
     """Whether a leaf is due more than its level, since its tasks find no room."""
     return level.due is not None and level.due > level.target
 
@@ -201,7 +201,7 @@ class _Running:
     def ends(self, number: int, wanted: Wanted) -> list[End]:
         """All but the tasks that are the class's own, in order of time."""
         state, now_ms = self._state, self._now_ms
-        found = [end for held, end in self._held_on(number) if self._is_over(held, wanted)]
+        found = [end for held, end in self._held_on(number) if self._gives_room(held, wanted)]
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
@@ -224,8 +224,10 @@ class _Running:
             self._held[number] = known
         return known
 
-    def _is_over(self, held: Allocation, wanted: Wanted) -> bool:
-        """Whether the task is of a leaf that room is gathered from: first of those that hold more than they are due."""
+    def _gives_room(self, held: Allocation, wanted: Wanted) -> bool:
+        """Whether what this task gives back counts as room to gather: where possible only what tasks of leaves that
+        hold more than they are due give back.
+        """
         task = wanted.task
         if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
             return False

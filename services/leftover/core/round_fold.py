@@ -1,7 +1,7 @@
 """What leftover learns of a round: what was answered, what of it binds, and what the board keeps of it."""
 
 from largesse.lifecycle.promises import open_promises
-from largesse.lifecycle.queue_policy import serves
+from largesse.lifecycle.queue_policy import uses_shadow_order
 from largesse.lifecycle.remaining import KINDS
 from schemas import (
     Asks,
@@ -19,7 +19,7 @@ from schemas.placement_rules import class_key, rules_of
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, waiting_of
-from services.leftover.core.gather import due_of, is_passed_over
+from services.leftover.core.gather import due_of, is_reduced
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved_runs import note_runs, take_back
 from services.leftover.core.serving import move
@@ -47,7 +47,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
             job.job_class = judged.job_class
             if state.pools_ppm:
                 forget_board(state)
-    if serves(state.policy):
+    if uses_shadow_order(state.policy):
         move(state, record.time)
 
 
@@ -58,7 +58,7 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
     for queue in body.gone:
         state.targets.pop(queue, None)
         state.dues.pop(queue, None)
-        state.passed_over.pop(queue, None)
+        state.level_reduced.pop(queue, None)
         state.guarantees.pop(queue, None)
         state.parts.pop(queue, None)
     for level in body.levels:
@@ -71,10 +71,10 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
             state.dues.pop(level.queue, None)
         else:
             state.dues[level.queue] = due_of(level)
-        if is_passed_over(level):
-            state.passed_over[level.queue] = True
+        if is_reduced(level):
+            state.level_reduced[level.queue] = True
         else:
-            state.passed_over.pop(level.queue, None)
+            state.level_reduced.pop(level.queue, None)
         if level.guaranteed:
             state.guarantees[level.queue] = level.guaranteed
         else:

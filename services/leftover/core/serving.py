@@ -5,7 +5,7 @@ The base of the shadow follows log time. After each arrival or change of capacit
 an estimate from its work.
 """
 
-from largesse.lifecycle.queue_policy import serves
+from largesse.lifecycle.queue_policy import uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
@@ -26,7 +26,7 @@ after those that are in it."""
 def set_up(state: State, time: int) -> None:
     """The queues or the order of jobs are others: the shadow begins anew, with what is left to be done of each job."""
     state.shadow = Shadow(tree=state.queues)
-    if not serves(state.policy):
+    if not uses_shadow_order(state.policy):
         return
     for node in state.nodes.values():
         if not node.lost:
@@ -39,7 +39,7 @@ def set_up(state: State, time: int) -> None:
 def note_capacity(state: State, before: Vector, after: Vector) -> None:
     """A node has another capacity: that of a node which is not there is empty."""
     shadow = state.shadow
-    if before == after or not serves(state.policy):
+    if before == after or not uses_shadow_order(state.policy):
         return
     for vector, sign in ((before, -1), (after, 1)):
         for kind, amount in vector.items():
@@ -49,7 +49,7 @@ def note_capacity(state: State, before: Vector, after: Vector) -> None:
 
 def join(state: State, name: str, job: Job, time: int) -> None:
     """A job may run from now on."""
-    if not serves(state.policy):
+    if not uses_shadow_order(state.policy):
         return
     shadow = state.shadow
     if len(shadow.base.runs) + len(shadow.arrivals) >= SHADOW_JOBS_MAX:
@@ -103,7 +103,7 @@ def longest_first(state: State, job: Job, waits: list[Waiting]) -> None:
 def set_floors(state: State, board: Board) -> None:
     """Of the share of each job, `isolation_permille` go before the order of the shadow: its queue's level, by the jobs
     there are."""
-    if not serves(state.policy):
+    if not uses_shadow_order(state.policy):
         return
     live: dict[str, int] = {}
     for job in state.jobs.values():

@@ -166,10 +166,10 @@ class Bins:
         self.leaf(name).target = target
         self._stale_leaves[name] = True
 
-    def set_due(self, name: str, due: int | None, *, passed_over: bool = False) -> None:
+    def set_due(self, name: str, due: int | None, *, level_reduced: bool = False) -> None:
         """What a leaf is due of its own, and whether its level is less since its tasks find no room."""
         leaf = self.leaf(name)
-        leaf.due, leaf.passed_over = due, passed_over
+        leaf.due, leaf.level_reduced = due, level_reduced
         self._stale_leaves[name] = True
 
     def set_guaranteed(self, name: str, units: int) -> None:

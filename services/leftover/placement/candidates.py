@@ -22,8 +22,8 @@ so many of them, as a part of all: to compare costs less than to try."""
 
 
 class Candidates:
-    """Bit sets of classes, by their numbers. A class is blocked from when it finds no room until it has some, or until
-    tasks wait in it again after none did.
+    """Bit sets of classes, by their numbers. A class is `blocked` once a search of all nodes has found no room for it:
+    it is then tried only on nodes that have got room since, until tasks wait in it again after none did.
     """
 
     def __init__(self, room: Room, classes: list[TaskClass]) -> None:
@@ -34,15 +34,15 @@ class Candidates:
         self._amounts = Amounts(len(room.total))
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
-        self._waiting = 0  # Classes of which tasks wait,
-        self._moved: dict[int, bool] = {}  # but for those that began or ceased to be waited for since.
-        self._retry_candidates = 0  # Classes that are blocked and may have room now, and others.
-        self._nodes: dict[int, int] = {}  # Where they may have it, with those that may have it there,
-        self._looked = 0  # among the nodes that the room had listed as changed by then.
+        self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
+        self._moved: dict[int, bool] = {}  # Classes of which the first task came to wait, or the last ceased to.
+        self._retry_candidates = 0  # The blocked classes that may have room by now, and possibly others.
+        self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there.
+        self._looked = 0  # How many nodes the room had listed as changed when `_nodes` was filled.
         self._seen: dict[int, int] = {}  # What `room.moves` said of nodes when their exact amounts were compared.
         self._narrowed = -1  # What `room.moves_all` said when the classes were last compared with nodes.
-        self._failed = 0  # So many of those found none since they were compared with the nodes,
-        self._failures_before_recheck = 0  # and so many may until they are again.
+        self._failed = 0  # So many of them have failed to find room since they were compared with nodes.
+        self._failures_before_recheck = 0  # After so many failures they are compared again.
         self._failed_open = 0  # So many that were not blocked found none since those were swept.
 
     @property
@@ -89,24 +89,24 @@ class Candidates:
         return found
 
     def _narrow(self) -> None:
-        """Leaves only those classes among the hoping ones that fit by their exact amounts. Costs the nodes whose room
+        """Drops the retry candidates that do not fit by exact amounts. Costs the nodes whose room
         has moved since the last time: while a round fills one node, the others stay as they are.
         """
         before = self._retry_candidates.bit_count()
         if self._narrowed != self.room.moves_all:
             self._narrowed = self.room.moves_all
-            hoping, moves, seen = 0, self.room.moves, self._seen
+            fitting_now, moves, seen = 0, self.room.moves, self._seen
             for number, fitted in list(self._nodes.items()):
                 fitting = fitted & self._retry_candidates  # While a round places tasks, no node gets more room.
                 if fitting and seen.get(number) != moves[number]:
                     fitting = self._fitting(self.room.nodes[number].free, fitting)
                     seen[number] = moves[number]
                 if fitting:
-                    hoping |= fitting
+                    fitting_now |= fitting
                     self._nodes[number] = fitting
                 else:
                     del self._nodes[number]
-            self._retry_candidates = hoping
+            self._retry_candidates = fitting_now
         after = self._retry_candidates.bit_count()
         self._failed, self._failures_before_recheck = 0, after // _PART if after == before else 0
 

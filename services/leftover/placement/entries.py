@@ -179,7 +179,10 @@ class Draw(Ranks[int]):
         if not self.classes & live:
             return None
         mask, lone = self.mask, self.lone
-        found, found_key = -1, -1  # Of a job that stands here with an earlier span of its own: others may come between.
+        found, found_key = (
+            -1,
+            -1,
+        )  # The best so far: a lone job is filed by its earliest span.
         for block in self.blocks:
             first = block.entries[0][0]
             if found >= 0 and first > found_key:
@@ -225,7 +228,7 @@ class LeafEntry:
     where there is but one; `sizes`: by bin, what one of its tasks takes; `draws`: by class of job, those bins and jobs
     in order that no maximum holds back. `served`: seq of
     the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
-    level is known; `passed_over`: its level is less than that, since its tasks find no room; `guaranteed`: below this
+    level is known; `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this
     no class pool holds it back. `floor`: under `fsp`, jobs that hold less than this dominant share go before the
     others, the least first. `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
     `headed`: the classes that the line has counted as its heads, by
@@ -237,7 +240,7 @@ class LeafEntry:
     order: Order = "drf"
     target: int = SHARE_UNITS
     due: int | None = None
-    passed_over: bool = False
+    level_reduced: bool = False
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
@@ -302,9 +305,9 @@ class JobEntry:
     `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms,
     or by `fsp` when it ends in the shadow.
     `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
-    waited so long that it goes first. `is_alone`: it stands in its leaf's draw itself, with classes that nobody else
-    there waits for; there it is called `sole_id` with what is required of those, one less with what is optional (below
-    zero, where no bin is).
+    waited so long that it goes first. `is_alone`: nobody else in its leaf waits for its classes, so it stands in the
+    draw itself and not in bins: as `sole_id` with its required tasks, as `sole_id` - 1 with its optional ones. Both
+    are negative; bins are not.
     """
 
     name: str

@@ -39,7 +39,7 @@ class LeafQueue:
         least, tier = leaf.sizes.least(), _OWN
         if least is not None and leaf.share + least > leaf.target:
             tier = _BEYOND
-        elif leaf.passed_over:
+        elif leaf.level_reduced:
             tier = _RETURNED
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
