@@ -29,7 +29,10 @@ def test_entries_come_in_the_order_of_key_and_id_whatever_was_moved(moves):
     assert len(ranks) == len(model)
 
 
-@for_all(MOVES, st.lists(st.integers(0, (1 << MASK + 1) - 1), min_size=1, max_size=5))
+LIVES = st.tuples(st.integers(0, (1 << MASK + 1) - 1), st.one_of(st.none(), st.integers(0, 50)))
+
+
+@for_all(MOVES, st.lists(LIVES, min_size=1, max_size=5))
 def test_the_first_bin_of_a_live_class_is_found(moves, lives):
     draw, model = Draw(MASK), {}
     for number, (bin_id, key, _) in enumerate(moves):
@@ -40,6 +43,17 @@ def test_the_first_bin_of_a_live_class_is_found(moves, lives):
             draw.set(bin_id, key, 1 << (bin_id & MASK))
             draw.classes |= 1 << (bin_id & MASK)
             model[bin_id] = key
-        live = lives[number % len(lives)]  # Searches in between correct the sets of blocks.
-        able = [(key, bin_id) for bin_id, key in model.items() if live >> (bin_id & MASK) & 1]
-        assert draw.first_of(live) == (min(able)[1] if able else None)
+        live, end = lives[number % len(lives)]  # Searches in between correct the sets of blocks.
+        before_end = [(key, bin_id) for bin_id, key in model.items() if end is None or key < end]
+        able = [(key, bin_id) for key, bin_id in before_end if live >> (bin_id & MASK) & 1]
+        assert draw.first_of(live, end) == (min(able)[1] if able else None)
+
+
+def test_what_lies_behind_the_end_of_a_search_is_found_by_the_next():
+    draw = Draw(MASK)
+    draw.set(3, 20, 1 << 3)
+    draw.classes = 1 << 3
+
+    assert draw.first_of(1 << 3, end=10) is None
+    assert draw.first_of(1 << 3, end=20) is None
+    assert draw.first_of(1 << 3) == 3

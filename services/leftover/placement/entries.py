@@ -178,11 +178,8 @@ class Draw(Ranks[int]):
         """
         if not self.classes & live:
             return None
-        mask, lone = self.mask, self.lone
-        found, found_key = (
-            -1,
-            -1,
-        )  # The best so far: a lone job is filed by its earliest span.
+        mask, lone, union = self.mask, self.lone, 0
+        found, found_key = -1, -1  # The best so far: a lone job is filed by its earliest span.
         for block in self.blocks:
             first = block.entries[0][0]
             if found >= 0 and first > found_key:
@@ -211,9 +208,10 @@ class Draw(Ranks[int]):
                 else:
                     if found < 0:
                         block.classes ^= hit  # None of them is there any more.
+            union |= block.classes
         else:
             if found < 0:
-                self.classes ^= self.classes & live
+                self.classes = union  # Where `end` cut the last block short, it still has what lies behind that.
         self.found_key = found_key
         return found if found >= 0 else None
 
