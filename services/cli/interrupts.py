@@ -8,6 +8,7 @@ ends the process at once. Imports little, so that the guard is in place early.
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -61,6 +62,8 @@ def tell(line: str = "") -> None:
 def _raise(number: int, frame: FrameType | None) -> None:
     _Seen.happened = True
     signal.signal(signal.SIGINT, _end_at_once)
+    # What had only half begun, like an event loop, complains when it is put away; coroutines that never ran do so, too.
+    warnings.simplefilter("ignore", RuntimeWarning)
     raise KeyboardInterrupt
 
 
@@ -74,4 +77,5 @@ def _unraisable(what: Any) -> None:
     if isinstance(what.exc_value, KeyboardInterrupt):
         tell()
         os._exit(CODE)
-    sys.__unraisablehook__(what)
+    if not _Seen.happened:
+        sys.__unraisablehook__(what)

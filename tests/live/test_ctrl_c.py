@@ -118,3 +118,30 @@ def test_a_cell_that_is_interrupted_ends_in_order_or_says_so_in_one_line(tmp_pat
         codes.append(code)
         assert (code, err, out.endswith("ended\n")) in ((130, INTERRUPTED, False), (0, "", True)), (i, out)
     assert 130 in codes[:5]
+
+
+HALF_BEGUN = """
+import asyncio, os, signal, sys
+from asyncio.base_events import BaseEventLoop
+from services.cli import interrupts
+
+async def never(): pass
+
+def begin(loop):
+    os.kill(os.getpid(), signal.SIGINT)
+
+BaseEventLoop.__init__ = begin
+interrupts.guard()
+with interrupts.raising():
+    try:
+        asyncio.run(never())
+    except KeyboardInterrupt:
+        interrupts.tell()
+sys.exit(interrupts.CODE)
+"""
+
+
+def test_an_event_loop_that_had_only_half_begun_does_not_complain():
+    done = subprocess.run([sys.executable, "-c", HALF_BEGUN], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (130, INTERRUPTED)
