@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
 from schemas import Plans, ReservationRequested, SeriesEnded, SeriesRequested
@@ -26,6 +28,7 @@ def answered(body):
     return [answer.reservation for answer in body.answers if answer.accepted and answer.reason == ""]
 
 
+@pytest.mark.slow
 def test_live_a_series_goes_on_beyond_the_horizon_until_it_is_deleted_and_the_log_replays():
     async def story():
         bus = MemoryBus()
