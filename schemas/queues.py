@@ -43,6 +43,13 @@ Sharing = Literal[
 """How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
 at the top as the preset says."""
 
+ServingOrder = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
+"""How the jobs of one queue, or of a subtree that is one list, are served, in this order of names: the least dominant
+share first; the one admitted first, strictly at the head; the fewest running tasks; the shortest critical path at its
+admission; the least remaining work; the task that fits best, of all jobs or of those furthest below their share; the
+highest priority; required tasks before optional ones, and among either the least remaining work; the least product of
+the remaining work and the square of the time until the job ends in a virtual cluster under H-DRF."""
+
 Estimates = Literal["spec", "history"]
 """What goes first where both say how long a task runs: what the job was submitted with, or its earlier runs."""
 

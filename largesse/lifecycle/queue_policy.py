@@ -5,17 +5,10 @@ subtree as one list: the subtree's top queue alone gets a level, and whatever th
 nothing (H-DRF, section 4.3: recursive scheduling).
 """
 
-from typing import Literal, NamedTuple, cast, get_args
+from typing import NamedTuple, cast, get_args
 
 from schemas.queue_tree import below
-from schemas.queues import PLANNING, Policy, Preset, Queue, Sharing
-
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
-"""How jobs of one group are served: the least dominant share; the one admitted first, strictly at the head; the least
-tasks that run; the shortest critical path at its admission; the least work that remains; the task that fits best,
-of all jobs or of those furthest below their share; the highest priority; required
-tasks before optional ones, and among either the least work that remains; the least work
-that remains, times the square of the time until the job ends in a virtual cluster under H-DRF."""
+from schemas.queues import PLANNING, Policy, Preset, Queue, ServingOrder, Sharing
 
 LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
 """Policies that take the jobs of a whole subtree as one list."""
@@ -47,7 +40,7 @@ class Group(NamedTuple):
     """`path`: the queue that has the level; "" is the whole cell, which needs none. `order`: of the jobs below it."""
 
     path: str
-    order: Order
+    order: ServingOrder
 
 
 def sharing_of(preset: Preset) -> Sharing:
@@ -59,16 +52,16 @@ def sharing_of(preset: Preset) -> Sharing:
     return sharing
 
 
-def order_of(preset: Preset) -> Order | None:
+def order_of(preset: Preset) -> ServingOrder | None:
     """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
     is more than an order: no job in the cell may overtake the head.)"""
     if preset in PLANNING:
         return "giving"
     sharing = sharing_of(preset)
-    return cast(Order, sharing) if sharing in LISTS and preset != "fifo" else None
+    return cast(ServingOrder, sharing) if sharing in LISTS and preset != "fifo" else None
 
 
-def groups(tree: Queue | None, preset: Preset, fair: Order = "drf") -> dict[str, Group]:
+def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:
     """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root.
     `fair`: how the jobs of a queue are served under H-DRF, where it names no policy of its own but that.
     """
@@ -78,11 +71,13 @@ def groups(tree: Queue | None, preset: Preset, fair: Order = "drf") -> dict[str,
     return found
 
 
-def _collect(found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, fair: Order) -> None:
+def _collect(
+    found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, fair: ServingOrder
+) -> None:
     """`above`: the policy in force at the parent; `one`: the list that all from here down belong to."""
     policy = queue.policy or above
     if one is None and policy in LISTS:
-        one = Group(path, cast(Order, policy))
+        one = Group(path, cast(ServingOrder, policy))
     if not queue.children:
         found[path] = one or Group(path, "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf")
     for child in queue.children:

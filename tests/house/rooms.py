@@ -191,6 +191,8 @@ ROOMS = (
             "schemas.jobs.PlacementRule",
             "schemas.jobs.Stage",
             "schemas.placement_rules",
+            "schemas.queues.JobOrder",
+            "schemas.queues.ServingOrder",
             "services.{service}",
         ),
         others=PURE | {"numpy"},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.class_pools import PPM, Pools
-from services.leftover.placement.fits import Demands
+from services.leftover.placement.fits import ClassIndex
 from tests.properties.placement_plain import Plain
 from tests.properties.test_placement import Both, step
 from tests.strategies import for_all
@@ -122,7 +122,7 @@ def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, seed):
 def test_pools_never_sum_above_the_capacity(parts, total):
     whole = sum(parts) or 1
     ppm = [part * PPM // whole for part in parts[1:]]
-    pools = Pools([PPM - sum(ppm), *ppm], total, Demands(len(total)))
+    pools = Pools([PPM - sum(ppm), *ppm], total, ClassIndex(len(total)))
 
     for have, column in zip(total, zip(*pools.most, strict=True), strict=True):
         assert 0 <= sum(column) <= have

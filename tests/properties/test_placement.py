@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS, on_devices
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Waiting
+from services.leftover.placement.entries import TaskSpan
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.pending_reasons import reasons
@@ -78,7 +78,7 @@ class Both:
         waits = []
         for span in self.plain.jobs[name].spans:
             task = self.board.class_for(span.demand, span.labels, span.prefer, span.gang)
-            waits.append(Waiting(str(span.stage), span.stage, task, span.first, span.count, 1, span.since_ms))
+            waits.append(TaskSpan(str(span.stage), span.stage, task, span.first, span.count, 1, span.since_ms))
             waits[-1].optional = span.optional
         self.board.wait(name, waits)
 
@@ -266,7 +266,7 @@ RULES = {
 @pytest.mark.parametrize("rules", RULES)
 @for_all(st.integers(0, 2**64 - 1))
 def test_a_board_that_remembers_places_as_the_plain_rules_do(rules, seed):
-    """Histories are drawn from the seed alone: Hypothesis would draw too few unlike steps in a row."""
+    """Histories are drawn from the seed alone: Hypothesis would ready too few unlike steps in a row."""
     both, chance = Both(*RULES[rules]), Random(seed)
     for _ in range(60):
         step(both, chance)

@@ -3,7 +3,16 @@
 from hypothesis import example
 from hypothesis import strategies as st
 
-from services.leftover.placement.fits import Amounts, Demands, Fits, Frees, array_of, numbers, set_of, step
+from services.leftover.placement.fits import (
+    ClassIndex,
+    ClassNeeds,
+    FreeAmounts,
+    NodeIndex,
+    array_of,
+    bit_set,
+    members,
+    step,
+)
 from tests.strategies import for_all
 
 AMOUNTS = st.one_of(st.integers(-5, 40), st.integers(0, 1 << 50))
@@ -20,9 +29,9 @@ def test_amounts_of_one_step_differ_by_less_than_an_eighth(amount):
 
 
 @for_all(st.sets(st.integers(0, 300)))
-def test_a_set_is_read_in_ascending_order_whether_sparse_or_dense(members):
-    found = sum(1 << number for number in members)
-    assert numbers(found) == array_of(found).tolist() == sorted(members)
+def test_a_set_is_read_in_ascending_order_whether_sparse_or_dense(numbers):
+    found = sum(1 << number for number in numbers)
+    assert members(found) == array_of(found).tolist() == sorted(numbers)
 
 
 @for_all(
@@ -31,7 +40,7 @@ def test_a_set_is_read_in_ascending_order_whether_sparse_or_dense(members):
     st.dictionaries(st.integers(0, 1), st.integers(1, 1 << 50)),
 )
 def test_nodes_with_room_are_found_and_nodes_far_too_small_are_not(frees, moves, demand):
-    fits = Fits(frees, 2)
+    fits = NodeIndex(frees, 2)
     now = [list(free) for free in frees]
     for number, free in moves:
         if number < len(now):
@@ -39,7 +48,7 @@ def test_nodes_with_room_are_found_and_nodes_far_too_small_are_not(frees, moves,
             fits.move(number, free)
 
     wants = [(p, step(amount)) for p, amount in demand.items()]
-    found = numbers(fits.nodes(wants, (1 << len(now)) - 1))
+    found = members(fits.nodes(wants, (1 << len(now)) - 1))
 
     with_room = [i for i, free in enumerate(now) if all(free[p] >= amount for p, amount in demand.items())]
     near = [i for i, free in enumerate(now) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())]
@@ -47,9 +56,9 @@ def test_nodes_with_room_are_found_and_nodes_far_too_small_are_not(frees, moves,
 
 
 def test_only_the_nodes_that_are_asked_about_are_found():
-    fits = Fits([[100], [100], [100]], 1)
+    fits = NodeIndex([[100], [100], [100]], 1)
 
-    assert numbers(fits.nodes([(0, step(100))], 0b101)) == [0, 2]
+    assert members(fits.nodes([(0, step(100))], 0b101)) == [0, 2]
 
 
 @for_all(
@@ -58,24 +67,24 @@ def test_only_the_nodes_that_are_asked_about_are_found():
     st.sets(st.integers(0, 79)),
 )
 def test_classes_that_fit_are_found_and_classes_far_too_large_are_not(batches, free, others):
-    demands = Demands(2)
+    demands = ClassIndex(2)
     known = []
     for batch in batches:
         demands.add(len(known), [[(p, step(amount)) for p, amount in demand.items()] for demand in batch])
         known += batch
 
-    found = set(numbers(demands.classes(free, demands.all)))
+    found = set(members(demands.classes(free, demands.all)))
 
     fitting = {i for i, demand in enumerate(known) if all(free[p] >= amount for p, amount in demand.items())}
     near = {i for i, demand in enumerate(known) if all(free[p] * 9 >= amount * 8 - 8 for p, amount in demand.items())}
     assert fitting <= found <= near
     among = [i for i in range(len(known)) if i not in others]
-    assert set(numbers(demands.classes(free, set_of(among)))) == found - others
+    assert set(members(demands.classes(free, bit_set(among)))) == found - others
 
 
 @for_all(st.sets(st.integers(0, 200)))
 def test_the_set_of_some_numbers_has_these_and_no_others(some):
-    assert numbers(set_of(list(some))) == sorted(some)
+    assert members(bit_set(list(some))) == sorted(some)
 
 
 @for_all(
@@ -86,7 +95,7 @@ def test_the_set_of_some_numbers_has_these_and_no_others(some):
 @example([[{0: 1}]], [1, -1], {0})
 @example([[{0: 1}] * 20], [1, -1], {17})
 def test_exactly_the_classes_that_fit_into_a_room_are_found(batches, free, asked):
-    amounts, known = Amounts(2), []
+    amounts, known = ClassNeeds(2), []
     for batch in batches:
         amounts.add(len(known), [[(p, amount, 0) for p, amount in demand.items()] for demand in batch])
         known += batch
@@ -94,7 +103,7 @@ def test_exactly_the_classes_that_fit_into_a_room_are_found(batches, free, asked
     if not among:
         return
 
-    found = numbers(amounts.fitting(sum(1 << i for i in among), free))
+    found = members(amounts.fitting(sum(1 << i for i in among), free))
 
     assert found == sorted(i for i in among if all(free[p] >= amount for p, amount in known[i].items()))
 
@@ -108,7 +117,7 @@ def test_exactly_the_classes_that_fit_into_a_room_are_found(batches, free, asked
 def test_the_first_of_the_nodes_with_the_least_rank_is_found_and_those_without_room_are_told(
     given, moves, needs, asked
 ):
-    frees, now = Frees(given, 2), list(given)
+    frees, now = FreeAmounts(given, 2), list(given)
     for number, free in moves:
         if number < len(now):
             now[number] = free

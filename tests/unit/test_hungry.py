@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.ageing import Hungry
+from services.leftover.placement.ageing import AgeingJobs
 from tests.strategies import for_all
 
 moves = st.lists(
@@ -17,7 +17,7 @@ moves = st.lists(
 
 @for_all(moves)
 def test_those_that_wait_longest_are_taken_first_in_whatever_order_they_came(moves):
-    hungry, plain = Hungry(), {}
+    hungry, plain = AgeingJobs(), {}
     for what, *given in moves:
         if what == "set":
             hungry.set(*given)
@@ -33,7 +33,7 @@ def test_those_that_wait_longest_are_taken_first_in_whatever_order_they_came(mov
 
 
 def test_those_that_are_gone_are_not_walked_past_for_ever():
-    hungry = Hungry()
+    hungry = AgeingJobs()
     for job in range(100_000):
         hungry.set(job, job)
         if job:

@@ -3,7 +3,7 @@
 import pytest
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Waiting
+from services.leftover.placement.entries import TaskSpan
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room
 
@@ -18,12 +18,12 @@ def board():
     board = Board(room, "fair")
     task = board.class_for({"cpu": 1}, {}, {}, 0)
     board.add_job("holder", 0, "", 0)
-    board.wait("holder", [Waiting("s", 0, task, 0, 1, 1, 0)])
+    board.wait("holder", [TaskSpan("s", 0, task, 0, 1, 1, 0)])
     assert [p.job for p in board.place()] == ["holder"]
     for i in range(LEAVES):
         leaf = f"q{i:03}"
         board.add_job(leaf, 1 + i, leaf, 0)
-        board.wait(leaf, [Waiting("s", 0, task, 0, 9, 1, 0)])
+        board.wait(leaf, [TaskSpan("s", 0, task, 0, 9, 1, 0)])
         board.serve(leaf, LEAVES - i)  # Who was served longest ago comes last by name.
     assert board.place() == []
     return board

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.quantities import on_devices
 from services.leftover.placement.candidates import Candidates
-from services.leftover.placement.fits import numbers
+from services.leftover.placement.fits import members
 from services.leftover.placement.nodes import Room
 
 
@@ -240,14 +240,14 @@ def test_only_classes_that_wait_are_compared_with_nodes_that_got_room():
 
     rooms.give(0, [(0, 5)], [])
     candidates.refresh()
-    assert numbers(candidates.live) == [waits.index]
+    assert members(candidates.live) == [waits.index]
 
     waits.waiting, nobody.waiting = 0, 1
     candidates.note_waiting(waits)
     candidates.note_waiting(nobody)
     rooms.give(0, [(0, 5)], [])
     candidates.refresh()
-    assert numbers(candidates.live) == [nobody.index]
+    assert members(candidates.live) == [nobody.index]
 
 
 def test_a_class_that_no_longer_fits_on_any_node_that_got_room_is_left_out_after_the_next_failure():
@@ -268,4 +268,4 @@ def test_a_class_that_no_longer_fits_on_any_node_that_got_room_is_left_out_after
     assert candidates.best(larger) is None
     candidates.block(larger)
 
-    assert numbers(candidates.live) == [small.index]
+    assert members(candidates.live) == [small.index]

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.entries import Draw
+from services.leftover.placement.entries import ReadyQueue
 from services.leftover.placement.ranks import Ranks
 from tests.strategies import for_all
 
@@ -34,26 +34,26 @@ LIVES = st.tuples(st.integers(0, (1 << MASK + 1) - 1), st.one_of(st.none(), st.i
 
 @for_all(MOVES, st.lists(LIVES, min_size=1, max_size=5))
 def test_the_first_bin_of_a_live_class_is_found(moves, lives):
-    draw, model = Draw(MASK), {}
-    for number, (bin_id, key, _) in enumerate(moves):
+    ready, model = ReadyQueue(MASK), {}
+    for number, (bucket_id, key, _) in enumerate(moves):
         if key is None:
-            draw.drop(bin_id)
-            model.pop(bin_id, None)
+            ready.drop(bucket_id)
+            model.pop(bucket_id, None)
         else:
-            draw.set(bin_id, key, 1 << (bin_id & MASK))
-            draw.classes |= 1 << (bin_id & MASK)
-            model[bin_id] = key
+            ready.set(bucket_id, key, 1 << (bucket_id & MASK))
+            ready.classes |= 1 << (bucket_id & MASK)
+            model[bucket_id] = key
         live, end = lives[number % len(lives)]  # Searches in between correct the sets of blocks.
-        before_end = [(key, bin_id) for bin_id, key in model.items() if end is None or key < end]
-        able = [(key, bin_id) for key, bin_id in before_end if live >> (bin_id & MASK) & 1]
-        assert draw.first_of(live, end) == (min(able)[1] if able else None)
+        before_end = [(key, bucket_id) for bucket_id, key in model.items() if end is None or key < end]
+        able = [(key, bucket_id) for key, bucket_id in before_end if live >> (bucket_id & MASK) & 1]
+        assert ready.first_of(live, end) == (min(able)[1] if able else None)
 
 
 def test_what_lies_behind_the_end_of_a_search_is_found_by_the_next():
-    draw = Draw(MASK)
-    draw.set(1, 5, 1 << 1)
-    draw.set(3, 20, 1 << 3)
-    draw.classes = 1 << 1 | 1 << 3
+    ready = ReadyQueue(MASK)
+    ready.set(1, 5, 1 << 1)
+    ready.set(3, 20, 1 << 3)
+    ready.classes = 1 << 1 | 1 << 3
 
-    assert draw.first_of(1 << 3, end=10) is None
-    assert draw.first_of(1 << 3) == 3
+    assert ready.first_of(1 << 3, end=10) is None
+    assert ready.first_of(1 << 3) == 3

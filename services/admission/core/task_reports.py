@@ -18,7 +18,7 @@ from services.admission.core.state import Allocation, State
 
 Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
 
-Verdict = Literal["good", "stale", "foreign"]
+ReportCheck = Literal["good", "stale", "foreign"]
 """Of a reported attempt. good: the report counts; stale: it was folded already, or is superseded; foreign: the attempt
 was never granted to the node that reports it."""
 
@@ -28,14 +28,14 @@ class _Adding:
     """What is being judged: an item of a message, who speaks, and the mark of the tasks that are looked at. `runs`:
     what came of it so far; `unknown`: what comes of attempts that were never granted."""
 
-    runs: list[tuple[int, int, Verdict]]
+    runs: list[tuple[int, int, ReportCheck]]
     state: State
     item: Item
     node: str
     epoch: str
     starting: bool
     seen: dict[str, bool]
-    unknown: Verdict
+    unknown: ReportCheck
     mark: int
 
 
@@ -86,7 +86,7 @@ def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bo
 
 def _verdicts(
     state: State, item: Item, node: str, epoch: str, starting: bool, seen: dict[str, bool]
-) -> list[tuple[int, int, Verdict]]:
+) -> list[tuple[int, int, ReportCheck]]:
     """What comes of each of an item's tasks, in runs from an index to one before another. `epoch`: the speaker's;
     empty: any will do. What is good is noted as `seen`.
     """
@@ -99,7 +99,7 @@ def _verdicts(
         if hold is not None and hold.attempt == item.attempt and (not epoch or hold.epoch == epoch):
             return [(first, end, _of_held(state, hold, key, starting, seen))]
     job = state.jobs.get(item.job)
-    unknown: Verdict = "foreign"  # What comes of tasks of which the log knows no such attempt.
+    unknown: ReportCheck = "foreign"  # What comes of tasks of which the log knows no such attempt.
     if job is None:
         ended = state.ended.get(item.job)
         if ended is None:
@@ -108,7 +108,7 @@ def _verdicts(
     at = job.graph.position.get(item.stage) if job is not None else None
     if job is None or at is None:
         return [(first, end, unknown)]
-    runs: list[tuple[int, int, Verdict]] = []
+    runs: list[tuple[int, int, ReportCheck]] = []
     tasks = job.graph.tasks[at]
     for low, high, mark in marks(job.granted[at], first, min(end, tasks)):
         copied = copied_in(state, item.job, item.stage, low, high) if state.copied else []
@@ -161,7 +161,7 @@ def _add_copied(add: _Adding, index: int) -> None:
         _add(add.runs, index, index + 1, add.unknown if item.attempt > attempt_of(add.mark) else "stale")
 
 
-def _of_held(state: State, hold: Allocation, key: str, starting: bool, seen: dict[str, bool]) -> Verdict:
+def _of_held(state: State, hold: Allocation, key: str, starting: bool, seen: dict[str, bool]) -> ReportCheck:
     """Of an attempt that holds room where its speaker says: does this count, or was it said before?"""
     key = seen_key(state, key, hold.attempt)
     if (starting and hold.started) or key in seen:
@@ -170,7 +170,7 @@ def _of_held(state: State, hold: Allocation, key: str, starting: bool, seen: dic
     return "good"
 
 
-def _add(runs: list[tuple[int, int, Verdict]], low: int, high: int, verdict: Verdict) -> None:
+def _add(runs: list[tuple[int, int, ReportCheck]], low: int, high: int, verdict: ReportCheck) -> None:
     if runs and runs[-1][2] == verdict:
         runs[-1] = (runs[-1][0], high, verdict)
     else:

@@ -4,11 +4,8 @@ An order gives each stage that is ready a score, given what is free inside the s
 by position. All scores are whole numbers.
 """
 
-from typing import Literal
-
+from schemas.queues import JobOrder
 from services.altruism.planning.work import Amounts, Work
-
-Order = Literal["tetris", "critical_path", "breadth_first", "dagps"]
 
 SCALE = 1 << 10
 """An amount is a part of the share in this many steps, in the alignment of Tetris."""
@@ -20,7 +17,7 @@ class Scores:
     """
 
     def __init__(
-        self, order: Order, work: Work, share: Amounts, *, reverse: bool = False, fixed: list[int] | None = None
+        self, order: JobOrder, work: Work, share: Amounts, *, reverse: bool = False, fixed: list[int] | None = None
     ) -> None:
         self._aligned = order == "tetris"
         self._share = share

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from schemas.queues import JobOrder
 from services.altruism.planning.backward import latest_starts
 from services.altruism.planning.dagps import pack_around
 from services.altruism.planning.forward import pack
-from services.altruism.planning.orders import Order, Scores
+from services.altruism.planning.orders import Scores
 from services.altruism.planning.work import Amounts, Packing, Work, widened
 
 
@@ -38,12 +39,12 @@ class Forward:
     turned_scores: Scores
 
 
-def plan(work: Work, share: Amounts, order: Order = "tetris") -> Plan:
+def plan(work: Work, share: Amounts, order: JobOrder = "tetris") -> Plan:
     """Plans a job in its fair share, a vector, which counts as at least its largest waiting task."""
     return completed(work, forward(work, share, order))
 
 
-def forward(work: Work, share: Amounts, order: Order) -> Forward:
+def forward(work: Work, share: Amounts, order: JobOrder) -> Forward:
     """How long the job takes in its share. This alone costs about half of a plan."""
     wide = widened(share, work)
     if order == "dagps":

@@ -9,13 +9,14 @@ from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
 from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
+from schemas.queues import ServingOrder
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.order import key_of
 from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, Order, Waiting
+from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, TaskSpan
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
@@ -55,11 +56,11 @@ def build(state: State) -> Board:
         board.set_guaranteed(queue, units)
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:
-            board.wait(name, waiting_of(state, board, name, job, asks_of(job)))
+            board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
     room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
-    board.stir_all()
+    board.recheck_all()
     return board
 
 
@@ -93,7 +94,7 @@ def _discipline(state: State) -> Discipline:
     return "fifo_stage" if state.policy.fifo_order == "stage" else "fifo_job"
 
 
-def _orders(state: State) -> dict[str, Order]:
+def _orders(state: State) -> dict[str, ServingOrder]:
     orders = {group.path: group.order for group in state.groups.values()}
     if not orders and uses_shadow_order(state.policy):
         orders[""] = "fsp"
@@ -157,7 +158,7 @@ def work_left(board: Board, job: Job) -> int:
     return left
 
 
-def waiting_of(state: State, board: Board, name: str, job: Job, asks: list[StageAsk]) -> list[Waiting]:
+def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAsk]) -> list[TaskSpan]:
     """What a job asks for, as the board takes it; in the order of the shadow, where that is kept."""
     graph, waits = job.graph, []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
@@ -170,9 +171,9 @@ def waiting_of(state: State, board: Board, name: str, job: Job, asks: list[Stage
             parts = parts_of(stage, ask, free)
         for first, count, near in parts:
             task = stage_class(board, name, job, stage, near)
-            waiting = Waiting(ask.stage, place, task, first, count, ask.attempt, ask.since_ms)
-            waiting.optional = ask.kind == "optional"
-            waits.append(waiting)
+            span = TaskSpan(ask.stage, place, task, first, count, ask.attempt, ask.since_ms)
+            span.optional = ask.kind == "optional"
+            waits.append(span)
     if free:
         board.over_ms[name] = next_over_ms(state, name, job)
     if len(waits) > 1:

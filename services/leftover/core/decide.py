@@ -4,7 +4,7 @@ from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.asks import asks_of, does_ask, in_shard
-from services.leftover.core.board import build, waiting_of
+from services.leftover.core.board import build, spans_of
 from services.leftover.core.gather import due_of, hold, is_reduced, said_of, shortfalls
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
@@ -40,7 +40,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     for name in are_over(board, now_ms):
         del board.over_ms[name]
         if name in board.jobs:
-            board.wait(name, waiting_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
+            board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:
         _show_asks(state, board, record.body, asked)
@@ -84,7 +84,7 @@ def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[
         if asking is not None and ask.job not in board.jobs:
             reserved[ask.job] = ask.asks
         elif asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
-            board.wait(ask.job, waiting_of(state, board, ask.job, asking, ask.asks))
+            board.wait(ask.job, spans_of(state, board, ask.job, asking, ask.asks))
 
 
 def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:

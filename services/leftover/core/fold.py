@@ -34,7 +34,7 @@ from schemas.nodes import devices_of
 from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import asks_of
-from services.leftover.core.board import add_job, leaf_at, waiting_of, work_left
+from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
 from services.leftover.core.order import note_work
 from services.leftover.core.reserved_runs import forget_runs
 from services.leftover.core.round_fold import (
@@ -155,7 +155,7 @@ def _begin(state: State, names: list[str], record: Record) -> None:
         job.fresh_ms = record.time
         join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
         if state.board is not None and name in state.board.jobs:
-            state.board.wait(name, waiting_of(state, state.board, name, job, asks_of(job)))
+            state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:

@@ -129,7 +129,7 @@ def _wanted(
     )
     if chosen is not None and chosen.index not in wants:
         wanted = Wanted(chosen, max(1, chosen.gang), starves=True)
-        wanted.leaves = {leaf: True for leaf, _ in chosen.bins}
+        wanted.leaves = {leaf: True for leaf, _ in chosen.buckets}
         wants[chosen.index] = wanted
     return list(wants.values())
 

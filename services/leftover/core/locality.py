@@ -118,11 +118,11 @@ def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -
 def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
     """The jobs that wait for tasks of a class and for nothing but a node; of a strict leaf those at its head."""
     found: list[JobEntry] = []
-    for leaf, bin_id in seekers(board, task):
-        if leaf.strict or bin_id in leaf.alone:
-            found.append(board.top(leaf, bin_id))
+    for leaf, bucket_id in seekers(board, task):
+        if leaf.strict or bucket_id in leaf.sole_jobs:
+            found.append(board.top(leaf, bucket_id))
         else:
-            found += [board.by_admission[admitted] for admitted in leaf.bins[bin_id].key]
+            found += [board.by_admission[admitted] for admitted in leaf.buckets[bucket_id].key]
     return found
 
 

@@ -18,7 +18,7 @@ from schemas import (
 from schemas.placement_rules import class_key, rules_of
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
-from services.leftover.core.board import is_reserved, leaf_of, waiting_of
+from services.leftover.core.board import is_reserved, leaf_of, spans_of
 from services.leftover.core.gather import due_of, is_reduced
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved_runs import note_runs, take_back
@@ -39,7 +39,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
         forget_board(state)  # Shares are of something else.
     body = record.body
     if len(body.pools_ppm) != len(state.pools_ppm):
-        forget_board(state)  # Jobs have other lanes from now on.
+        forget_board(state)  # Jobs have other segments from now on.
     state.pools_ppm = body.pools_ppm
     for judged in body.judged:
         job = state.jobs.get(judged.job)
@@ -203,7 +203,7 @@ def _take_back(state: State, struck: list[Struck]) -> None:
         if alive:
             jobs[name] = True
     for name in [name for name in jobs if name in board.jobs]:
-        board.wait(name, waiting_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
+        board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 
 def fold_abandoned(state: State, record: Record[RoundAbandoned]) -> None:

@@ -18,7 +18,7 @@ from services.leftover.core.state import Allocation, Job, Run, StageRuns, State
 from services.leftover.core.stragglers import may_be_copied
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import Placement
-from services.leftover.placement.fits import numbers
+from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
@@ -233,7 +233,7 @@ class _Room:
     def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:
         """The node where a copy of a task starts; `key`: of the task, whose other attempts run elsewhere."""
         room, best, least = self._board.room, None, (False, 0)
-        for number in numbers(room.candidates(task)):
+        for number in members(room.candidates(task)):
             node = room.nodes[number]
             if node.kept is not None or key in self._state.held.get(node.name, {}) or self._is_contested(number):
                 continue

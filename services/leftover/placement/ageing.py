@@ -5,7 +5,7 @@ from services.leftover.placement.indexed_heap import IndexedHeap
 _NEVER_MS = 1 << 62
 
 
-class Hungry:
+class AgeingJobs:
     """Jobs by their number in the order of admission. Most begin to wait after all the others: those stand in a
     dictionary in this order, which takes a third of the memory of a heap.
     """

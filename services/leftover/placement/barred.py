@@ -5,7 +5,7 @@ tasks still wait for nodes that they prefer.
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from services.leftover.placement.apart import Bounds, Rule, counter_id, matches
-from services.leftover.placement.fits import numbers
+from services.leftover.placement.fits import members
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import fitting
@@ -34,7 +34,7 @@ def elsewhere(room: Room, task: TaskClass) -> list[int]:
     bounds = task.bounds
     assert bounds is not None, f"{task.key}: nothing is barred to it"
     found: list[int] = []
-    for number in numbers(room.candidates(task)):
+    for number in members(room.candidates(task)):
         node = room.nodes[number]
         if _has_room(room, task, node) and (not bounds.is_near or bounds.follows_rules(node.name, node.labels)):
             found.append(number)

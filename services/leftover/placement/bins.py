@@ -3,31 +3,32 @@
 Inside a leaf higher priority, then the least dominant share (DRF), then the job that was admitted first: by ids, a job
 whose id sorts late could starve under arrivals.
 
-A class in which several jobs of a leaf wait has a bin there, with those jobs in order. A class in which one job waits
-alone has none: the job itself stands in the leaf's draw with all such classes. So a job of many stages with demands of
-their own moves as one when its share changes, and the cost of a round follows the jobs it serves, not their stages.
+A class in which several jobs of a leaf wait has a bucket there, with those jobs in order. A class in which one job
+waits alone has none: the job itself stands in the ready queue of the leaf with all such classes. So a job of many
+stages with demands of their own moves as one when its share changes, and the cost of a round follows the jobs it
+serves, not their stages.
 """
 
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from schemas.quantities import Vector, largest_share
-from services.leftover.placement.ageing import Hungry
+from schemas.queues import ServingOrder
+from services.leftover.placement.ageing import AgeingJobs
 from services.leftover.placement.barred import bind
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.class_pools import Pools
 from services.leftover.placement.entries import (
     BY_SHARE,
     CLASS_MASK,
-    LANE_BITS,
-    NO_BINS,
+    NO_BUCKETS,
     NO_WAITS,
+    SEGMENT_BITS,
     Discipline,
-    Draw,
     JobEntry,
     LeafEntry,
-    Order,
-    SoleWaiter,
-    Waiting,
+    ReadyQueue,
+    SoleSpans,
+    TaskSpan,
     job_class_of,
     key_of,
 )
@@ -43,14 +44,14 @@ CLASSES_MAX = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
 
 
-class Bins:
+class Buckets:
     """Jobs that wait, what they hold, and in what order they are served."""
 
     def __init__(
         self,
         room: Room,
         discipline: Discipline,
-        orders: dict[str, Order] | None = None,
+        orders: dict[str, ServingOrder] | None = None,
         maxima: dict[str, Vector] | None = None,
         pools_ppm: list[int] | None = None,
         alignment: Alignment | None = None,
@@ -71,17 +72,19 @@ class Bins:
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
         self.leaves: dict[str, LeafEntry] = {}
         self._nothing = [0] * len(room.total)  # Shared by jobs that hold nothing, as
-        self._alone: dict[int, list[int]] = {}  # lists of one bin are by jobs in no other. Nobody changes them.
+        self._shared_lists: dict[
+            int, list[int]
+        ] = {}  # lists of one bucket are by jobs in no other. Nobody changes them.
         self._stale_jobs: dict[str, bool] = {}
         self._stale_leaves: dict[str, bool] = {}
-        self._hungry = Hungry()
+        self._ageing = AgeingJobs()
         self._candidates = Candidates(room, self.classes)
         self.blocked = self._candidates.blocked
         self.pools = Pools(pools_ppm or [], room.total, self._candidates.demands)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self._in_use = 0  # Classes of which tasks wait.
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
-        self._touched: list[tuple[str, Waiting]] = []  # Spans with placements of this round.
+        self._touched: list[tuple[str, TaskSpan]] = []  # Spans with placements of this round.
         self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
         self.bounded: dict[int, TaskClass] = {}  # Classes with bounds, of which tasks wait.
         self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
@@ -118,7 +121,7 @@ class Bins:
         if entry is None:
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
             entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
-            entry.draws = [Draw(CLASS_MASK) for _ in range(self.pools.count)]
+            entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
             self.packers.add(entry)
         return entry
 
@@ -128,9 +131,9 @@ class Bins:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
         there or below; `work`: what is to be done of it, in share units x ms.
         """
-        lane, under = self.maxima.above(queue)
+        segment, under = self.maxima.above(queue)
         pool = self.pools.job_class(job_class)
-        entry = JobEntry(name, admitted, self.leaf(leaf), priority, self._nothing, queue, lane, under, work, pool)
+        entry = JobEntry(name, admitted, self.leaf(leaf), priority, self._nothing, queue, segment, under, work, pool)
         self.jobs[name] = self.by_admission[admitted] = entry
 
     def leaf_of(self, name: str) -> LeafEntry:
@@ -183,29 +186,29 @@ class Bins:
         self.leaf(name).served = seq
         self._stale_leaves[name] = True
 
-    def wait(self, name: str, waits: list[Waiting]) -> None:
+    def wait(self, name: str, waits: list[TaskSpan]) -> None:
         """All that a job waits for, in its order; replaces what it waited for."""
         job = self.jobs[name]
         if job.waits:
             self._unwait(job)
         job.aged = False
         if self.discipline == "fifo_stage":
-            waits.sort(key=lambda waiting: (waiting.since_ms, waiting.place))  # The oldest of a class speaks for it.
+            waits.sort(key=lambda span: (span.since_ms, span.place))  # The oldest of a class speaks for it.
         job.waits = waits
-        for position, waiting in enumerate(waits):
-            task = waiting.task
-            waiting.position = position
+        for position, span in enumerate(waits):
+            task = span.task
+            span.position = position
             self.recheck[task.index] = True
             if not task.waiting:
                 self._candidates.unblock(task)  # Nobody tried the room that there has been since.
-            self._count_waiting(task, waiting.count)
+            self._count_waiting(task, span.count)
         self._enter(job)
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
         """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
         if self.maxima.given:
-            for leaf_name, bin_id in count_in(self.maxima.above(queue)[1], task_pairs, count):
-                self._uncap(self.leaves[leaf_name], bin_id)
+            for leaf_name, bucket_id in count_in(self.maxima.above(queue)[1], task_pairs, count):
+                self._uncap(self.leaves[leaf_name], bucket_id)
         job = self.jobs.get(name)
         if job is None:
             return
@@ -220,183 +223,183 @@ class Bins:
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
-    def _uncap(self, leaf: LeafEntry, bin_id: int) -> None:
-        lane = bin_id >> LANE_BITS
-        leaf.stopped.pop(lane, None)
-        for other in list(leaf.bins) if leaf.strict else [bin_id]:
-            if other >> LANE_BITS == lane and other in leaf.bins:
-                self._offer(leaf, other, leaf.bins[other])
+    def _uncap(self, leaf: LeafEntry, bucket_id: int) -> None:
+        segment = bucket_id >> SEGMENT_BITS
+        leaf.stopped.pop(segment, None)
+        for other in list(leaf.buckets) if leaf.strict else [bucket_id]:
+            if other >> SEGMENT_BITS == segment and other in leaf.buckets:
+                self._offer(leaf, other, leaf.buckets[other])
 
     # ------------------------------------------------------------ ranking
     def _enter(self, job: JobEntry) -> None:
-        """Puts a job in the bins of what it waits for, each under its first span of that class, or into the draw with
-        what nobody else waits for.
+        """Puts a job in the buckets of what it waits for, each under its first span of that class, or into the ready
+        queue with what nobody else waits for.
         """
         leaf, seen = job.leaf, dict[int, bool]()
-        lane = job.lane << LANE_BITS
-        found_alone = False
-        for waiting in job.waits:
-            bin_id = lane | waiting.task.index
-            if bin_id in seen:
+        segment = job.segment << SEGMENT_BITS
+        found_sole = False
+        for span in job.waits:
+            bucket_id = segment | span.task.index
+            if bucket_id in seen:
                 continue
-            seen[bin_id] = True
-            if waiting.lone:
+            seen[bucket_id] = True
+            if span.is_sole:
                 continue
-            bin_ = leaf.bins.get(bin_id)
-            if bin_ is None:
-                bin_ = self._new_bin(leaf, bin_id, job, waiting)
-                if bin_ is None:
-                    found_alone = True
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is None:
+                bucket = self._new_bucket(leaf, bucket_id, job, span)
+                if bucket is None:
+                    found_sole = True
                     continue
-            key = key_of(self.discipline, job, waiting)
-            bin_.set(job.admitted, key)
-            self._offer_head(leaf, job, bin_id, key, bin_)
+            key = key_of(self.discipline, job, span)
+            bucket.set(job.admitted, key)
+            self._offer_head(leaf, job, bucket_id, key, bucket)
         entered = list(seen)
         if len(entered) == 1:
-            entered = self._alone.setdefault(entered[0], entered)
-        if job.bins != entered:
-            for bin_id in job.bins:
-                if bin_id not in seen:
-                    self._withdraw(leaf, job, bin_id)
-            job.bins = entered
-        if found_alone:
-            self._list_alone(leaf, job)
-        elif job.is_alone:
-            self._offer_alone(leaf, job)
-        self._watch_hunger(job)
+            entered = self._shared_lists.setdefault(entered[0], entered)
+        if job.buckets != entered:
+            for bucket_id in job.buckets:
+                if bucket_id not in seen:
+                    self._withdraw(leaf, job, bucket_id)
+            job.buckets = entered
+        if found_sole:
+            self._list_sole(leaf, job)
+        elif job.has_sole:
+            self._offer_sole(leaf, job)
+        self._note_ageing(job)
 
     def _rank_again(self, job: JobEntry) -> None:
         """The job waits for the same as before, and is served by something else."""
         leaf = job.leaf
-        for bin_id in job.bins:
-            bin_ = leaf.bins.get(bin_id)
-            if bin_ is not None:  # Else it waits there alone.
-                key = key_of(self.discipline, job, job.first_span(self.classes[bin_id & CLASS_MASK]))
-                bin_.set(job.admitted, key)
-                self._offer_head(leaf, job, bin_id, key, bin_)
-        if job.is_alone:
-            self._offer_alone(leaf, job)
-        self._watch_hunger(job)
+        for bucket_id in job.buckets:
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is not None:  # Else it waits there alone.
+                key = key_of(self.discipline, job, job.first_span(self.classes[bucket_id & CLASS_MASK]))
+                bucket.set(job.admitted, key)
+                self._offer_head(leaf, job, bucket_id, key, bucket)
+        if job.has_sole:
+            self._offer_sole(leaf, job)
+        self._note_ageing(job)
 
-    def _offer_head(self, leaf: LeafEntry, job: JobEntry, bin_id: int, key: int, bin_: JobHeap) -> None:
-        """A job has entered a bin with this key."""
-        if leaf.stopped and job.lane in leaf.stopped and key < leaf.stopped[job.lane][1]:
-            self._uncap(leaf, bin_id)  # It comes before the head, and may be smaller.
+    def _offer_head(self, leaf: LeafEntry, job: JobEntry, bucket_id: int, key: int, bucket: JobHeap) -> None:
+        """A job has entered a bucket with this key."""
+        if leaf.stopped and job.segment in leaf.stopped and key < leaf.stopped[job.segment][1]:
+            self._uncap(leaf, bucket_id)  # It comes before the head, and may be smaller.
         else:
-            self._offer(leaf, bin_id, bin_)
+            self._offer(leaf, bucket_id, bucket)
 
-    def _watch_hunger(self, job: JobEntry) -> None:
+    def _note_ageing(self, job: JobEntry) -> None:
         """Notes since when a job waits that holds nothing."""
-        if job.tasks or not job.bins:
-            self._hungry.drop(job.admitted)
+        if job.tasks or not job.buckets:
+            self._ageing.drop(job.admitted)
         elif not job.aged:
-            self._hungry.set(job.admitted, min([waiting.since_ms for waiting in job.waits]))
+            self._ageing.set(job.admitted, min([span.since_ms for span in job.waits]))
 
-    def _new_bin(self, leaf: LeafEntry, bin_id: int, job: JobEntry, waiting: Waiting) -> JobHeap | None:
-        """The bin of a class that a job begins to wait for; None where no other job of the leaf does."""
-        other = leaf.alone.pop(bin_id, None)
+    def _new_bucket(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> JobHeap | None:
+        """The bucket of a class that a job begins to wait for; None where no other job of the leaf does."""
+        other = leaf.sole_jobs.pop(bucket_id, None)
         if other is None:
-            waiting.task.bins[leaf.name, bin_id] = True
-            self.pools.wait(bin_id, waiting.task, 1)
-            leaf.sizes.set(bin_id, waiting.task.size)
+            span.task.buckets[leaf.name, bucket_id] = True
+            self.pools.wait(bucket_id, span.task, 1)
+            leaf.sizes.set(bucket_id, span.task.size)
             self.leaf_queue.move(leaf)  # Another task may be the smallest.
             if not self.is_mixed and not self.packers.serve(leaf):
-                leaf.alone[bin_id] = job
-                waiting.lone = True
+                leaf.sole_jobs[bucket_id] = job
+                span.is_sole = True
                 return None
-        bin_ = leaf.bins[bin_id] = JobHeap()
+        bucket = leaf.buckets[bucket_id] = JobHeap()
         if other is not None:
-            span = other.first_span(waiting.task)
-            span.lone = False
-            bin_.set(other.admitted, key_of(self.discipline, other, span))
-            self._list_alone(leaf, other)
-        return bin_
+            span = other.first_span(span.task)
+            span.is_sole = False
+            bucket.set(other.admitted, key_of(self.discipline, other, span))
+            self._list_sole(leaf, other)
+        return bucket
 
-    def _list_alone(self, leaf: LeafEntry, job: JobEntry) -> None:
+    def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
         """Lists anew what the job alone waits for."""
-        job.is_alone = False
+        job.has_sole = False
         for optional in (False, True):
-            spans = [span for span in job.waits if span.lone and span.optional == optional]
+            spans = [span for span in job.waits if span.is_sole and span.optional == optional]
             id_ = job.sole_id - optional
             if spans:
-                job.is_alone = True
-                leaf.draws[job.job_class].lone[id_] = SoleWaiter(spans, job.lane << LANE_BITS)
-            elif leaf.draws[job.job_class].lone.pop(id_, None) is not None:
+                job.has_sole = True
+                leaf.ready[job.job_class].sole_spans[id_] = SoleSpans(spans, job.segment << SEGMENT_BITS)
+            elif leaf.ready[job.job_class].sole_spans.pop(id_, None) is not None:
                 self.leaf_queue.withdraw(leaf, job.job_class, id_)
-        if job.is_alone:
-            self._offer_alone(leaf, job)
+        if job.has_sole:
+            self._offer_sole(leaf, job)
 
-    def _offer_alone(self, leaf: LeafEntry, job: JobEntry) -> None:
-        """Brings a leaf's draw in line with what the job alone waits for."""
-        lone_of = leaf.draws[job.job_class].lone
+    def _offer_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
+        """Brings a leaf's ready queue in line with what the job alone waits for."""
+        sole_spans = leaf.ready[job.job_class].sole_spans
         for id_ in (job.sole_id, job.sole_id - 1):
-            lone = lone_of.get(id_)
-            if lone is not None:
+            sole = sole_spans.get(id_)
+            if sole is not None:
                 self.leaf_queue.offer(
-                    leaf, job.job_class, id_, key_of(self.discipline, job, lone.spans[0]), lone.classes
+                    leaf, job.job_class, id_, key_of(self.discipline, job, sole.spans[0]), sole.classes
                 )
 
-    def _shorten_alone(self, leaf: LeafEntry, job: JobEntry, waiting: Waiting, next_: Waiting | None) -> None:
+    def _shorten_sole(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, next_: TaskSpan | None) -> None:
         """Tasks of a span that the job alone waits for have been placed; `next_`: its first of the class by now."""
-        if next_ is waiting:
-            self._offer_alone(leaf, job)
+        if next_ is span:
+            self._offer_sole(leaf, job)
             return
-        waiting.lone = False
+        span.is_sole = False
         if next_ is not None:
-            next_.lone = True
-            self._list_alone(leaf, job)
+            next_.is_sole = True
+            self._list_sole(leaf, job)
             return
-        id_ = job.sole_id - waiting.optional
-        lone = leaf.draws[job.job_class].lone[id_]
-        if len(lone.spans) == 1:
-            self._list_alone(leaf, job)
+        id_ = job.sole_id - span.optional
+        sole = leaf.ready[job.job_class].sole_spans[id_]
+        if len(sole.spans) == 1:
+            self._list_sole(leaf, job)
         else:
-            lone.remove(waiting)
-            self._offer_alone(leaf, job)
+            sole.remove(span)
+            self._offer_sole(leaf, job)
 
     def _unwait(self, job: JobEntry) -> None:
-        for waiting in job.waits:
-            self._count_waiting(waiting.task, -waiting.count)
-            waiting.lone = False
-            self.recheck[waiting.task.index] = True
+        for span in job.waits:
+            self._count_waiting(span.task, -span.count)
+            span.is_sole = False
+            self.recheck[span.task.index] = True
         leaf = job.leaf
-        for bin_id in job.bins:
-            self._withdraw(leaf, job, bin_id)
-        if job.is_alone:
-            self._list_alone(leaf, job)
-        self._hungry.drop(job.admitted)
-        job.waits, job.bins = NO_WAITS, NO_BINS
+        for bucket_id in job.buckets:
+            self._withdraw(leaf, job, bucket_id)
+        if job.has_sole:
+            self._list_sole(leaf, job)
+        self._ageing.drop(job.admitted)
+        job.waits, job.buckets = NO_WAITS, NO_BUCKETS
 
-    def _withdraw(self, leaf: LeafEntry, job: JobEntry, bin_id: int) -> None:
+    def _withdraw(self, leaf: LeafEntry, job: JobEntry, bucket_id: int) -> None:
         """The job waits for tasks of a class no longer."""
-        if leaf.alone.pop(bin_id, None) is not None:
-            self._close(leaf, bin_id)
+        if leaf.sole_jobs.pop(bucket_id, None) is not None:
+            self._close(leaf, bucket_id)
             return
-        bin_ = leaf.bins[bin_id]
-        bin_.drop(job.admitted)
-        self._offer(leaf, bin_id, bin_)
-        if leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
-            self._uncap(leaf, bin_id)  # It may have been the head.
+        bucket = leaf.buckets[bucket_id]
+        bucket.drop(job.admitted)
+        self._offer(leaf, bucket_id, bucket)
+        if leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
+            self._uncap(leaf, bucket_id)  # It may have been the head.
 
-    def _close(self, leaf: LeafEntry, bin_id: int) -> None:
+    def _close(self, leaf: LeafEntry, bucket_id: int) -> None:
         """Nobody waits for tasks of a class in a leaf any more."""
-        leaf.sizes.drop(bin_id)
+        leaf.sizes.drop(bucket_id)
         self.leaf_queue.move(leaf)  # Another task may be the smallest.
-        task = self.classes[bin_id & CLASS_MASK]
-        del task.bins[leaf.name, bin_id]
-        self.pools.wait(bin_id, task, -1)
+        task = self.classes[bucket_id & CLASS_MASK]
+        del task.buckets[leaf.name, bucket_id]
+        self.pools.wait(bucket_id, task, -1)
 
-    def _offer(self, leaf: LeafEntry, bin_id: int, bin_: JobHeap) -> None:
-        """Brings a leaf's draw in line with one of its bins."""
-        least = bin_.least()
+    def _offer(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap) -> None:
+        """Brings a leaf's ready queue in line with one of its buckets."""
+        least = bucket.least()
         if least is None:
-            self.leaf_queue.withdraw(leaf, job_class_of(bin_id), bin_id)
-            del leaf.bins[bin_id]
-            self._close(leaf, bin_id)
-        elif leaf.stopped and (bin_id >> LANE_BITS) in leaf.stopped:
-            leaf.stopped[bin_id >> LANE_BITS][0].capped[leaf.name, bin_id] = True
+            self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
+            del leaf.buckets[bucket_id]
+            self._close(leaf, bucket_id)
+        elif leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
+            leaf.stopped[bucket_id >> SEGMENT_BITS][0].capped[leaf.name, bucket_id] = True
         else:
-            self.leaf_queue.offer(leaf, job_class_of(bin_id), bin_id, least, 1 << (bin_id & CLASS_MASK))
+            self.leaf_queue.offer(leaf, job_class_of(bucket_id), bucket_id, least, 1 << (bucket_id & CLASS_MASK))
 
     def _refresh(self) -> None:
         """Works out the shares that have moved since the last round."""
@@ -422,7 +425,7 @@ class Bins:
         for index in self.room.counters.count(names, node.name, node.labels, count):
             self._candidates.unblock(self.classes[index])
 
-    def stir_all(self) -> None:
+    def recheck_all(self) -> None:
         """Every class's reason, and every leaf, is worth a look: the board is new."""
         self.leaf_queue.changed = dict.fromkeys(self.leaves, True)
         self.leaf_queue.reordered = dict(self.leaf_queue.changed)

@@ -2,7 +2,7 @@
 on a node that got room. A class that cannot fit is never looked at, however many there are.
 """
 
-from services.leftover.placement.fits import Amounts, Demands, numbers, set_of
+from services.leftover.placement.fits import ClassIndex, ClassNeeds, bit_set, members
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
@@ -30,8 +30,8 @@ class Candidates:
         """`classes`: those of a board, by number; it only grows."""
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
-        self.demands = Demands(len(room.total))  # By size, those that are known.
-        self._amounts = Amounts(len(room.total))
+        self.demands = ClassIndex(len(room.total))  # By size, those that are known.
+        self._amounts = ClassNeeds(len(room.total))
         self._known = 0  # So many classes are in `demands`.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
@@ -70,8 +70,8 @@ class Candidates:
         self._moved[task.index] = True
 
     def _note_waiting(self) -> None:
-        moved = set_of(list(self._moved))
-        began = set_of([index for index in self._moved if self.classes[index].waiting])
+        moved = bit_set(list(self._moved))
+        began = bit_set([index for index in self._moved if self.classes[index].waiting])
         self._waiting = (self._waiting | moved) ^ moved | began
         self._moved = {}
 
@@ -115,7 +115,7 @@ class Candidates:
         if among.bit_count() >= _AT_ONCE_LEAST:
             found = self.demands.classes(free, among)
             return self._amounts.fitting(found, free) if found else 0
-        for index in numbers(among):
+        for index in members(among):
             for p, amount, _ in self.classes[index].needs:
                 if free[p] < amount:
                     among ^= 1 << index
@@ -159,7 +159,7 @@ class Candidates:
         for node in self.room.nodes:
             if node.open:
                 union |= self.demands.classes(node.free, self._open)
-        for index in numbers(self._open & ~union):
+        for index in members(self._open & ~union):
             task = self.classes[index]
             task.blocked = True
             self.blocked[index] = task
@@ -181,6 +181,6 @@ class Candidates:
     def finish(self, *, all_tried: bool) -> None:
         """The round is over. Where not `all_tried`, classes that were live may have room and were not looked at."""
         if not all_tried:
-            for index in numbers(self._retry_candidates):
+            for index in members(self._retry_candidates):
                 self.unblock(self.classes[index])
         self._retry_candidates = 0

@@ -17,13 +17,13 @@ Under the order `giving` optional tasks are not served before the last stage: le
 from typing import NamedTuple
 
 from services.leftover.placement.entries import OPTIONAL_BIT, LeafEntry, job_class_of
-from services.leftover.placement.fits import Demands, numbers
+from services.leftover.placement.fits import ClassIndex, members
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
 JOB_CLASSES_MAX = 8
-"""Classes of jobs at the most; a lane has room for 256."""
+"""Classes of jobs at the most; a segment has room for 256."""
 
 PPM = 1_000_000
 
@@ -49,7 +49,7 @@ class Pools:
     because of the leaf's guarantee, though others could have started within theirs.
     """
 
-    def __init__(self, ppm: list[int], total: list[int], demands: Demands) -> None:
+    def __init__(self, ppm: list[int], total: list[int], demands: ClassIndex) -> None:
         """`ppm`: by class, its part of the cell in millionths; empty: no pools. `total`: capacity by position."""
         self.count = max(1, len(ppm))
         self._total = total
@@ -57,7 +57,7 @@ class Pools:
         self.most: list[list[int]] = []
         self.held = [[0] * len(total) for _ in range(self.count)]
         self.set(ppm)
-        self._waiting: list[dict[int, int]] = [{} for _ in range(self.count)]  # By class of tasks, how many bins.
+        self._waiting: list[dict[int, int]] = [{} for _ in range(self.count)]  # By class of tasks, how many buckets.
         self._open = [0] * self.count  # Classes of tasks that may fit into what is left of the pool, for this stage.
         self._failed = 0
         self._used_up = [0] * self.count  # Classes of tasks that did not fit when that was last looked at.
@@ -88,10 +88,10 @@ class Pools:
         for p, amount in enumerate(amounts):
             held[p] -= amount
 
-    def wait(self, bin_id: int, task: TaskClass, bins: int) -> None:
-        """Tasks wait in one bin more (fewer, where negative)."""
-        waiting = self._waiting[job_class_of(bin_id)]
-        left = waiting.pop(task.index, 0) + bins
+    def wait(self, bucket_id: int, task: TaskClass, buckets: int) -> None:
+        """Tasks wait in one bucket more (fewer, where negative)."""
+        waiting = self._waiting[job_class_of(bucket_id)]
+        left = waiting.pop(task.index, 0) + buckets
         if left:
             waiting[task.index] = left
 
@@ -139,14 +139,14 @@ class Pools:
             )
             self._used_up[job_class] = now
             flipped |= before ^ now
-        return numbers(flipped)
+        return members(flipped)
 
     # ------------------------------------------------------------ a round
-    def stages(self, line: LeafQueue) -> tuple[Stage, ...]:
+    def stages(self, leaf_queue: LeafQueue) -> tuple[Stage, ...]:
         """The stages of a round."""
         if not self.compete:
             return (EVERYBODY,)
-        return STAGES_OWED if any(owed.key for owed in line.owed) else STAGES
+        return STAGES_OWED if any(owed.key for owed in leaf_queue.owed) else STAGES
 
     def begin(self, stage: Stage) -> None:
         """What follows is this stage."""
@@ -158,13 +158,15 @@ class Pools:
         self._open = [self._demands.classes(self.rest(job_class), self._demands.all) for job_class in range(self.count)]
         self._failed = 0
 
-    def next(self, line: LeafQueue, live: int) -> tuple[LeafEntry, int] | None:
-        """The leaf and the bin to serve next in this stage, or None; `live`: classes of tasks that are worth a try."""
+    def next(self, leaf_queue: LeafQueue, live: int) -> tuple[LeafEntry, int] | None:
+        """The leaf and the bucket to serve next in this stage, or None; `live`: classes of tasks that are worth a
+        try.
+        """
         if self.count == 1:
-            return line.next([live])
+            return leaf_queue.next([live])
         if self.stage.within:
-            return line.next(self.live_within(live), owed=self.stage.owed, end=1 << OPTIONAL_BIT)
-        return line.next([live] * self.count, owed=self.stage.owed)
+            return leaf_queue.next(self.live_within(live), owed=self.stage.owed, end=1 << OPTIONAL_BIT)
+        return leaf_queue.next([live] * self.count, owed=self.stage.owed)
 
     def refuses(self, job_class: int, task: TaskClass) -> bool:
         """Whether the pool has no room for the task in this stage. Then it is passed over until the next one."""

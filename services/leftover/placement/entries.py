@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas.quantities import SHARE_UNITS
+from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
 from services.leftover.placement.ranks import Ranks
 from services.leftover.placement.task_class import TaskClass
-
-Order = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
-"""How the jobs of one leaf are served; see largesse/lifecycle/queue_policy.py."""
 
 BY_SHARE = ("drf", "tetris-fair")
 """Orders by the dominant share that a job holds."""
@@ -24,13 +22,14 @@ BY_WORK_LEFT = ("srtf", "giving")
 BY_WORK = ("sjf", *BY_WORK_LEFT)
 """Orders by a figure of the job itself: that, or its critical path when it came."""
 
-LANE_BITS = 32
-"""A bin is numbered by its class, and above these bits by its lane: jobs of one leaf under other maxima, or of another
-class."""
-CLASS_MASK = (1 << LANE_BITS) - 1
+SEGMENT_BITS = 32
+"""A bucket is numbered by its class, and above these bits by its segment: jobs of one leaf under other maxima, or of
+another class.
+"""
+CLASS_MASK = (1 << SEGMENT_BITS) - 1
 
 JOB_CLASS_BITS = 8
-"""The lowest bits of a lane: the class of its jobs."""
+"""The lowest bits of a segment: the class of its jobs."""
 _JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
 
 POSITION_MASK = (1 << POSITION_BITS) - 1
@@ -47,16 +46,16 @@ PRIORITY_BITS = _SHARE_BITS + ADMITTED_BITS + POSITION_BITS
 """In what jobs of a leaf are served by: above these bits is their priority, where it is by DRF."""
 
 
-def job_class_of(bin_id: int) -> int:
-    """The class of the jobs in a bin."""
-    return bin_id >> LANE_BITS & _JOB_CLASS_MASK
+def job_class_of(bucket_id: int) -> int:
+    """The class of the jobs in a bucket."""
+    return bucket_id >> SEGMENT_BITS & _JOB_CLASS_MASK
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class TaskSpan:
     """A span of tasks that could start: tasks `first` .. `first + count - 1` as attempt `attempt`. `position`: in the
-    list of spans that its job came with. `optional`: they need not start yet. `lone`: its job alone waits for tasks of
-    its class in its leaf, and this is the first of the job's spans of that class.
+    list of spans that its job came with. `optional`: they need not start yet. `is_sole`: its job alone waits for tasks
+    of its class in its leaf, and this is the first of the job's spans of that class.
     """
 
     stage: str
@@ -66,10 +65,10 @@ class Waiting:
     count: int
     attempt: int
     since_ms: int
-    placed: dict[tuple[int, bool], "Part"] | None = None
+    placed: dict[tuple[int, bool], "PlacedTasks"] | None = None
     position: int = 0
     optional: bool = False
-    lone: bool = False
+    is_sole: bool = False
 
     def __init__(
         self, stage: str, place: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
@@ -84,16 +83,16 @@ class Waiting:
         self.placed = None
         self.position = 0
         self.optional = False
-        self.lone = False
+        self.is_sole = False
 
 
-NO_WAITS: list[Waiting] = []
-NO_BINS: list[int] = []
+NO_WAITS: list[TaskSpan] = []
+NO_BUCKETS: list[int] = []
 """Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class PlacedTasks:
     """How many tasks of a span go to one node in this round, with their device shares."""
 
     count: int = 0
@@ -106,8 +105,8 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class QueueEntry:
-    """A queue with a maximum: `most` and `held` by resource position. `capped`: bins that wait for it to shrink, as
-    (leaf, bin).
+    """A queue with a maximum: `most` and `held` by resource position. `capped`: buckets that wait for it to shrink, as
+    (leaf, bucket).
     """
 
     path: str
@@ -122,32 +121,32 @@ class QueueEntry:
 
 
 @dataclass(slots=True, eq=False)
-class SoleWaiter:
+class SoleSpans:
     """Task spans of one job whose task class no other job of the same leaf waits for, required ones or optional ones,
-    in their order. `classes`: bit set of theirs; `lowest`: the least of those; `lane`: what their bins have above their
-    class.
+    in their order. `classes`: bit set of theirs; `lowest`: the least of those; `segment`: what their buckets have above
+    their class.
     """
 
-    spans: list[Waiting]
-    lane: int
+    spans: list[TaskSpan]
+    segment: int
     classes: int
     lowest: int
 
-    def __init__(self, spans: list[Waiting], lane: int) -> None:
+    def __init__(self, spans: list[TaskSpan], segment: int) -> None:
         self.spans = spans
-        self.lane = lane
+        self.segment = segment
         self.lowest = min([span.task.index for span in spans])
         classes = 0
         for span in spans:
             classes |= 1 << span.task.index - self.lowest
         self.classes = classes << self.lowest
 
-    def remove(self, span: Waiting) -> None:
+    def remove(self, span: TaskSpan) -> None:
         """Nobody waits for this span any more; there are others."""
         self.spans.remove(span)
         self.classes ^= 1 << span.task.index
 
-    def first_of(self, live: int) -> Waiting | None:
+    def first_of(self, live: int) -> TaskSpan | None:
         """The first span whose class is in the set `live`."""
         near = live >> self.lowest
         for span in self.spans:
@@ -156,30 +155,30 @@ class SoleWaiter:
         return None
 
 
-class Draw(Ranks[int]):
-    """What a leaf may serve of one class of jobs, by the key of what comes first there: bins, and jobs by their
-    `sole_id`. `classes` is a set of all the classes among them, never too few. `lone`: what those jobs wait for.
-    `found_key`: what the bin that was found last is served by.
+class ReadyQueue(Ranks[int]):
+    """What a leaf may serve of one class of jobs, by the key of what comes first there: buckets, and jobs by their
+    `sole_id`. `classes` is a set of all the classes among them, never too few. `sole_spans`: what those jobs wait for.
+    `found_key`: what the bucket that was found last is served by.
     """
 
-    __slots__ = ("classes", "found_key", "lone", "mask")
+    __slots__ = ("classes", "found_key", "mask", "sole_spans")
 
     def __init__(self, mask: int) -> None:
-        """`mask`: which bits of a bin's number name its class."""
+        """`mask`: which bits of a bucket's number name its class."""
         super().__init__()
         self.classes = 0
         self.found_key = 0
         self.mask = mask
-        self.lone: dict[int, SoleWaiter] = {}
+        self.sole_spans: dict[int, SoleSpans] = {}
 
     def first_of(self, live: int, end: int | None = None) -> int | None:
-        """The first bin whose class is in the set `live` and whose key is below `end`, or None; of a lone job each span
-        is a bin.
+        """The first bucket whose class is in the set `live` and whose key is below `end`, or None; of spans that one
+        job alone waits for each span counts as a bucket.
         """
         if not self.classes & live:
             return None
-        mask, lone, union = self.mask, self.lone, 0
-        found, found_key = -1, -1  # The best so far: a lone job is filed by its earliest span.
+        mask, sole_spans, union = self.mask, self.sole_spans, 0
+        found, found_key = -1, -1  # The best so far: a job with sole spans is filed by its earliest span.
         for block in self.blocks:
             first = block.entries[0][0]
             if found >= 0 and first > found_key:
@@ -194,12 +193,12 @@ class Draw(Ranks[int]):
                     if end is not None and key >= end:
                         break
                     if id_ < 0:
-                        job = lone[id_]
+                        job = sole_spans[id_]
                         span = job.first_of(hit) if job.classes & hit else None
                         if span is not None:
                             behind = span.position - (key & POSITION_MASK)
                             if found < 0 or key + behind < found_key:
-                                found, found_key = job.lane | span.task.index, key + behind
+                                found, found_key = job.segment | span.task.index, key + behind
                             if not behind:
                                 break
                     elif hit >> (id_ & mask) & 1:
@@ -216,35 +215,35 @@ class Draw(Ranks[int]):
         return found if found >= 0 else None
 
 
-def _draws() -> list[Draw]:
-    return [Draw(CLASS_MASK)]
+def _ready_queues() -> list[ReadyQueue]:
+    return [ReadyQueue(CLASS_MASK)]
 
 
 @dataclass(slots=True, eq=False)
 class LeafEntry:
-    """A queue that jobs are served in. `bins`: for each class and lane that waits here, its jobs, and `alone`: the job
-    where there is but one; `sizes`: by bin, what one of its tasks takes; `draws`: by class of job, those bins and jobs
-    in order that no maximum holds back. `served`: seq of
-    the opening whose round gave it something last. `target`: its level; `due`: what it is due of its own, None where no
-    level is known; `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this
-    no class pool holds it back. `floor`: under `fsp`, jobs that hold less than this dominant share go before the
-    others, the least first. `stopped`: where the order is strict, lanes whose head finds this queue full, with its key.
-    `headed`: the classes that the line has counted as its heads, by
-    number. `choosers`: by class of job, what says which bin to serve next, where that is not the first of the draw.
+    """A queue that jobs are served in. `buckets`: for each class and segment that waits here, its jobs, and
+    `sole_jobs`: the job where there is but one; `sizes`: by bucket, what one of its tasks takes; `ready`: by class of
+    job, those buckets and jobs in order that no maximum holds back. `served`: seq of the opening whose round gave it
+    something last. `target`: its level; `due`: what it is due of its own, None where no level is known;
+    `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this no class pool
+    holds it back. `floor`: under `fsp`, jobs that hold less than this dominant share go before the others, the least
+    first. `stopped`: where the order is strict, segments whose head finds this queue full, with its key. `headed`: the
+    classes that the line has counted as its heads, by number. `choosers`: by class of job, what says which bucket to
+    serve next, where that is not the first of the ready queue.
     """
 
     name: str
     held: list[int]
-    order: Order = "drf"
+    order: ServingOrder = "drf"
     target: int = SHARE_UNITS
     due: int | None = None
     level_reduced: bool = False
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
-    bins: dict[int, JobHeap] = field(default_factory=dict)
-    alone: dict[int, "JobEntry"] = field(default_factory=dict)
-    draws: list[Draw] = field(default_factory=_draws)
+    buckets: dict[int, JobHeap] = field(default_factory=dict)
+    sole_jobs: dict[int, "JobEntry"] = field(default_factory=dict)
+    ready: list[ReadyQueue] = field(default_factory=_ready_queues)
     guaranteed: int = 0
     floor: int = 0
     stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
@@ -263,20 +262,20 @@ class LeafEntry:
         return least is not None and self.share + least <= self.guaranteed
 
     def first_of(self, live: int, job_class: int = 0, end: int | None = None) -> int | None:
-        """The first bin of a class of jobs that may be served whose class of tasks is in the set `live`, and whose key
-        is below `end`; of a strict leaf its head alone.
+        """The first bucket of a class of jobs that may be served whose class of tasks is in the set `live`, and whose
+        key is below `end`; of a strict leaf its head alone.
         """
-        draw = self.draws[job_class]
+        ready = self.ready[job_class]
         if not self.strict:
             if not self.choosers:
-                return draw.first_of(live, end)
+                return ready.first_of(live, end)
             chosen = self.choosers[job_class](live, end)
-            if chosen is not None and chosen in draw.key:  # Else it is of a lone job, and was found there.
-                draw.found_key = draw.key[chosen]
+            if chosen is not None and chosen in ready.key:  # Else it is a sole span, and the search has set the key.
+                ready.found_key = ready.key[chosen]
             return chosen
-        head = draw.first()
+        head = ready.first()
         if head is not None:
-            draw.found_key = draw.key[head]
+            ready.found_key = ready.key[head]
         return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
     def rank(self, job: "JobEntry") -> int:
@@ -300,12 +299,11 @@ class LeafEntry:
 @dataclass(slots=True, eq=False)
 class JobEntry:
     """A job on the board. `held` by resource position, with what this round has placed; `share` its dominant share;
-    `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms,
-    or by `fsp` when it ends in the shadow.
-    `under`: queues with a maximum above it; `job_class`: whose pool it counts in. `aged`: it holds nothing and has
-    waited so long that it goes first. `is_alone`: nobody else in its leaf waits for its classes, so it stands in the
-    draw itself and not in bins: as `sole_id` with its required tasks, as `sole_id` - 1 with its optional ones. Both
-    are negative; bins are not.
+    `tasks` how many it holds; `work` what is left of it, in share units x ms, or by `sjf` its critical path, in ms, or
+    by `fsp` when it ends in the shadow. `under`: queues with a maximum above it; `job_class`: whose pool it counts in.
+    `aged`: it holds nothing and has waited so long that it goes first. `has_sole`: nobody else in its leaf waits for
+    its classes, so it stands in the ready queue itself and not in buckets: as `sole_id` with its required tasks, as
+    `sole_id` - 1 with its optional ones. Both are negative; buckets are not.
     """
 
     name: str
@@ -314,17 +312,17 @@ class JobEntry:
     priority: int
     held: list[int]
     queue: str = ""
-    lane: int = 0
+    segment: int = 0
     under: tuple[QueueEntry, ...] = ()
     work: int = 0
     job_class: int = 0
     tasks: int = 0
     share: int = 0
     aged: bool = False
-    is_alone: bool = False
+    has_sole: bool = False
     sole_id: int = 0
-    waits: list[Waiting] = field(default_factory=list)
-    bins: list[int] = field(default_factory=list)
+    waits: list[TaskSpan] = field(default_factory=list)
+    buckets: list[int] = field(default_factory=list)
 
     def __init__(
         self,
@@ -334,7 +332,7 @@ class JobEntry:
         priority: int,
         held: list[int],
         queue: str = "",
-        lane: int = 0,
+        segment: int = 0,
         under: tuple[QueueEntry, ...] = (),
         work: int = 0,
         job_class: int = 0,
@@ -345,17 +343,17 @@ class JobEntry:
         self.priority = priority
         self.held = held
         self.queue = queue
-        self.lane = lane << JOB_CLASS_BITS | job_class
+        self.segment = segment << JOB_CLASS_BITS | job_class
         self.under = under
         self.work = work
         self.job_class = job_class
         self.tasks = 0
         self.share = 0
         self.aged = False
-        self.is_alone = False
+        self.has_sole = False
         self.sole_id = -1 - (admitted << 1)
         self.waits = NO_WAITS
-        self.bins = NO_BINS
+        self.buckets = NO_BUCKETS
 
     def own_held(self, nothing: list[int]) -> list[int]:
         """What it holds, to be changed; `nothing` is shared by jobs that hold nothing."""
@@ -363,13 +361,13 @@ class JobEntry:
             self.held = nothing.copy()
         return self.held
 
-    def first_span(self, task: TaskClass) -> Waiting:
+    def first_span(self, task: TaskClass) -> TaskSpan:
         """The first span of a class that the job waits for."""
         span = self.next_span(task)
         assert span is not None, f"{self.name} does not wait for {task.key}"
         return span
 
-    def next_span(self, task: TaskClass) -> Waiting | None:
+    def next_span(self, task: TaskClass) -> TaskSpan | None:
         """The same, or None where it waits for no such tasks."""
         for span in self.waits:
             if span.task is task:
@@ -377,14 +375,14 @@ class JobEntry:
         return None
 
 
-def key_of(discipline: Discipline, job: JobEntry, waiting: Waiting) -> int:
-    """What a job is served by in a bin, least first."""
+def key_of(discipline: Discipline, job: JobEntry, span: TaskSpan) -> int:
+    """What a job is served by in a bucket, least first."""
     if discipline == "fair":
-        key = (job.leaf.rank(job) << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.position
-        return key | waiting.optional << OPTIONAL_BIT
+        key = (job.leaf.rank(job) << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.position
+        return key | span.optional << OPTIONAL_BIT
     if discipline == "fifo_job":
-        return (job.admitted << POSITION_BITS) | waiting.position
-    return (waiting.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | waiting.place
+        return (job.admitted << POSITION_BITS) | span.position
+    return (span.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.place
 
 
 @dataclass(slots=True)

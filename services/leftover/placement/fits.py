@@ -1,8 +1,8 @@
 """Which nodes may have room for a task, read off bit sets: for each resource, the nodes by how much of it is free.
 
-A class of tasks that fits nowhere costs a few operations on integers, whatever the number of nodes. Amounts are
-rounded to three significant bits, so what is found may still turn out too small; none that fits is left out. `Amounts`
-and `Frees` then compare many exact amounts at once.
+A class of tasks that fits nowhere costs a few operations on integers, whatever the number of nodes. ClassNeeds are
+rounded to three significant bits, so what is found may still turn out too small; none that fits is left out.
+`ClassNeeds` and `FreeAmounts` then compare many exact amounts at once.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ def step(amount: int) -> int:
     return amount if above <= 0 else above * _STEPS + (amount >> above)
 
 
-def numbers(found: int) -> list[int]:
+def members(found: int) -> list[int]:
     """The numbers in a set, ascending."""
     if found.bit_count() <= _SPARSE:
         few: list[int] = []
@@ -45,7 +45,7 @@ def numbers(found: int) -> list[int]:
     return many
 
 
-def set_of(few: list[int]) -> int:
+def bit_set(few: list[int]) -> int:
     """The set of these numbers."""
     if len(few) <= _SPARSE:
         found = 0
@@ -58,7 +58,7 @@ def set_of(few: list[int]) -> int:
     return int.from_bytes(marks, "little")
 
 
-class Fits:
+class NodeIndex:
     """Bit sets of nodes: by resource position and step, the nodes with so much free. A node is listed with at least
     what it has: a caller that takes room may leave it listed as it was, one that gives some back may not.
     """
@@ -104,7 +104,7 @@ class Fits:
         return among
 
 
-class Demands:
+class ClassIndex:
     """Bit sets of classes of tasks: by resource position and step, the classes that need at most so much."""
 
     def __init__(self, width: int) -> None:
@@ -154,7 +154,7 @@ def array_of(found: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
 
 
-class Amounts:
+class ClassNeeds:
     """What one task of each class needs, by resource position. Amounts are below 2^53 (schemas.quantities)."""
 
     def __init__(self, width: int) -> None:
@@ -197,7 +197,7 @@ def _marked(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
     return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
 
 
-class Frees:
+class FreeAmounts:
     """What each node has free, by resource position; brought up to date by whoever uses it."""
 
     def __init__(self, frees: list[list[int]], width: int) -> None:

@@ -79,8 +79,8 @@ def is_exposed(task: TaskClass, least: dict[int, int]) -> bool:
     return task.gang > 1 or any(least.get(p, 0) < amount for p, amount in task.pairs)
 
 
-def _task_of(board: Board, bin_id: int) -> TaskClass:
-    return board.classes[bin_id & CLASS_MASK]
+def _task_of(board: Board, bucket_id: int) -> TaskClass:
+    return board.classes[bucket_id & CLASS_MASK]
 
 
 def blocked_heads(board: Board) -> list[TaskClass]:
@@ -94,24 +94,24 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     reordered = board.leaf_queue.reordered
     for name in list(reordered):
         leaf = board.leaves[name]
-        heads = [_task_of(board, bin_id) for bin_id in _heads(board, leaf)]
+        heads = [_task_of(board, bucket_id) for bucket_id in _heads(board, leaf)]
         board.leaf_queue.set_heads(leaf, [task.index for task in heads if is_kept_out(board, leaf, task)])
     reordered.clear()
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 
 
 def _heads(board: Board, leaf: LeafEntry) -> list[int]:
-    """The bins that a leaf would serve first, whether there is room or not: one for each class of jobs."""
-    heads = [board.head(leaf, job_class) for job_class in range(len(leaf.draws))]
-    return [bin_id for bin_id in heads if bin_id is not None]
+    """The buckets that a leaf would serve first, whether there is room or not: one for each class of jobs."""
+    heads = [board.head(leaf, job_class) for job_class in range(len(leaf.ready))]
+    return [bucket_id for bucket_id in heads if bucket_id is not None]
 
 
 def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
     """The classes that a leaf would serve first, by class of job, of those that wait for nothing but room."""
     found: dict[int, TaskClass] = {}
-    for bin_id in _in_order(board, leaf):
-        job_class, task = job_class_of(bin_id), _task_of(board, bin_id)
-        if job_class not in found and (leaf, bin_id) in seekers(board, task):
+    for bucket_id in _in_order(board, leaf):
+        job_class, task = job_class_of(bucket_id), _task_of(board, bucket_id)
+        if job_class not in found and (leaf, bucket_id) in seekers(board, task):
             found[job_class] = task
             if len(found) == board.pools.count:
                 break
@@ -119,9 +119,9 @@ def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
 
 
 def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
-    """All bins of a leaf in the order in which it would serve them."""
-    keys = {bin_id: board.key_in(leaf, bin_id) for bin_id in list(leaf.sizes.key)}
-    return sorted(keys, key=lambda bin_id: (keys[bin_id], bin_id))
+    """All buckets of a leaf in the order in which it would serve them."""
+    keys = {bucket_id: board.key_in(leaf, bucket_id) for bucket_id in list(leaf.sizes.key)}
+    return sorted(keys, key=lambda bucket_id: (keys[bucket_id], bucket_id))
 
 
 def is_kept_out(board: Board, leaf: LeafEntry, task: TaskClass) -> bool:
@@ -151,10 +151,10 @@ def wanted_by(
     """
     lacks = shortfall(leaf)
     found: list[tuple[TaskClass, int]] = []
-    for bin_id in _in_order(board, leaf):
-        task = _task_of(board, bin_id)
+    for bucket_id in _in_order(board, leaf):
+        task = _task_of(board, bucket_id)
         exposed = task.index in before or is_exposed(task, least)
-        if 0 < task.size < lacks and exposed and (leaf, bin_id) in seekers(board, task):
+        if 0 < task.size < lacks and exposed and (leaf, bucket_id) in seekers(board, task):
             width = max(1, task.gang)
             count = min(lacks // task.size, task.waiting // width)
             found.append((task, count * width))

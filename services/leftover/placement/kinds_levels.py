@@ -9,7 +9,7 @@ on when that kind is used up. Only leaves that serve jobs by DRF do so: an order
 from dataclasses import dataclass
 
 from schemas.quantities import SHARE_UNITS, Vector
-from services.leftover.placement.entries import PRIORITY_BITS, Draw, LeafEntry
+from services.leftover.placement.entries import PRIORITY_BITS, LeafEntry, ReadyQueue
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
@@ -72,7 +72,7 @@ class KindsLevels:
             part.target = targets[part.kinds]
             self._rank(part)
         parts.sort(key=_by_ratio)
-        leaf.choosers = [_Chooser(self, parts, draw).choose for draw in leaf.draws]
+        leaf.choosers = [_Chooser(self, parts, ready).choose for ready in leaf.ready]
 
     def _named(self, names: list[str]) -> int:
         kinds = 0
@@ -126,34 +126,36 @@ class KindsLevels:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
         part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
 
-    def choose(self, parts: list[Part], draw: Draw, live: int, end: int | None) -> int | None:
-        """The bin that a leaf serves next, of those whose class is in the set `live` and whose key is below `end`."""
-        first = draw.first_of(live, end)
+    def choose(self, parts: list[Part], ready: ReadyQueue, live: int, end: int | None) -> int | None:
+        """The bucket that a leaf serves next, of those whose class is in the set `live` and whose key is below
+        `end`.
+        """
+        first = ready.first_of(live, end)
         if first is None:
             return None
-        first_key = draw.found_key
+        first_key = ready.found_key
         for part in parts:
             if part.ratio >> _RATIO_BITS:
                 break
             classes = live & self._classes.get(part.kinds, 0)
-            found = draw.first_of(classes, end) if classes else None
-            if found is not None and draw.found_key >> PRIORITY_BITS == first_key >> PRIORITY_BITS:
+            found = ready.first_of(classes, end) if classes else None
+            if found is not None and ready.found_key >> PRIORITY_BITS == first_key >> PRIORITY_BITS:
                 return found
-        draw.found_key = first_key
+        ready.found_key = first_key
         return first
 
 
 class _Chooser:
-    """What a leaf asks about one of its draws."""
+    """What a leaf asks about one of its ready queues queue."""
 
-    def __init__(self, levels: KindsLevels, parts: list[Part], draw: Draw) -> None:
+    def __init__(self, levels: KindsLevels, parts: list[Part], ready: ReadyQueue) -> None:
         self.levels = levels
         self.parts = parts
-        self.draw = draw
+        self.ready = ready
 
     def choose(self, live: int, end: int | None) -> int | None:
-        """The bin to serve next."""
-        return self.levels.choose(self.parts, self.draw, live, end)
+        """The bucket to serve next."""
+        return self.levels.choose(self.parts, self.ready, live, end)
 
 
 def _kinds_of(pairs: list[tuple[int, int]]) -> int:

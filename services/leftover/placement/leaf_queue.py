@@ -1,7 +1,7 @@
-"""The line of leaves: whose claim to the next task is best, among those with something in their draw.
+"""The line of leaves: whose claim to the next task is best, among those with something in their ready queue.
 
-A class that finds no room is not live: its bins stay where they are, and searches pass over them (ranks.py). So a round
-costs the leaves that it serves and those whose claim has moved, not all in which somebody waits.
+A class that finds no room is not live: its buckets stay where they are, and searches pass over them (ranks.py). So a
+round costs the leaves that it serves and those whose claim has moved, not all in which somebody waits.
 """
 
 from schemas.quantities import Vector
@@ -26,7 +26,9 @@ class LeafQueue:
         self.ranks: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]
         self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
         self.changed: dict[str, bool] = {}  # Leaves whose claim may have moved since somebody took this note.
-        self.reordered: dict[str, bool] = {}  # The same, and those in whose draw another bin, or none, may come first.
+        self.reordered: dict[
+            str, bool
+        ] = {}  # The same, and those in whose ready queue another bucket, or none, may come first.
         self.running: dict[str, dict[tuple[tuple[str, int], ...], int]] = {}  # By leaf and demand, how many tasks run.
         self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as a head.
 
@@ -44,24 +46,24 @@ class LeafQueue:
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
     def offer(self, leaf: LeafEntry, job_class: int, id_: int, key: int, classes: int) -> None:
-        """Puts a bin, or a job with what it alone waits for, into the draw of its leaf, or moves it to another key.
-        `classes`: bit set of theirs.
+        """Puts a bucket, or a job with what it alone waits for, into the ready queue of its leaf, or moves it to
+        another key. `classes`: bit set of theirs.
         """
-        draw, ranks = leaf.draws[job_class], self.ranks[job_class]
+        ready, ranks = leaf.ready[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
-        draw.set(id_, key, classes)
+        ready.set(id_, key, classes)
         if leaf.name not in ranks.key:
-            draw.classes |= classes
+            ready.classes |= classes
             self._rank(leaf, job_class, self.claim(leaf))
-        elif draw.classes & classes != classes:
-            draw.classes |= classes
+        elif ready.classes & classes != classes:
+            ready.classes |= classes
             ranks.add_classes(leaf.name, classes)
             if leaf.name in self.owed[job_class].key:
                 self.owed[job_class].add_classes(leaf.name, classes)
 
     def _rank(self, leaf: LeafEntry, job_class: int, claim: int) -> None:
-        """The leaf has something in its draw of this class, and this claim."""
-        classes = leaf.draws[job_class].classes
+        """The leaf has something in its ready queue of this class, and this claim."""
+        classes = leaf.ready[job_class].classes
         self.ranks[job_class].set(leaf.name, claim, classes)
         if len(self.owed) == 1:
             return  # Nobody asks who is owed where there are no pools.
@@ -71,10 +73,10 @@ class LeafQueue:
             self.owed[job_class].drop(leaf.name)
 
     def withdraw(self, leaf: LeafEntry, job_class: int, id_: int) -> None:
-        """Takes a bin or a job out of the draw of its leaf."""
-        leaf.draws[job_class].drop(id_)
+        """Takes a bucket or a job out of the ready queue of its leaf."""
+        leaf.ready[job_class].drop(id_)
         self.reordered[leaf.name] = True
-        if not leaf.draws[job_class].key:
+        if not leaf.ready[job_class].key:
             self.ranks[job_class].drop(leaf.name)
             self.owed[job_class].drop(leaf.name)
 
@@ -119,8 +121,8 @@ class LeafQueue:
             headed[index] = headed.get(index, 0) + 1
 
     def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafEntry, int] | None:
-        """The leaf with the best claim that has a bin of a class of tasks in the set `live` (one for each class of
-        jobs), and the first such bin whose key is below `end`; of a strict leaf its head alone. `owed`: only leaves
+        """The leaf with the best claim that has a bucket of a class of tasks in the set `live` (one for each class of
+        jobs), and the first such bucket whose key is below `end`; of a strict leaf its head alone. `owed`: only leaves
         below their guarantee. None where there is none.
         """
         every = self.owed if owed else self.ranks
@@ -130,8 +132,8 @@ class LeafQueue:
         for job_class, ranks in enumerate(every):
             found = self._first(ranks, job_class, live[job_class], end)
             if found is not None:
-                leaf, bin_id = found
-                rank = ranks.key[leaf.name], leaf.name, leaf.draws[job_class].found_key, bin_id
+                leaf, bucket_id = found
+                rank = ranks.key[leaf.name], leaf.name, leaf.ready[job_class].found_key, bucket_id
                 if best is None or rank < best:
                     best = rank
         return None if best is None else (self.leaves[best[1]], best[3])
@@ -144,9 +146,9 @@ class LeafQueue:
             classes = 0
             for _, name in block.entries:
                 leaf = leaves[name]
-                bin_id = leaf.first_of(live, job_class, end)
-                if bin_id is not None:
-                    return leaf, bin_id
-                classes |= leaf.draws[job_class].classes
+                bucket_id = leaf.first_of(live, job_class, end)
+                if bucket_id is not None:
+                    return leaf, bucket_id
+                classes |= leaf.ready[job_class].classes
             block.classes = classes
         return None

@@ -7,7 +7,7 @@ are not lent to: they would have to find all their room on held nodes.
 from collections.abc import Callable
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import JobEntry, LeafEntry, Placement, Waiting
+from services.leftover.placement.entries import JobEntry, LeafEntry, Placement, TaskSpan
 from services.leftover.placement.pending_reasons import seekers, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import Reserved, can_lend, fits_now, lend
@@ -32,14 +32,14 @@ def lend_all(board: Board, held: dict[int, Reserved], now_ms: int, lasting: Last
 
 def _first(
     board: Board, node: NodeRoom, reserved: Reserved, classes: list[TaskClass], now_ms: int, lasting: Lasting
-) -> tuple[LeafEntry, JobEntry, Waiting, int] | None:
+) -> tuple[LeafEntry, JobEntry, TaskSpan, int] | None:
     """Who is served first of those that do not delay what the node is held for, and when it is expected to end."""
     best: tuple[int, str, int, int] | None = None
-    found: tuple[LeafEntry, JobEntry, Waiting, int] | None = None
+    found: tuple[LeafEntry, JobEntry, TaskSpan, int] | None = None
     for task in classes:
-        for leaf, bin_id in seekers(board, task):
-            job, span = board.first_in(leaf, bin_id)
-            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bin_id), bin_id
+        for leaf, bucket_id in seekers(board, task):
+            job, span = board.first_in(leaf, bucket_id)
+            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bucket_id), bucket_id
             if best is not None and best < rank:
                 continue
             end_ms = now_ms + lasting(job.name, span.stage)

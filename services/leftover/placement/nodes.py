@@ -10,7 +10,7 @@ rank, brought up to date with the nodes that changed.
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
-from services.leftover.placement.fits import Fits, Frees, numbers, step
+from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
@@ -54,10 +54,10 @@ class Room:
         self.kept_nodes: list[int] = []
         self.moves: list[int] = []  # By node, how often what it has free has changed,
         self.moves_all = 0  # and of all nodes together.
-        self._fits: Fits | None = None  # Built at the first look, when all nodes are there.
+        self._fits: NodeIndex | None = None  # Built at the first look, when all nodes are there.
         self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
         self._shrunk: dict[int, bool] = {}  # and those that gave some.
-        self._frees: Frees | None = None  # What nodes have, but for those that have something else by now.
+        self._frees: FreeAmounts | None = None  # What nodes have, but for those that have something else by now.
         self._moved: dict[int, bool] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         self.counters = Counters()
@@ -163,7 +163,7 @@ class Room:
         """Bit set of the nodes that may suit the class: all that do are in it."""
         fits = self._fits
         if fits is None:
-            fits = self._fits = Fits([node.free for node in self.nodes], len(self.total))
+            fits = self._fits = NodeIndex([node.free for node in self.nodes], len(self.total))
             self._grown, self._shrunk = {}, {}
         if self._grown:
             for number in self._grown:
@@ -202,7 +202,7 @@ class Room:
         if view is None or task.cursor < self.changed_base:
             self._forget_view(task)
             ranks: dict[int, int] = {}
-            for number in numbers(self.candidates(task)):
+            for number in members(self.candidates(task)):
                 rank = suits(task, nodes[number])
                 if rank is None:
                     self._relist(number)
@@ -280,7 +280,7 @@ class Room:
         if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
             return self._scan_at_once(task, found)
         best, least = None, 0
-        for number in numbers(found):
+        for number in members(found):
             rank = self.suits(task, self.nodes[number])
             if rank is None:
                 self._relist(number)
@@ -292,7 +292,7 @@ class Room:
         """The same, where only room counts."""
         frees = self._frees
         if frees is None:
-            frees = self._frees = Frees([node.free for node in self.nodes], len(self.total))
+            frees = self._frees = FreeAmounts([node.free for node in self.nodes], len(self.total))
         else:
             for number in self._moved:
                 frees.set(number, self.nodes[number].free)

@@ -21,7 +21,7 @@ from services.leftover.placement.task_class import TaskClass
 
 PERMILLE = 1_000
 
-_RANK_SHIFT = 68  # In a bin's key: below its job's rank lie the order of admission and the span's position.
+_RANK_SHIFT = 68  # In a bucket's key: below its job's rank lie the order of admission and the span's position.
 _ORDER_BITS = 44
 _TIER_SHIFT = {"tetris": 0, "tetris-fair": 40, "giving": 100}  # In a rank: below the priority.
 _OPTIONAL = 1 << OPTIONAL_BIT
@@ -37,7 +37,7 @@ class Alignment(NamedTuple):
 
 
 class Packer:
-    """Chooses the bin that a leaf serves next of a class of jobs; told when a stage of a round begins."""
+    """Chooses the bucket that a leaf serves next of a class of jobs; told when a stage of a round begins."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Packer:
         self._is_fair = leaf.order == "tetris-fair"
         self._only_optional = leaf.order == "giving"
         self._fairness_permille = fairness_permille
-        self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bin); None: not yet filled.
-        self._parked: list[tuple[int, int]] = []  # (rank and order, bin): jobs that may not pack yet.
+        self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bucket); None: not yet filled.
+        self._parked: list[tuple[int, int]] = []  # (rank and order, bucket): jobs that may not pack yet.
         self._ranks: list[int] = []  # Of the jobs that wait, rank and order, sorted.
         self._rank_of: dict[int, int] = {}
         self._moved: list[JobEntry] = []  # Jobs whose rank may have changed since.
@@ -75,33 +75,33 @@ class Packer:
             self._moved.append(job)
 
     def first_of(self, live: int, end: int | None) -> int | None:
-        """The bin to serve next among those whose class is in the set `live`, and whose key is below `end`; None where
-        there is none. (Only the order `giving` has keys beyond an end: what is optional.)
+        """The bucket to serve next among those whose class is in the set `live`, and whose key is below `end`; None
+        where there is none. (Only the order `giving` has keys beyond an end: what is optional.)
         """
-        draw = self.leaf.draws[self.job_class]
-        first = draw.first_of(live, end)
-        if first is None or (self._only_optional and not draw.key[first] & _OPTIONAL):
+        ready = self.leaf.ready[self.job_class]
+        first = ready.first_of(live, end)
+        if first is None or (self._only_optional and not ready.key[first] & _OPTIONAL):
             return first  # What is required goes by the order of jobs.
         if self._heap is None:
             self._heap = self._fill(live)
         heap, threshold = self._heap, self._threshold()
         while self._parked and self._parked[0][0] <= threshold:
-            _, bin_id = heappop(self._parked)
-            if bin_id in draw.key:
-                heappush(heap, (self._tier(draw.key[bin_id]), _UNSEEN, draw.key[bin_id], bin_id))
+            _, bucket_id = heappop(self._parked)
+            if bucket_id in ready.key:
+                heappush(heap, (self._tier(ready.key[bucket_id]), _UNSEEN, ready.key[bucket_id], bucket_id))
         while heap:
-            bin_id = heap[0][3]
-            key = draw.key.get(bin_id)
-            if key is None or not live >> (bin_id & CLASS_MASK) & 1:
+            bucket_id = heap[0][3]
+            key = ready.key.get(bucket_id)
+            if key is None or not live >> (bucket_id & CLASS_MASK) & 1:
                 heappop(heap)
                 continue
             if self._is_fair and key >> 24 > threshold:
                 heappop(heap)
-                heappush(self._parked, (key >> 24, bin_id))
+                heappush(self._parked, (key >> 24, bucket_id))
                 continue
-            entry = self._entry(bin_id, key)
+            entry = self._entry(bucket_id, key)
             if entry == heap[0]:
-                return bin_id
+                return bucket_id
             heapreplace(heap, entry)
         return None
 
@@ -110,18 +110,20 @@ class Packer:
         return not self._is_fair or self._rank(job) <= self._threshold()
 
     def _fill(self, live: int) -> list[tuple[int, int, int, int]]:
-        draw = self.leaf.draws[self.job_class]
+        ready = self.leaf.ready[self.job_class]
         self._parked = []
-        heap = [self._entry(bin_id, key) for bin_id, key in draw.key.items() if live >> (bin_id & CLASS_MASK) & 1]
+        heap = [
+            self._entry(bucket_id, key) for bucket_id, key in ready.key.items() if live >> (bucket_id & CLASS_MASK) & 1
+        ]
         heapify(heap)
         return heap
 
-    def _entry(self, bin_id: int, key: int) -> tuple[int, int, int, int]:
+    def _entry(self, bucket_id: int, key: int) -> tuple[int, int, int, int]:
         """Its place in the heap as things are. A class that finds no room comes last, for somebody has to find out."""
-        task = self.classes[bin_id & CLASS_MASK]
+        task = self.classes[bucket_id & CLASS_MASK]
         number = self.room.best(task)
         rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
-        return self._tier(key), rank or 0, key, bin_id
+        return self._tier(key), rank or 0, key, bucket_id
 
     def _tier(self, key: int) -> int:
         return (key & ~_OPTIONAL) >> self._tier_shift
@@ -166,11 +168,11 @@ class Packers:
         self._of: dict[str, list[Packer]] = {}
 
     def add(self, leaf: LeafEntry) -> None:
-        """A leaf has come, with its draws."""
+        """A leaf has come, with its ready queue."""
         if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
             permille = self._alignment.fairness_permille
             packers = [
-                Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.draws))
+                Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.ready))
             ]
             self._of[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LANE_BITS, LeafEntry, job_class_of
+from services.leftover.placement.entries import CLASS_MASK, SEGMENT_BITS, LeafEntry, job_class_of
 from services.leftover.placement.queue_limits import full_queue
 from services.leftover.placement.task_class import TaskClass
 
@@ -41,7 +41,7 @@ def reason_of(board: Board, task: TaskClass) -> Reason:
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
     if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
-        entries = [board.leaves[name] for name, _ in task.bins]
+        entries = [board.leaves[name] for name, _ in task.buckets]
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
     if not task.gang and not board.room.could_fit(task):
@@ -59,34 +59,34 @@ def seeking(board: Board, task: TaskClass) -> list[LeafEntry]:
 
 
 def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
-    """Leaves and bins in which tasks of a class wait for nothing but room: no head of a strict order is before them,
+    """Leaves and buckets in which tasks of a class wait for nothing but room: no head of a strict order is before them,
     they may pack, and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
     """
     found = []
-    for name, bin_id in task.bins:
+    for name, bucket_id in task.buckets:
         leaf = board.leaves[name]
-        if leaf.strict and bin_id not in _heads_of(board, leaf):
+        if leaf.strict and bucket_id not in _heads_of(board, leaf):
             continue
-        if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bin_id)[0]):
+        if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
             continue
-        if full_queue(board.top(leaf, bin_id), task) is None:
-            found.append((leaf, bin_id))
+        if full_queue(board.top(leaf, bucket_id), task) is None:
+            found.append((leaf, bucket_id))
     return found
 
 
 def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
-    """The bins that a strict leaf is at, one for each class of jobs: the head of the first lane whose queues have room
-    for it.
+    """The buckets that a strict leaf is at, one for each class of jobs: the head of the first segment whose queues have
+    room for it.
     """
     heads: dict[int, tuple[int, int, int]] = {}
-    for bin_id, bin_ in leaf.bins.items():
-        top = bin_.top()
-        assert top is not None, f"{leaf.name}: an empty bin"
-        lane = bin_id >> LANE_BITS
-        heads[lane] = min(heads.get(lane, (1 << 400, 0, 0)), (bin_.key[top], bin_id, top))
+    for bucket_id, bucket in leaf.buckets.items():
+        top = bucket.top()
+        assert top is not None, f"{leaf.name}: an empty bucket"
+        segment = bucket_id >> SEGMENT_BITS
+        heads[segment] = min(heads.get(segment, (1 << 400, 0, 0)), (bucket.key[top], bucket_id, top))
     able: dict[int, tuple[int, int]] = {}
-    for key, bin_id, top in heads.values():
-        if full_queue(board.by_admission[top], board.classes[bin_id & CLASS_MASK]) is None:
-            job_class = job_class_of(bin_id)
-            able[job_class] = min(able.get(job_class, (key, bin_id)), (key, bin_id))
-    return [bin_id for _, bin_id in able.values()]
+    for key, bucket_id, top in heads.values():
+        if full_queue(board.by_admission[top], board.classes[bucket_id & CLASS_MASK]) is None:
+            job_class = job_class_of(bucket_id)
+            able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))
+    return [bucket_id for _, bucket_id in able.values()]

@@ -15,19 +15,21 @@ class QueueLimits:
         self._above: dict[str, tuple[int, tuple[QueueEntry, ...]]] = {}
 
     def above(self, queue: str) -> tuple[int, tuple[QueueEntry, ...]]:
-        """The lane of jobs of a queue, and the queues with a maximum that it lies under; lane 0 if there are none."""
+        """The segment of jobs of a queue, and the queues with a maximum that it lies under; segment 0 if there are
+        none.
+        """
         if not self.given:
             return 0, ()
         known = self._above.get(queue)
         if known is None:
             names = queue.split("/") if queue else []
             paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
-            entries = [self._seat(path) for path in paths if self.given.get(path)]
-            lane = 1 + sum(1 for lane, _ in self._above.values() if lane) if entries else 0
-            known = self._above[queue] = lane, tuple(entries)
+            entries = [self._entry(path) for path in paths if self.given.get(path)]
+            segment = 1 + sum(1 for segment, _ in self._above.values() if segment) if entries else 0
+            known = self._above[queue] = segment, tuple(entries)
         return known
 
-    def _seat(self, path: str) -> QueueEntry:
+    def _entry(self, path: str) -> QueueEntry:
         entry = self._entries.get(path)
         if entry is None:
             position = self._position
@@ -44,8 +46,9 @@ def full_queue(job: JobEntry, task: TaskClass) -> QueueEntry | None:
 
 
 def count_in(entries: tuple[QueueEntry, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:
-    """Queues hold `count` more tasks (fewer, where negative). Returns the bins that waited for one of them to shrink,
-    as (leaf, bin)."""
+    """Queues hold `count` more tasks (fewer, where negative). Returns the buckets that waited for one of them to
+    shrink, as (leaf, bucket).
+    """
     waited: list[tuple[str, int]] = []
     for entry in entries:
         for p, amount in task_pairs:

@@ -34,7 +34,7 @@ class TaskClass:
     changed nodes had got at the last look, -1 before the first.
 
     `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
-    `blocked`: no node had room at the last look. `bins`: where its tasks wait, as (leaf, bin).
+    `blocked`: no node had room at the last look. `buckets`: where its tasks wait, as (leaf, bucket).
     `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks. `bounds`: what else bars
     nodes to it (apart.py).
     """
@@ -56,7 +56,7 @@ class TaskClass:
     cursor: int = -1
     waiting: int = 0
     blocked: bool = False
-    bins: dict[tuple[str, int], bool] = field(default_factory=dict)
+    buckets: dict[tuple[str, int], bool] = field(default_factory=dict)
     could_fit: bool | None = None
     is_ranked_at_once: bool = False
     bounds: Bounds | None = None
