@@ -15,20 +15,13 @@ from largesse.log.compiled_types import readable
 from largesse.log.snapshots import dump, load
 from schemas import (
     DecisionHash,
-    Device,
     Grant,
     JobCancelled,
     JobEnded,
-    JobSpec,
-    KnownAttempt,
     NodeDrained,
-    NodeRegistered,
-    NodeReported,
-    Queue,
     Record,
     RoundAbandoned,
     RoundOpened,
-    Stage,
     TaskEnd,
     TaskFailed,
     TaskFailure,
@@ -36,8 +29,6 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.edge.read import ConfigPatch
-from schemas.quantities import MILLIONTHS
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
 from services.admission.core.judge import judge, lose
@@ -48,6 +39,7 @@ from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.leftover import core as leftover
 from services.planner import core as planner
+from tests.builders import node
 
 AUTHOR = "tester"
 EPOCH = "e1"
@@ -77,44 +69,6 @@ def attempts_of(state: State) -> list[tuple[str, Held]]:
 def holds_of(state: State) -> dict[str, Held]:
     """The same by task, of a cell in which no task has several attempts."""
     return dict(attempts_of(state))
-
-
-# ---------------------------------------------------------------- words
-def stage(name="map", tasks=1, *, after=(), duration_ms=1_000, gpu=0, **given):
-    """A stage; each task asks for one core and 1 GiB where nothing else is said."""
-    demand = {"cpu": given.pop("cpu", 1_000), "memory": given.pop("memory", 1_024)} | ({"gpu": gpu} if gpu else {})
-    demand = {kind: amount for kind, amount in sorted(given.pop("demand", demand).items()) if amount}
-    return Stage(name, tasks, demand, list(after), duration_ms, [duration_ms], **given)
-
-
-def job(name, *stages, queue="default", priority=0):
-    """A job; without stages it is one task of one core."""
-    return JobSpec(name, queue, list(stages) or [stage()], priority)
-
-
-def node(name="n1", cpu=4_000, memory=16_384, *, epoch=EPOCH, gpu=0, gpus=(), attempts=(), labels=None, **others):
-    """A registration. `gpu`: milli-units without a list of devices; `gpus`: sizes of listed devices."""
-    capacity = {"cpu": cpu, "memory": memory, **others} | ({"gpu": gpu or sum(gpus)} if gpu or gpus else {})
-    devices = [Device(i, milli) for i, milli in enumerate(gpus)]
-    return NodeRegistered(name, epoch, dict(sorted(capacity.items())), labels or {}, devices, list(attempts))
-
-
-def report(name="n1", cpu=4_000, memory=16_384, *, epoch=EPOCH, labels=None, devices=(), **others):
-    return NodeReported(name, epoch, {"cpu": cpu, "memory": memory, **others}, labels or {}, list(devices))
-
-
-def config(queues=None, **values):
-    return ConfigPatch(values, queues)
-
-
-def queue(name, weight=1, *children):
-    """A queue of the tree; children as queues or names."""
-    below = [child if isinstance(child, Queue) else Queue(child) for child in children]
-    return Queue(name, int(weight * MILLIONTHS), below)
-
-
-def tree(*children):
-    return queue("root", 1, *children)
 
 
 # ---------------------------------------------------------------- the cell
@@ -332,21 +286,31 @@ def _core_of(name):
     return altruism if name.startswith("altruism/") else CORES[name]
 
 
+def one_node_cell(*inputs, shards=1):
+    """A cell with one node n1 of four cores, and whatever else is given."""
+    story = SlowCell(shards)
+    story.take(node("n1"), *inputs)
+    return story
+
+
+def running_cell(*inputs, shards=1):
+    """The same after rounds have granted all that fits."""
+    story = one_node_cell(*inputs, shards=shards)
+    story.settle()
+    return story
+
+
 def place(grant):
     """Where a grant's attempts are, as a report names them."""
     return grant.job, grant.stage, grant.first, grant.count, grant.attempt, grant.node, grant.epoch
 
 
-def known(grant, state="running", **given):
-    """An attempt as a restarted agent tells of it."""
-    given.setdefault("run_ms", [] if state == "running" else [1_000])
-    return KnownAttempt(grant.job, grant.stage, grant.first, grant.count, grant.attempt, state, **given)
-
-
-def single(grant, index):
-    """The part of a grant that is one task."""
-    devices = [grant.devices[index - grant.first]] if grant.devices else []
-    return Grant(grant.job, grant.stage, index, 1, grant.attempt, grant.node, grant.epoch, grant.why, devices)
+def served(grants):
+    """Job -> how many tasks it got."""
+    counts = {}
+    for grant in grants:
+        counts[grant.job] = counts.get(grant.job, 0) + grant.count
+    return counts
 
 
 def indexes(grants):

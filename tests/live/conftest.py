@@ -1,4 +1,4 @@
-"""What stories about agents share."""
+"""What stories about agents and cells share."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.agent_cell import Story, end_tasks, first_end, scripted_cell
+from tests.live.up_process import Up, up
 
 
 @pytest.fixture
@@ -19,3 +20,13 @@ def tell(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
 
     yield lambda story: asyncio.run(told(story))
     end_tasks(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A cell of two nodes in a process of its own, which has to end without a word on stderr."""
+    with up(tmp_path_factory.mktemp("cell"), "--nodes", 2) as running:
+        yield running
+        code, out, err = running.end()
+        assert (code, err) == (0, "")
+        assert out.endswith("ended\n")

@@ -12,7 +12,7 @@ from largesse.settings import PREFIX
 from services.agent.clearing import ENDED
 from services.agent.settings import read_task_user
 from tests.conftest import ROOT
-from tests.live.test_up import job, shell
+from tests.live.up_jobs import job, shell
 from tests.live.up_process import eventually, up
 
 SECRET = "hunter2"

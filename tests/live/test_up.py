@@ -10,31 +10,13 @@ import yaml
 from schemas.edge.read import read_input, warnings_of
 from services.cli.client import user
 from services.gateway.bodies import read_yaml
+from tests.live.up_jobs import job, shell
 from tests.live.up_process import GUARD_S, eventually, on_a_terminal, up
 from tests.ports import free_port
 from tests.unit import cli_here
 from tests.unit.cli_process import COMMAND, ROOT, largesse
 
 EXAMPLES = sorted((ROOT / "examples" / "jobs").glob("*.yaml"))
-
-
-def job(name, *command, tasks=1, cpu="100m", **stage):
-    demand = {"cpu": cpu, "memory": "32Mi"}
-    stages = [{"stage": "run", "tasks": tasks, "demand": demand, "command": list(command), **stage}]
-    return json.dumps({"job": name, "stages": stages})
-
-
-def shell(text):
-    return "sh", "-c", text
-
-
-@pytest.fixture(scope="module")
-def cell(tmp_path_factory):
-    with up(tmp_path_factory.mktemp("cell"), "--nodes", 2) as running:
-        yield running
-        code, out, err = running.end()
-        assert (code, err) == (0, "")
-        assert out.endswith("ended\n")
 
 
 def test_a_job_runs_and_its_output_is_there(cell):

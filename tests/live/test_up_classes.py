@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.live.test_up import job, shell
+from tests.live.up_jobs import job, shell
 from tests.live.up_process import eventually, on_a_terminal, up
 
 CLUSTER = {

@@ -4,20 +4,9 @@ import json
 from itertools import pairwise
 
 from tests.live.campaign_checks import read
-from tests.live.test_up import shell
+from tests.live.up_jobs import PLANNED, shell
 from tests.live.up_process import eventually, up
 
-CLUSTER = {
-    "nodes": [{"name": "n", "capacity": {"cpu": "1", "memory": "1Gi"}}],
-    "queues": {"name": "root", "children": [{"name": "default"}]},
-    # Short steps and an early plan: the second lease begins soon. No pause of this machine makes the node a lost one.
-    "policy": {
-        "preset": "rayon",
-        "reservation_agent": "early",
-        "reservation_step_ms": 1_000,
-        "node_lease_ms": 600_000,
-    },
-}
 TERMS = """
 window(+0m, +12h, order(
     atom(b="100m cpu, 32Mi", g=1, h=2, l=2s, w=4s),
@@ -39,7 +28,7 @@ def part(atom, name, **commands):
 
 
 def test_a_job_begins_only_after_the_job_that_the_order_puts_before_it_has_ended(tmp_path):
-    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+    (tmp_path / "cluster.json").write_text(json.dumps(PLANNED))
     (tmp_path / "order.rdl").write_text(TERMS)
     marks, seen, go = tmp_path / "marks", tmp_path / "seen", tmp_path / "go"
     marks.mkdir()

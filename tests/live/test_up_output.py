@@ -2,19 +2,7 @@
 
 import sys
 
-import pytest
-
-from tests.live.test_up import job, shell
-from tests.live.up_process import up
-
-
-@pytest.fixture(scope="module")
-def cell(tmp_path_factory):
-    with up(tmp_path_factory.mktemp("cell"), "--nodes", 2) as running:
-        yield running
-        code, out, err = running.end()
-        assert (code, err) == (0, "")
-        assert out.endswith("ended\n")
+from tests.live.up_jobs import job, shell
 
 
 def test_what_all_tasks_printed_stands_behind_their_names(cell):

@@ -3,20 +3,9 @@ gets more."""
 
 import json
 
-from tests.live.test_up import shell
+from tests.live.up_jobs import PLANNED, shell
 from tests.live.up_process import eventually, up
 
-CLUSTER = {
-    "nodes": [{"name": "n", "capacity": {"cpu": "1", "memory": "1Gi"}}],
-    "queues": {"name": "root", "children": [{"name": "default"}]},
-    # Short steps and early plans, and no pause of this machine makes the node a lost one.
-    "policy": {
-        "preset": "rayon",
-        "reservation_agent": "early",
-        "reservation_step_ms": 1_000,
-        "node_lease_ms": 600_000,
-    },
-}
 HOUR_MS = 3_600_000
 FAST = "window(+0m, +12h, atom(b='100m cpu', g=1, h=10, l=1h, w=10h))"  # All that there is, for an hour.
 WIDE = "window(+0m, +50m, atom(b='100m cpu', g=10, h=10, l=5m, w=50m))"
@@ -31,7 +20,7 @@ def job(name, tasks, command):
 
 
 def test_plans_follow_a_job_that_is_ahead_and_one_that_is_behind(tmp_path):
-    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+    (tmp_path / "cluster.json").write_text(json.dumps(PLANNED))
     for name, terms in (("fast", FAST), ("wide", WIDE), ("slow", SLOW)):
         (tmp_path / f"{name}.rdl").write_text(terms)
     go = tmp_path / "go"

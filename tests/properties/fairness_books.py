@@ -24,7 +24,8 @@ from schemas.jobs import JobEnd
 from schemas.quantities import SHARE_UNITS
 from schemas.queues import ConfigChanged, Policy
 from services.fairness import core as fairness
-from tests.cells import drop_caches, job, stage
+from tests.builders import job, stage
+from tests.cells import drop_caches
 
 STEP = SHARE_UNITS // 1_000
 """A permille."""

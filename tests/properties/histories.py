@@ -24,7 +24,8 @@ from schemas import (
     TaskStarted,
 )
 from schemas.nodes import KnownAttempt
-from tests.cells import AUTHOR, attempts_of, config, node, queue, report, stage, tree
+from tests.builders import config, node, queue, report, stage, tree
+from tests.cells import AUTHOR, attempts_of
 
 NODES = {
     "plain": node("plain", 4_000, 8_192, labels={"zone": "a"}),

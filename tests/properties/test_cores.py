@@ -14,7 +14,8 @@ from schemas.edge.read import ConfigPatch
 from services.admission.core.judge import lose
 from services.leftover.placement import bins
 from services.simulator.engine import Cell
-from tests.cells import AUTHOR, SlowCell, config, holds_of
+from tests.builders import config
+from tests.cells import AUTHOR, SlowCell, holds_of
 from tests.properties.cell_laws import (
     Attempts,
     check_asks,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from largesse.lifecycle.queue_policy import LISTS, groups
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from tests.cells import queue, tree
+from tests.builders import queue, tree
 from tests.properties.fairness_books import Books, covered, walked
 from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, LIMITS, moves, played, shapes
 from tests.strategies import for_all

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from schemas import Queue
 from services.fairness.core import levels as core_levels
 from services.fairness.hdrf import arrays
-from tests.cells import queue, tree
+from tests.builders import queue, tree
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_levels import NEARLY, asks, steps
 from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes

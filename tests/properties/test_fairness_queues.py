@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from tests.cells import queue, tree
+from tests.builders import queue, tree
 from tests.properties.fairness_books import Books, walked
 from tests.strategies import for_all
 

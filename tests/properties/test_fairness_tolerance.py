@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
-from tests.cells import queue, tree
+from tests.builders import queue, tree
 from tests.properties.fairness_books import Books
 from tests.properties.test_fairness_queues import shapes
 from tests.strategies import for_all

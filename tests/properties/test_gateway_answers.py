@@ -14,7 +14,7 @@ from schemas import InputRepeated, JobAdmitted, Record
 from services.admission import sequencer as admission
 from services.gateway.answers import Answer, Answers, brief
 from services.gateway.follow import Follower
-from tests.cells import job
+from tests.builders import job
 
 GUARD_S = 240
 

@@ -25,8 +25,8 @@ def jobs(draw):
             demand["cpu"] = 1_000
         after = tuple(sorted(draw(st.sets(st.integers(0, number - 1), max_size=2)))) if number else ()
         names = tuple(f"s{at}" for at in after)
-        kinds = {kind: amount for kind, amount in demand.items() if amount}
-        stages.append(stage(f"s{number}", draw(st.integers(1, 5)), after=names, lasts=draw(st.integers(1, 9)), **kinds))
+        tasks, lasts = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+        stages.append(stage(f"s{number}", tasks, after=names, duration_ms=lasts, demand=demand))
     return job("j", *stages)
 
 

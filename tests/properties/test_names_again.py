@@ -14,7 +14,8 @@ from services.admission import core as admission
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover.core.asks import asks_of
-from tests.cells import SlowCell, config, holds_of, job, node, stage
+from tests.builders import config, job, node, stage
+from tests.cells import SlowCell, holds_of
 from tests.properties.histories import NODES, QUEUES_IN, Play, Seeded, replay, seeded_histories
 from tests.properties.test_agent_follows import held_on
 from tests.properties.test_cores import (

@@ -48,7 +48,7 @@ class Working(History):
             part, most = what
             if job is None:
                 job = self.jobs[name] = [0, 0, self.now]
-                one = stage("s", TASKS, lasts=(1 + 2 * BUSY.index(name)) * STEP // 2, retries=100)
+                one = stage("s", TASKS, duration_ms=(1 + 2 * BUSY.index(name)) * STEP // 2, retries=100)
                 self.story.then(admitted(JobSpec(f"j{name}", "", [one], reservation=name, reservation_atom=part)))
             count = min(most, TASKS - job[0])
             if count:

@@ -25,11 +25,11 @@ def arrivals(draw):
         stages = []
         for at in range(draw(st.integers(1, 4))):
             demand = {"cpu": 1_000 * draw(st.integers(0, 3)), "memory": 1_000 * draw(st.integers(0, 3))}
-            demand = {kind: amount for kind, amount in demand.items() if amount} or {"cpu": 1_000}
+            demand = demand if any(demand.values()) else {"cpu": 1_000}
             after = tuple(sorted(draw(st.sets(st.integers(0, at - 1), max_size=2)))) if at else ()
             lasts = 500 * draw(st.integers(1, 6))
             names = tuple(f"s{up}" for up in after)
-            stages.append(stage(f"s{at}", draw(st.integers(1, 6)), after=names, lasts=lasts, **demand))
+            stages.append(stage(f"s{at}", draw(st.integers(1, 6)), after=names, duration_ms=lasts, demand=demand))
         found.append((when, job(f"j{number}", *stages)))
     return found
 

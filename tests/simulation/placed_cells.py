@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from schemas import JobSpec, NodeRegistered, Queue, RoundClosed, Stage, TaskEnd, TaskFinished
+from schemas import JobSpec, NodeRegistered, RoundClosed, Stage, TaskEnd, TaskFinished
 from schemas.edge.read import ConfigPatch
-from schemas.quantities import MILLIONTHS
 from schemas.queue_tree import upwards
 from services.simulator.engine import Cell
+from tests.builders import tree
 
 AUTHOR = "tester"
 
@@ -27,14 +27,10 @@ class Load:
     from_ms: int = 0
 
 
-def queue(name, *children, weight=1):
-    return Queue(name, weight * MILLIONTHS, list(children))
-
-
 class PlacedCell:
     """A cell that runs what it grants. `area` of a leaf: kind -> amount x ms that its tasks held since `count_from`."""
 
-    def __init__(self, tree, nodes, loads, **knobs):
+    def __init__(self, queues, nodes, loads, **knobs):
         """`nodes`: name -> (capacity, labels). `loads`: leaf -> Load or list of them."""
         self.cell = Cell()
         self.cell.observer = self._see
@@ -42,7 +38,7 @@ class PlacedCell:
         self.area = Counter()
         self.capacity = Counter()
         self.ends, self.later, self.lasts = [], [], {}
-        self.cell.take(ConfigPatch({"preset": "hdrf", **knobs}, queue("root", *tree)), AUTHOR)
+        self.cell.take(ConfigPatch({"preset": "hdrf", **knobs}, tree(*queues)), AUTHOR)
         for name, (capacity, labels) in nodes.items():
             self.cell.take(NodeRegistered(name, "e", capacity, labels), AUTHOR)
             self.capacity.update(capacity)

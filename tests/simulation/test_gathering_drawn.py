@@ -13,7 +13,8 @@ from math import ceil
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tests.simulation.placed_cells import Load, PlacedCell, queue
+from tests.builders import queue
+from tests.simulation.placed_cells import Load, PlacedCell
 from tests.strategies import for_all
 
 AFTER_MS = 2_000

@@ -10,7 +10,8 @@ from schemas import JobSpec, Stage
 from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import TreeNode
-from tests.simulation.placed_cells import Load, PlacedCell, queue
+from tests.builders import queue
+from tests.simulation.placed_cells import Load, PlacedCell
 
 NODES: dict[str, tuple[dict[str, int], dict[str, str]]] = {f"n{i}": ({"cpu": 16, "gpu": 4}, {}) for i in range(10)}
 ON_GPU, ON_CPU = Load({"cpu": 1, "gpu": 1}, tasks=1_000), Load({"cpu": 1}, tasks=1_000)

@@ -12,7 +12,8 @@ from schemas.queue_tree import walk
 from services.admission.core.judge import lose
 from services.fairness.core.levels import CAPPINGS_MAX
 from services.fairness.core.placeable import CAP_FALLS_MS
-from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell, queue
+from tests.builders import queue
+from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell
 from tests.strategies import for_all
 
 AFTER_MS = 2_000
@@ -26,7 +27,7 @@ HELD_BACK = {
     "tasks with a label of 5 of 50 nodes": Load({"cpu": 1}, labels={"disk": "ssd"}, tasks=9_000),
     "gangs that wait": Load({"cpu": 8}, tasks=6, gang=True, jobs=60),
 }
-TREE = [queue("g1", queue("a"), queue("b")), queue("g2", queue("c"))]
+TREE = [queue("g1", 1, queue("a"), queue("b")), queue("g2", 1, queue("c"))]
 
 
 @pytest.mark.parametrize("headroom", ["aged", "off"])
@@ -120,7 +121,7 @@ def test_what_a_sibling_cannot_place_either_goes_on():
     loads = {leaf: Load({"cpu": 1}, durations_ms=LASTS_MS) for leaf in ("g1/b", "g2/c")}
     for leaf in ("a1", "a2"):
         loads[f"g1/{leaf}"] = Load({"cpu": 1}, labels={"only": leaf}, durations_ms=LASTS_MS)
-    tree = [queue("g1", queue("a1"), queue("a2"), queue("b")), queue("g2", queue("c"))]
+    tree = [queue("g1", 1, queue("a1"), queue("a2"), queue("b")), queue("g2", 1, queue("c"))]
     cell = PlacedCell(tree, nodes, loads, headroom_after_ms=AFTER_MS)
     cell.run_until(AFTER_MS * 6)
 
@@ -136,7 +137,7 @@ def trees(draw):
     def node(levels):
         name = f"q{next(names)}"
         children = draw(st.integers(2, 3)) if levels and draw(st.booleans()) else 0
-        return queue(name, *[node(levels - 1) for _ in range(children)], weight=draw(st.integers(1, 4)))
+        return queue(name, draw(st.integers(1, 4)), *[node(levels - 1) for _ in range(children)])
 
     return [node(draw(st.integers(1, 3))) for _ in range(draw(st.integers(2, 3)))]
 
@@ -161,7 +162,7 @@ held_back = st.one_of(
 @st.composite
 def cells(draw):
     tree = draw(trees())
-    root = queue("root", *tree)
+    root = queue("root", 1, *tree)
     leaves = [path for path, node in walk(root) if not node.children]
     loads = {leaf: draw(st.one_of(free, held_back)) for leaf in leaves}
     nodes = {

@@ -21,47 +21,23 @@ from schemas.edge.read import ConfigPatch
 from schemas.queues import Sharing
 from services.admission.core import judge as core_judge
 from services.admission.core.keys import digest_of
-from tests.cells import (
-    AUTHOR,
-    SlowCell,
-    config,
-    indexes,
-    job,
-    node,
-    queue,
-    single,
-    stage,
-    tree,
-)
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import AUTHOR, SlowCell, indexes, one_node_cell, running_cell
 from tests.config_messages import CONTRADICTIONS
 
 DAY_MS = 24 * 3_600_000
 
 
-def cell(*inputs, shards=1):
-    """A cell with one node n1 of four cores, and whatever else is given."""
-    story = SlowCell(shards)
-    story.take(node("n1"), *inputs)
-    return story
-
-
-def running(*jobs, **nodes):
-    """A cell whose jobs have been granted what fits."""
-    story = cell(*jobs, **nodes)
-    story.settle()
-    return story
-
-
 # ---------------------------------------------------------------- jobs
 def test_a_job_is_admitted_with_its_class_and_the_capacity_it_was_judged_by():
-    admitted = cell().take(job("j", stage(cpu=4_000)))
+    admitted = one_node_cell().take(job("j", stage(cpu=4_000)))
 
     assert isinstance(admitted, JobAdmitted)
     assert (admitted.job_class, admitted.reference, admitted.author) == (1, "total", AUTHOR)
 
 
 def test_the_same_submission_again_is_answered_and_changes_nothing():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
 
     assert story.take(job("j")) == InputRepeated("j", AUTHOR)
     assert story.settle() == [Grant("j", "map", 0, 1, 1, "n1", "e1")]
@@ -69,7 +45,7 @@ def test_the_same_submission_again_is_answered_and_changes_nothing():
 
 
 def test_another_job_of_a_taken_name_is_rejected():
-    rejected = cell(job("j")).take(job("j", stage(tasks=2)))
+    rejected = one_node_cell(job("j")).take(job("j", stage(tasks=2)))
 
     assert isinstance(rejected, JobRejected)
     assert (rejected.reason, rejected.field) == ("name_taken", "job")
@@ -85,7 +61,7 @@ def test_another_job_of_a_taken_name_is_rejected():
 )
 def test_a_name_stays_taken_for_seven_days_after_its_jobs_end(later_ms, repeat, other):
     def ended():
-        story = running(job("j"))
+        story = running_cell(job("j"))
         story.finish(*story.granted)
         story.settle()
         assert story.ended() == {"j": "succeeded"}
@@ -96,7 +72,7 @@ def test_a_name_stays_taken_for_seven_days_after_its_jobs_end(later_ms, repeat, 
 
 
 def test_a_name_comes_free_although_nothing_else_ever_happened():
-    story = running(job("j"))
+    story = running_cell(job("j"))
     story.cancel("j")
     story.settle()
     story.fail(*story.granted, reason="killed")
@@ -107,7 +83,7 @@ def test_a_name_comes_free_although_nothing_else_ever_happened():
 
 
 def test_a_name_is_not_free_while_attempts_of_its_old_job_hold_room():
-    story = cell(config(name_kept_ms=0), job("j", stage(tasks=2)))
+    story = one_node_cell(config(name_kept_ms=0), job("j", stage(tasks=2)))
     first = story.settle()
     story.cancel("j")
     story.settle()
@@ -126,12 +102,12 @@ def test_a_name_is_not_free_while_attempts_of_its_old_job_hold_room():
 
 def test_a_spec_that_was_kept_is_recognised_by_every_python():
     unknown_to_some = "\U0001fae8"  # Assigned in Unicode 15, which Python 3.11 does not have.
-    assert digest_of(job(unknown_to_some)) == "19393adeebc0cd797e08bd54e5268a04"
+    assert digest_of(job(unknown_to_some, stage(memory=1_024))) == "19393adeebc0cd797e08bd54e5268a04"
     assert digest_of(job("j")) != digest_of(job("j", stage(tasks=2)))
 
 
 def test_names_are_forgotten_when_their_time_is_over():
-    story = cell(config(name_kept_ms=1_000))
+    story = one_node_cell(config(name_kept_ms=1_000))
     for i in range(5):
         story.at(i * 1_000).take(job(f"j{i}"))
         story.finish(*story.settle())
@@ -150,7 +126,7 @@ def test_names_are_forgotten_when_their_time_is_over():
     ],
 )
 def test_a_queue_that_cannot_hold_jobs_is_named_with_the_nearest(asked, said):
-    story = cell(config(tree(queue("ads", 60, "prod", "test"), queue("ml"))))
+    story = one_node_cell(config(tree(queue("ads", 60, "prod", "test"), queue("ml"))))
 
     rejected = story.take(job("j", queue=asked))
 
@@ -160,11 +136,11 @@ def test_a_queue_that_cannot_hold_jobs_is_named_with_the_nearest(asked, said):
 
 
 def test_without_a_tree_any_queue_will_do():
-    assert isinstance(cell().take(job("j", queue="wherever/that/is")), JobAdmitted)
+    assert isinstance(one_node_cell().take(job("j", queue="wherever/that/is")), JobAdmitted)
 
 
 def test_the_default_queue_is_there_with_weight_one_and_gets_its_share_and_no_more():
-    story = cell(config(tree(queue("a", 3))))
+    story = one_node_cell(config(tree(queue("a", 3))))
     story.take(job("mine", stage(tasks=9), queue="a"), job("any", stage(tasks=9)))
 
     assert sorted(grant.count for grant in story.settle() if grant.job == "mine") == [3]
@@ -173,13 +149,13 @@ def test_the_default_queue_is_there_with_weight_one_and_gets_its_share_and_no_mo
 
 
 def test_a_tree_that_is_in_force_already_makes_no_record():
-    story = cell()
+    story = one_node_cell()
     assert isinstance(story.take(config(tree(queue("a")))), ConfigChanged)
     assert story.take(config(tree(queue("a")))) is None
 
 
 def test_knobs_change_one_by_one_and_a_knob_at_its_value_is_no_record():
-    story = cell()
+    story = one_node_cell()
     assert story.take(config(round_gap_ms=5)).policy.round_gap_ms == 5
     assert story.take(config(seed=7)).policy.round_gap_ms == 5
     assert story.take(config(seed=7)) is None
@@ -195,14 +171,14 @@ def test_knobs_change_one_by_one_and_a_knob_at_its_value_is_no_record():
     ],
 )
 def test_an_initial_config_counts_only_where_nothing_was_set_before(before, policy):
-    changed = cell(*before).take(ConfigPatch({"seed": 7}, None, initial=True))
+    changed = one_node_cell(*before).take(ConfigPatch({"seed": 7}, None, initial=True))
 
     assert changed == (None if policy is None else ConfigChanged(Policy(**policy), None, AUTHOR))
 
 
 @pytest.mark.parametrize(("knobs", "field", "told"), CONTRADICTIONS)
 def test_knobs_that_would_contradict_each_other_are_refused(knobs, field, told):
-    refused = cell().take(ConfigPatch(knobs, None))
+    refused = one_node_cell().take(ConfigPatch(knobs, None))
 
     assert isinstance(refused, InputRefused)
     assert (refused.field, refused.reason) == (f"set.{field}", told)
@@ -212,7 +188,7 @@ LISTED = tree(Queue("ads", children=[Queue("prod", policy="fifo"), Queue("test")
 
 
 def test_a_tree_whose_queues_order_their_jobs_is_refused_under_a_preset_that_plans_all_jobs_together():
-    refused = cell(config(preset="carbyne")).take(config(LISTED))
+    refused = one_node_cell(config(preset="carbyne")).take(config(LISTED))
 
     assert isinstance(refused, InputRefused)
     assert refused.field == "queues"
@@ -220,7 +196,7 @@ def test_a_tree_whose_queues_order_their_jobs_is_refused_under_a_preset_that_pla
 
 
 def test_such_a_preset_is_refused_where_a_queue_orders_its_jobs():
-    story = cell(config(LISTED))
+    story = one_node_cell(config(LISTED))
 
     refused = story.take(config(preset="carbyne-dag"))
     assert isinstance(refused, InputRefused)
@@ -236,13 +212,15 @@ def test_such_a_preset_is_refused_where_a_queue_orders_its_jobs():
 @pytest.mark.parametrize("sharing", get_args(Sharing))
 def test_policies_among_queues_count_where_jobs_are_planned(sharing):
     """All that fairness fills from directions of work; those by what queues hold, or that order jobs, do not."""
-    taken = cell(config(preset="carbyne")).take(config(tree(Queue("in", policy=sharing, children=[Queue("a")]))))
+    taken = one_node_cell(config(preset="carbyne")).take(
+        config(tree(Queue("in", policy=sharing, children=[Queue("a")])))
+    )
 
     assert isinstance(taken, ConfigChanged) == (sharing not in (*LISTS, "naive-hdrf", "capacity"))
 
 
 def test_knobs_are_judged_by_what_they_come_to_and_only_when_they_change():
-    story = cell(config(theta_permille=300, class_thresholds_permille=[400]))
+    story = one_node_cell(config(theta_permille=300, class_thresholds_permille=[400]))
 
     assert isinstance(story.take(config(theta_permille=400)), InputRefused)
     assert isinstance(story.take(config(theta_permille=399)), ConfigChanged)
@@ -297,7 +275,7 @@ def test_what_a_refusal_says_is_asked_for_is_never_what_it_says_there_is():
 
 
 def test_a_gang_wider_than_all_nodes_together_is_rejected():
-    story = cell(node("n2", cpu=2_500))
+    story = one_node_cell(node("n2", cpu=2_500))
 
     rejected = story.take(job("j", stage(), stage("gang", tasks=7, gang=True)))
 
@@ -307,7 +285,7 @@ def test_a_gang_wider_than_all_nodes_together_is_rejected():
 
 
 def test_a_part_of_a_gpu_has_to_lie_on_one_device():
-    story = cell(node("g", gpus=(600, 600, 600)))
+    story = one_node_cell(node("g", gpus=(600, 600, 600)))
 
     assert story.take(job("whole", stage(gpu=1_000))).reason == "exceeds_capacity"
     assert story.take(job("parts", stage(gpu=400, tasks=4, gang=True))).reason == "gang_too_wide"
@@ -315,7 +293,7 @@ def test_a_part_of_a_gpu_has_to_lie_on_one_device():
 
 
 def test_a_resource_that_no_node_has_is_named_with_those_that_there_are():
-    rejected = cell().take(job("j", stage(demand={"cpu": 1, "fpga": 1})))
+    rejected = one_node_cell().take(job("j", stage(demand={"cpu": 1, "fpga": 1})))
 
     assert (rejected.reason, rejected.field) == ("unknown_resource", "stages[0].demand.fpga")
     assert "there is cpu, memory" in rejected.detail
@@ -334,7 +312,7 @@ def test_before_any_node_has_come_jobs_wait():
 
 
 def test_nodes_that_are_away_or_draining_may_come_back_and_so_count():
-    story = cell()
+    story = one_node_cell()
     story.drain()
     assert isinstance(story.take(job("j1", stage(cpu=4_000))), JobAdmitted)
     story.lose()
@@ -344,7 +322,7 @@ def test_nodes_that_are_away_or_draining_may_come_back_and_so_count():
 
 def test_a_cell_holds_so_many_jobs_and_no_more(monkeypatch):
     monkeypatch.setattr(core_judge, "LIVE_JOBS_MAX", 2)
-    story = running(job("j1"), job("j2"))
+    story = running_cell(job("j1"), job("j2"))
 
     assert story.take(job("j3")).reason == "too_many_jobs"
     assert type(story.take(job("j1"))) is InputRepeated
@@ -355,7 +333,7 @@ def test_a_cell_holds_so_many_jobs_and_no_more(monkeypatch):
 
 
 def test_only_a_job_that_lives_can_be_cancelled():
-    story = running(job("j"))
+    story = running_cell(job("j"))
 
     assert isinstance(story.cancel("stranger"), InputRefused)
     assert story.cancel("j") == JobCancelled("j", AUTHOR)
@@ -365,7 +343,7 @@ def test_only_a_job_that_lives_can_be_cancelled():
 
 
 def test_a_cancelled_jobs_attempts_hold_their_room_until_they_have_ended():
-    story = running(job("j", stage(cpu=3_000)))
+    story = running_cell(job("j", stage(cpu=3_000)))
     story.cancel("j")
     story.take(job("next", stage(cpu=3_000)))
     assert story.settle() == []
@@ -376,4 +354,4 @@ def test_a_cancelled_jobs_attempts_hold_their_room_until_they_have_ended():
 
 def test_a_reservation_is_a_fact_for_the_planner():
     asked = ReservationRequested("r1", "ann", "{}", AUTHOR)
-    assert cell().take(asked) is asked
+    assert one_node_cell().take(asked) is asked

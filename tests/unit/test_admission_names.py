@@ -1,7 +1,8 @@
 """How long, and how many, names of ended jobs stay taken."""
 
 from schemas import InputRepeated, JobAdmitted
-from tests.cells import SlowCell, config, job, node, stage
+from tests.builders import config, job, node, stage
+from tests.cells import SlowCell
 
 KEPT = 3
 

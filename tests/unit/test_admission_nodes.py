@@ -17,24 +17,13 @@ from schemas import (
 )
 from schemas.edge.nodes import NodeLeft
 from services.admission.core.rounds import due
-from tests.cells import (
-    AUTHOR,
-    EPOCH,
-    SlowCell,
-    config,
-    holds_of,
-    job,
-    known,
-    node,
-    report,
-    single,
-    stage,
-)
-from tests.unit.test_admission import DAY_MS, cell, running
+from tests.builders import EPOCH, config, job, known, node, report, single, stage
+from tests.cells import AUTHOR, SlowCell, holds_of, one_node_cell, running_cell
+from tests.unit.test_admission import DAY_MS
 
 
 def test_a_node_says_its_state_and_only_what_changed_is_a_record():
-    story = cell()
+    story = one_node_cell()
 
     assert story.take(node("n1")) is None
     assert story.take(report("n1")) is None
@@ -44,7 +33,7 @@ def test_a_node_says_its_state_and_only_what_changed_is_a_record():
 
 
 def test_devices_that_a_report_lists_no_more_are_a_change():
-    story = cell(node("g", gpus=(500, 500)))
+    story = one_node_cell(node("g", gpus=(500, 500)))
 
     assert story.take(report("g", devices=(Device(0, 500), Device(1, 500)), gpu=1_000)) is None
     assert isinstance(story.take(report("g", gpu=1_000)), NodeReported)
@@ -53,11 +42,11 @@ def test_devices_that_a_report_lists_no_more_are_a_change():
 
 @pytest.mark.parametrize("told", [report("n9"), report("n1", epoch="e0")], ids=["unknown node", "another epoch"])
 def test_a_report_without_a_registration_is_refused(told):
-    assert "register it" in cell().take(told).reason
+    assert "register it" in one_node_cell().take(told).reason
 
 
 def test_a_lost_node_reports_in_vain_until_it_registers():
-    story = cell()
+    story = one_node_cell()
     story.lose()
 
     assert isinstance(story.take(report("n1")), InputRefused)
@@ -66,7 +55,7 @@ def test_a_lost_node_reports_in_vain_until_it_registers():
 
 
 def test_what_a_lost_node_held_is_asked_again_and_its_late_word_changes_nothing():
-    story = running(job("j", stage(tasks=2)))
+    story = running_cell(job("j", stage(tasks=2)))
     first = story.granted[0]
     lost = story.lose()
 
@@ -80,7 +69,7 @@ def test_what_a_lost_node_held_is_asked_again_and_its_late_word_changes_nothing(
 
 
 def test_an_agent_that_goes_gives_back_what_it_held_at_once():
-    story = running(job("j", stage(tasks=2)))
+    story = running_cell(job("j", stage(tasks=2)))
 
     gone = story.take(NodeLeft("n1", EPOCH))
 
@@ -94,7 +83,7 @@ def test_an_agent_that_goes_gives_back_what_it_held_at_once():
 
 @pytest.mark.parametrize("word", [NodeLeft("n1", "e0"), NodeLeft("n9", EPOCH)], ids=["an older epoch", "a stranger"])
 def test_only_the_agent_in_charge_can_say_that_its_node_goes(word):
-    story = running(job("j"))
+    story = running_cell(job("j"))
 
     assert story.take(word) is None
     assert not story.admission.nodes["n1"].lost
@@ -107,7 +96,7 @@ def forget_until(story, time):
 
 
 def test_a_node_that_does_not_come_back_is_forgotten_after_a_day_with_the_jobs_that_only_it_could_run():
-    story = cell(node("big", cpu=64_000))
+    story = one_node_cell(node("big", cpu=64_000))
     story.at(7).lose("big")
     story.settle()
     assert story.next_ms() == 7 + DAY_MS
@@ -122,7 +111,7 @@ def test_a_node_that_does_not_come_back_is_forgotten_after_a_day_with_the_jobs_t
 
 
 def test_nodes_are_forgotten_in_the_order_in_which_they_were_lost_and_not_those_that_came_back():
-    story = cell(config(node_kept_ms=1_000), node("n2"), node("n3"))
+    story = one_node_cell(config(node_kept_ms=1_000), node("n2"), node("n3"))
     for time, name in ((1, "n2"), (2, "n1"), (3, "n3")):
         story.at(time).lose(name)
     story.take(node("n1", epoch="e2"))
@@ -133,7 +122,7 @@ def test_nodes_are_forgotten_in_the_order_in_which_they_were_lost_and_not_those_
 
 
 def test_a_drain_is_remembered_until_somebody_takes_it_back():
-    story = cell(config(node_kept_ms=1_000), node("n2"))
+    story = one_node_cell(config(node_kept_ms=1_000), node("n2"))
     story.drain("n1")
     story.lose("n1")
     story.lose("n2")
@@ -145,7 +134,7 @@ def test_a_drain_is_remembered_until_somebody_takes_it_back():
 
 
 def test_nobody_is_forgotten_while_a_round_is_open():
-    story = cell(config(node_kept_ms=0), job("j"))
+    story = one_node_cell(config(node_kept_ms=0), job("j"))
     story.open()
     story.lose()
 
@@ -156,7 +145,7 @@ def test_nobody_is_forgotten_while_a_round_is_open():
 
 
 def test_a_node_that_comes_back_finds_its_attempts_over():
-    story = running(job("j"))
+    story = running_cell(job("j"))
     story.lose()
 
     story.take(node("n1", epoch="e2", attempts=[known(story.granted[0])]))
@@ -166,7 +155,7 @@ def test_a_node_that_comes_back_finds_its_attempts_over():
 
 
 def test_a_restarted_agent_keeps_what_it_knows_and_loses_the_rest():
-    story = running(job("j", stage(tasks=4, retries=1)))
+    story = running_cell(job("j", stage(tasks=4, retries=1)))
     grant = story.granted[0]
     attempts = [
         known(single(grant, 0)),
@@ -184,13 +173,13 @@ def test_a_restarted_agent_keeps_what_it_knows_and_loses_the_rest():
 
 
 def test_an_attempt_that_was_adopted_has_started():
-    story = running(job("j"))
+    story = running_cell(job("j"))
     story.take(node("n1", epoch="e2", attempts=[known(story.granted[0])]))
     assert story.start(replace(story.granted[0], epoch="e2")) is None
 
 
 def test_what_a_restarted_agent_tells_twice_counts_once():
-    story = running(job("j", stage(tasks=2)))
+    story = running_cell(job("j", stage(tasks=2)))
     grant = story.granted[0]
 
     body = story.take(node("n1", epoch="e2", attempts=[known(grant), known(single(grant, 0), "succeeded")]))
@@ -200,7 +189,7 @@ def test_what_a_restarted_agent_tells_twice_counts_once():
 
 
 def test_an_agent_cannot_keep_what_it_was_never_given():
-    story = running(job("j"), job("k"))
+    story = running_cell(job("j"), job("k"))
     mine, theirs = story.granted
     story.take(node("n2"))
     made_up = [known(replace(mine, attempt=2)), known(replace(mine, job="x")), known(replace(mine, node="n2"))]
@@ -240,7 +229,7 @@ def test_a_device_that_vanishes_under_a_task_comes_back_empty():
 
 
 def test_a_draining_node_gets_nothing_new_and_runs_on():
-    story = running(job("j"))
+    story = running_cell(job("j"))
     story.drain()
     story.take(job("k"))
 
@@ -253,7 +242,7 @@ def test_a_draining_node_gets_nothing_new_and_runs_on():
 
 
 def test_a_drain_outlives_the_agent():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
     story.drain()
     story.take(node("n1", epoch="e2"))
     assert story.settle() == []
@@ -266,7 +255,7 @@ def test_a_drain_outlives_the_agent():
 
 
 def test_capacity_may_shrink_below_what_runs():
-    story = running(job("j", stage(tasks=4)))
+    story = running_cell(job("j", stage(tasks=4)))
     story.take(report("n1", cpu=1_500))
     story.take(job("k"))
 

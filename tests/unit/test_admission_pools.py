@@ -12,7 +12,8 @@ from schemas.jobs import UNJUDGED
 from services.admission.core.demand import forecast_of, pools_of
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Reserved
-from tests.cells import SlowCell, config, drop_caches, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell, drop_caches
 from tests.properties.histories import Play, histories
 from tests.strategies import for_all
 
@@ -27,11 +28,11 @@ def cell(*inputs, knobs=ON, **nodes):
 
 
 def small(name, tasks=1):
-    return job(name, stage(tasks=tasks, cpu=1_000, memory=0))
+    return job(name, stage(tasks=tasks, cpu=1_000))
 
 
 def large(name, tasks=8):
-    return job(name, stage(tasks=tasks, cpu=1_000, memory=0))
+    return job(name, stage(tasks=tasks, cpu=1_000))
 
 
 def opened(story):
@@ -93,7 +94,7 @@ GATED = tree(Queue("q", running_jobs_max=1), queue("free"))
 
 
 def small_in(name, where, tasks=1):
-    return job(name, stage(tasks=tasks, cpu=1_000, memory=0), queue=where)
+    return job(name, stage(tasks=tasks, cpu=1_000), queue=where)
 
 
 def test_jobs_that_a_queue_holds_back_wait_for_no_pool():

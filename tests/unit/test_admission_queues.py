@@ -6,22 +6,12 @@ import pytest
 
 from largesse.lifecycle import queue_rules
 from schemas import ConfigChanged, InputRefused, JobAdmitted, JobRejected, Queue
-from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
-
-
-def cell(*inputs):
-    """A cell with one node n1 of four cores, and whatever else is given."""
-    story = SlowCell()
-    story.take(node("n1"), *inputs)
-    return story
+from tests.builders import config, job, node, queue, stage, tree
+from tests.cells import AUTHOR, one_node_cell
 
 
 def by(user, where="a"):
     return replace(job(f"of {user}", queue=where), user=user)
-
-
-def of(name, *children, **limits):
-    return replace(queue(name, 1, *children), **limits)
 
 
 # ---------------------------------------------------------------- who may submit
@@ -60,8 +50,10 @@ def of(name, *children, **limits):
     ],
 )
 def test_who_may_submit_where(user, where, told):
-    ads = of("ads", "prod", submitters=["ann", "cat"])
-    story = cell(config(tree(of("org", ads, "ml", of("own", submitters=["dan"]), submitters=["bob"]), "free")))
+    ads = queue("ads", 1, "prod", submitters=["ann", "cat"])
+    story = one_node_cell(
+        config(tree(queue("org", 1, ads, "ml", queue("own", submitters=["dan"]), submitters=["bob"]), "free"))
+    )
 
     answer = story.take(by(user, where))
 
@@ -73,7 +65,7 @@ def test_who_may_submit_where(user, where, told):
 
 
 def test_the_whole_cell_may_be_for_some():
-    story = cell(config(of("root", "a", submitters=["ann"])))
+    story = one_node_cell(config(queue("root", 1, "a", submitters=["ann"])))
 
     assert isinstance(story.take(by("ann", "default")), JobAdmitted)
     rejected = story.take(by("eve", "a"))
@@ -81,7 +73,7 @@ def test_the_whole_cell_may_be_for_some():
 
 
 def test_a_tree_that_is_only_its_root_says_who_may_submit_anywhere():
-    story = cell(config(of("root", submitters=["ann"])))
+    story = one_node_cell(config(queue("root", submitters=["ann"])))
 
     assert isinstance(story.take(by("ann", "any/where")), JobAdmitted)
     assert story.take(by("eve", "any/where")).reason == "not_allowed"
@@ -91,15 +83,18 @@ def test_a_rejection_names_some_of_many_users():
     most = queue_rules.NAMES_TOLD_MAX
     users = [f"u{i}" for i in range(most + 2)]
 
-    assert cell(config(tree(of("a", submitters=users[:most])))).take(by("eve")).detail.endswith(f" u{most - 1}")
-    assert cell(config(tree(of("a", submitters=users)))).take(by("eve")).detail.endswith(f" u{most - 1} and 2 more")
+    def refusal(submitters):
+        return one_node_cell(config(tree(queue("a", submitters=submitters)))).take(by("eve")).detail
+
+    assert refusal(users[:most]).endswith(f" u{most - 1}")
+    assert refusal(users).endswith(f" u{most - 1} and 2 more")
 
 
 def test_who_may_submit_changes_with_the_tree_and_admitted_jobs_stay():
-    story = cell(config(tree("a")))
+    story = one_node_cell(config(tree("a")))
     assert isinstance(story.take(by("eve")), JobAdmitted)
 
-    assert isinstance(story.take(config(tree(of("a", submitters=["ann"])))), ConfigChanged)
+    assert isinstance(story.take(config(tree(queue("a", submitters=["ann"])))), ConfigChanged)
 
     assert story.take(by("bob")).reason == "not_allowed"
     assert "of eve" in story.restore().admission.jobs
@@ -143,9 +138,9 @@ GANG = {"tasks": 3, "gang": True}
     ],
 )
 def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, told):
-    prod = of("prod", max={"cpu": 2_000, "gpu": 0})
-    top = of("root", of("ads", prod, "test", max={"cpu": 2_500}), "ml", max={"memory": 2_048})
-    story = cell(config(top), node("n2", gpu=1_000))
+    prod = queue("prod", max={"cpu": 2_000, "gpu": 0})
+    top = queue("root", 1, queue("ads", 1, prod, "test", max={"cpu": 2_500}), "ml", max={"memory": 2_048})
+    story = one_node_cell(config(top), node("n2", gpu=1_000))
 
     stages = [stage("s", 1, cpu=1, memory=1), stage("t", **{"memory": 1, **asked})]
     answer = story.take(job("j", *stages, queue=where))
@@ -159,33 +154,33 @@ def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, told):
 
 
 def test_a_maximum_below_what_runs_is_taken_and_admitted_jobs_stay():
-    story = cell(config(tree("a")), job("j", stage(tasks=4), queue="a"))
+    story = one_node_cell(config(tree("a")), job("j", stage(tasks=4), queue="a"))
     assert sum(grant.count for grant in story.settle()) == 4
 
-    assert isinstance(story.take(config(tree(of("a", max={"cpu": 500})))), ConfigChanged)
+    assert isinstance(story.take(config(tree(queue("a", max={"cpu": 500})))), ConfigChanged)
 
     assert list(story.admission.jobs) == ["j"]
     assert story.take(job("k", queue="a")).reason == "exceeds_queue_max"
 
 
 # ---------------------------------------------------------------- trees that change
-BEFORE = tree(of("org", "x", "y"), "b")
+BEFORE = tree(queue("org", 1, "x", "y"), "b")
 
 
 @pytest.mark.parametrize(
     ("after", "told"),
     [
-        pytest.param(tree(of("org", "x", "y"), "b", "new"), None, id="a queue more"),
+        pytest.param(tree(queue("org", 1, "x", "y"), "b", "new"), None, id="a queue more"),
         pytest.param(tree("b", queue("org", 9, "y", "x")), None, id="other weights and another order"),
-        pytest.param(tree(of("org", "x", "y")), None, id="a leaf without jobs less"),
+        pytest.param(tree(queue("org", 1, "x", "y")), None, id="a leaf without jobs less"),
         pytest.param(
-            of("root"),
+            queue("root"),
             'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them, and the same in 1 '
             "other queue",
             id="only the root",
         ),
         pytest.param(
-            tree(of("org", "y"), "b"),
+            tree(queue("org", 1, "y"), "b"),
             'queue "org/x" would be gone, and has 2 live jobs; let them end or cancel them',
             id="a leaf with jobs less",
         ),
@@ -196,19 +191,19 @@ BEFORE = tree(of("org", "x", "y"), "b")
             id="leaves with jobs elsewhere",
         ),
         pytest.param(
-            tree(of("org", of("x", "deeper"), "y"), "b"),
+            tree(queue("org", 1, queue("x", 1, "deeper"), "y"), "b"),
             'queue "org/x" would have queues below it, and has 2 live jobs; let them end or cancel them',
             id="a leaf with jobs that would be an inner queue",
         ),
         pytest.param(
-            tree(of("org", "x"), "b"),
+            tree(queue("org", 1, "x"), "b"),
             'queue "org/y" would be gone, and has 1 live job; let them end or cancel them',
             id="one job",
         ),
     ],
 )
 def test_a_tree_may_not_strand_live_jobs(after, told):
-    story = cell(config(BEFORE))
+    story = one_node_cell(config(BEFORE))
     story.take(job("j1", queue="org/x"), job("j2", queue="org/y"), job("j3", queue="org/x"))
 
     answer = story.take(config(after))
@@ -220,30 +215,30 @@ def test_a_tree_may_not_strand_live_jobs(after, told):
         assert (answer.topic, answer.field, answer.reason, answer.author) == ("config", "queues", told, AUTHOR)
 
 
-@pytest.mark.parametrize("first", [None, of("root")], ids=["no tree", "only its root"])
+@pytest.mark.parametrize("first", [None, queue("root")], ids=["no tree", "only its root"])
 def test_jobs_that_no_leaf_was_named_for_do_not_keep_the_root_from_its_limits(first):
-    story = cell(*([config(first)] if first is not None else []), job("j", queue="any/where"))
+    story = one_node_cell(*([config(first)] if first is not None else []), job("j", queue="any/where"))
 
-    assert isinstance(story.take(config(of("root", submitters=["ann"]))), ConfigChanged)
+    assert isinstance(story.take(config(queue("root", submitters=["ann"]))), ConfigChanged)
     assert "j" in story.admission.jobs
     assert isinstance(story.take(config(tree("b"))), InputRefused)
 
 
 def test_only_the_root_is_left_once_no_leaf_has_jobs():
-    story = cell(config(tree(of("a", submitters=["ann"]))), by("ann"))
-    assert isinstance(story.take(config(of("root"))), InputRefused)
+    story = one_node_cell(config(tree(queue("a", submitters=["ann"]))), by("ann"))
+    assert isinstance(story.take(config(queue("root"))), InputRefused)
     assert story.take(by("eve")).reason == "not_allowed"
 
     story.settle()
     story.finish(*story.granted)
     story.settle()
 
-    assert isinstance(story.take(config(of("root"))), ConfigChanged)
+    assert isinstance(story.take(config(queue("root"))), ConfigChanged)
     assert isinstance(story.take(by("eve")), JobAdmitted)
 
 
 def test_a_queue_is_taken_away_once_its_jobs_are_over():
-    story = cell(config(BEFORE), job("j", queue="b"))
+    story = one_node_cell(config(BEFORE), job("j", queue="b"))
     story.settle()
     assert isinstance(story.take(config(tree("org"))), InputRefused)
 
@@ -256,8 +251,8 @@ def test_a_queue_is_taken_away_once_its_jobs_are_over():
 
 
 def test_the_default_queue_is_added_and_the_top_keeps_its_limits():
-    top = of("root", "a", running_jobs_max=3, max={"cpu": 3_000}, submitters=["ann"], policy="fifo")
+    top = queue("root", 1, "a", running_jobs_max=3, max={"cpu": 3_000}, submitters=["ann"], policy="fifo")
 
-    changed = cell().take(config(top))
+    changed = one_node_cell().take(config(top))
 
     assert changed.queues == replace(top, children=[Queue("a"), Queue("default")])

@@ -11,18 +11,12 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from tests.cells import (
-    holds_of,
-    job,
-    place,
-    single,
-    stage,
-)
-from tests.unit.test_admission import running
+from tests.builders import job, single, stage
+from tests.cells import holds_of, place, running_cell
 
 
 def test_an_end_is_folded_once():
-    story = running(job("j", stage(tasks=2)))
+    story = running_cell(job("j", stage(tasks=2)))
     grant = story.granted[0]
 
     assert isinstance(story.finish(single(grant, 0)), TaskFinished)
@@ -32,7 +26,7 @@ def test_an_end_is_folded_once():
 
 
 def test_an_attempt_that_a_batch_names_twice_ends_once():
-    story = running(job("j", stage(tasks=3)))
+    story = running_cell(job("j", stage(tasks=3)))
     grant = story.granted[0]
 
     body = story.finish(single(grant, 1), grant, single(grant, 2))
@@ -44,7 +38,7 @@ def test_an_attempt_that_a_batch_names_twice_ends_once():
 
 
 def test_an_attempt_that_a_batch_fails_twice_counts_once():
-    story = running(job("j", stage(retries=1)))
+    story = running_cell(job("j", stage(retries=1)))
     story.fail(story.granted[0], story.granted[0])
 
     assert story.ended() == {}
@@ -63,7 +57,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("change", FOREIGN)
 def test_a_report_of_what_was_never_granted_is_refused_and_meets_no_core(change):
-    story = running(job("j", stage(tasks=2)))
+    story = running_cell(job("j", stage(tasks=2)))
     before = holds_of(story.admission)
 
     refused = story.finish(replace(story.granted[0], count=1, **change))
@@ -75,7 +69,7 @@ def test_a_report_of_what_was_never_granted_is_refused_and_meets_no_core(change)
 
 
 def test_of_a_batch_only_what_was_granted_is_taken():
-    story = running(job("j", stage(tasks=2)), job("k"))
+    story = running_cell(job("j", stage(tasks=2)), job("k"))
     theirs, mine = sorted(story.granted, key=lambda granted: granted.job)
 
     body = story.finish(replace(theirs, count=3), replace(mine, node="n2"))
@@ -88,7 +82,7 @@ def test_of_a_batch_only_what_was_granted_is_taken():
 
 
 def test_each_task_of_a_split_report_keeps_what_is_said_of_it():
-    story = running(job("j", stage(tasks=3)))
+    story = running_cell(job("j", stage(tasks=3)))
     grant = story.granted[0]
     story.finish(single(grant, 1))
 
@@ -99,7 +93,7 @@ def test_each_task_of_a_split_report_keeps_what_is_said_of_it():
 
 
 def test_an_attempt_that_is_over_is_stale_and_the_one_after_it_is_not():
-    story = running(job("j", stage(retries=3)))
+    story = running_cell(job("j", stage(retries=3)))
     first = story.granted[0]
     story.fail(first, reason="lost")
     second = story.settle()[0]

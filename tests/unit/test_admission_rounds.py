@@ -15,27 +15,14 @@ from schemas import (
 from schemas.edge.read import ConfigPatch
 from services.admission.core import judge as core_judge
 from services.admission.core.rounds import accepts_forecast, close, due
-from tests.cells import SlowCell, config, holds_of, indexes, job, node, report, stage
-
-
-def cell(*inputs, shards=1):
-    """A cell with one node n1 of four cores, and whatever else is given."""
-    story = SlowCell(shards)
-    story.take(node("n1"), *inputs)
-    return story
-
-
-def running(*jobs, **nodes):
-    """A cell whose jobs have been granted what fits."""
-    story = cell(*jobs, **nodes)
-    story.settle()
-    return story
+from tests.builders import config, job, node, report, stage
+from tests.cells import SlowCell, holds_of, indexes, one_node_cell, running_cell
 
 
 # ---------------------------------------------------------------- facts between opening and closing
 def between(*facts, jobs=(), nodes=()):
     """Opens a round, lets facts come, and closes it. Without jobs there is one of two tasks."""
-    story = cell(*nodes, *(jobs or [job("j", stage(tasks=2))]))
+    story = one_node_cell(*nodes, *(jobs or [job("j", stage(tasks=2))]))
     assert story.open()
     for fact in facts:
         fact(story)
@@ -126,7 +113,7 @@ def test_facts_of_others_strike_nothing():
 
 # ---------------------------------------------------------------- rounds
 def test_what_is_due_comes_in_order_ends_then_wake_ups_then_the_opening():
-    story = running(job("j", stage(retries=1)), job("k"))
+    story = running_cell(job("j", stage(retries=1)), job("k"))
     j, k = story.granted
     story.fail(j)
     story.settle()
@@ -142,7 +129,7 @@ def test_what_is_due_comes_in_order_ends_then_wake_ups_then_the_opening():
 
 
 def test_ends_name_the_record_that_led_to_them():
-    story = running(job("j"))
+    story = running_cell(job("j"))
     story.finish(story.granted[0])
     cause = story.records[-1].id
     story.settle()
@@ -151,7 +138,7 @@ def test_ends_name_the_record_that_led_to_them():
 
 
 def test_nothing_opens_a_round_when_nothing_happened():
-    story = running(job("j"))
+    story = running_cell(job("j"))
 
     assert story.round() is None
     assert story.next_ms() is None
@@ -160,7 +147,7 @@ def test_nothing_opens_a_round_when_nothing_happened():
 
 
 def test_rounds_keep_their_distance():
-    story = cell(config(round_gap_ms=300), job("j1"))
+    story = one_node_cell(config(round_gap_ms=300), job("j1"))
     story.settle()
     opened_ms = story.time
     story.at(10).take(job("j2"))
@@ -171,7 +158,7 @@ def test_rounds_keep_their_distance():
 
 
 def test_a_wake_up_comes_at_its_time_even_within_the_gap():
-    story = running(job("j", stage(retries=1)), job("k"))
+    story = running_cell(job("j", stage(retries=1)), job("k"))
     story.take(config(round_gap_ms=5_000))
     story.settle()
     story.at(5_000).fail(story.granted[0])
@@ -185,7 +172,7 @@ def test_a_wake_up_comes_at_its_time_even_within_the_gap():
 
 
 def test_an_open_round_holds_all_but_the_ends_of_jobs():
-    story = running(job("j"), job("k"))
+    story = running_cell(job("j"), job("k"))
     story.take(job("l"))
     story.open()
     story.finish(story.granted[0])
@@ -197,7 +184,7 @@ def test_an_open_round_holds_all_but_the_ends_of_jobs():
 
 
 def test_an_open_round_of_other_rules_is_abandoned_and_asked_again():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
     story.put(RoundOpened(RULES + 1, "00", 1))
 
     assert due(story.admission, 0, b"") == RoundAbandoned("rules", "sequencer")
@@ -206,7 +193,7 @@ def test_an_open_round_of_other_rules_is_abandoned_and_asked_again():
 
 
 def test_an_abandoned_round_grants_nothing_and_leaves_everything_to_the_next():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
     story.open()
     assert story.answer("grants").grants
     story.abandon()
@@ -216,7 +203,7 @@ def test_an_abandoned_round_grants_nothing_and_leaves_everything_to_the_next():
 
 
 def test_an_operator_gives_up_the_open_round_and_no_other():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
     story.open()
     number = story.admission.open.round
 
@@ -228,7 +215,7 @@ def test_an_operator_gives_up_the_open_round_and_no_other():
 
 
 def test_an_abandoned_round_leaves_wake_ups_in_force():
-    story = running(job("j", stage(retries=1)))
+    story = running_cell(job("j", stage(retries=1)))
     story.fail(story.granted[0])
     story.settle()
     story.take(job("k"))
@@ -238,7 +225,7 @@ def test_an_abandoned_round_leaves_wake_ups_in_force():
 
 
 def test_a_wake_up_at_or_before_its_opening_is_a_bug():
-    story = cell(job("j"))
+    story = one_node_cell(job("j"))
     story.at(50).open()
     story.answer("asks").wake_ms = 50
     shares, asks, grants = (story.answers[topic] for topic in ("shares", "asks", "grants"))
@@ -248,7 +235,7 @@ def test_a_wake_up_at_or_before_its_opening_is_a_bug():
 
 
 def test_the_least_wake_up_of_all_answers_counts():
-    story = cell(job("j"), shards=1)
+    story = one_node_cell(job("j"), shards=1)
     story.open()
     story.answer("shares").wake_ms, story.answer("asks").wake_ms, story.answer("grants").wake_ms = 70, 60, 90
     assert story.close().wake_ms == 60
@@ -256,7 +243,7 @@ def test_the_least_wake_up_of_all_answers_counts():
 
 # ---------------------------------------------------------------- forecasts
 def test_a_forecast_made_without_the_last_one_in_view_is_stale():
-    story = cell()
+    story = one_node_cell()
     told = story.put(Releases(after=0, at_ms=0))
 
     assert not accepts_forecast(story.admission, Releases(after=0, at_ms=0))
@@ -265,7 +252,7 @@ def test_a_forecast_made_without_the_last_one_in_view_is_stale():
 
 
 def test_plans_open_a_round_and_releases_do_not():
-    story = cell()
+    story = one_node_cell()
     story.settle()
     story.put(Releases(after=3, at_ms=0))
     assert story.round() is None
@@ -274,7 +261,7 @@ def test_plans_open_a_round_and_releases_do_not():
 
 
 def test_a_forecasts_wake_up_lasts_until_the_next_of_its_kind():
-    story = cell()
+    story = one_node_cell()
     story.settle()
     story.put(Releases(after=0, at_ms=0, wake_ms=500))
     story.put(Plans(after=0, wake_ms=300))

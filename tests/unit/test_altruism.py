@@ -8,7 +8,8 @@ from largesse.ids import shard_of
 from largesse.lifecycle.job_life import LOST_ATTEMPTS_MAX
 from schemas import Queue, StageAsk
 from services.leftover.core.asks import asks_of
-from tests.cells import SlowCell, config, indexes, job, known, node, report, single, stage, tree
+from tests.builders import config, job, known, node, report, single, stage, tree
+from tests.cells import SlowCell, indexes
 
 NAMES = [f"j{i}" for i in range(12)]
 

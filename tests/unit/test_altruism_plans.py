@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from schemas import Queue
-from tests.cells import SlowCell, config, job, node, single, stage, tree
+from tests.builders import config, job, node, single, stage, tree
+from tests.cells import SlowCell
 
 
 def cell(*jobs, shards=1, cpu=4_000, queues=None, **knobs):
@@ -170,9 +171,10 @@ def entitled(story):
 
 
 def test_jobs_that_need_no_exhausted_kind_are_entitled_to_more():
-    heavy = [job(f"gpu{i}", stage("s", 1, gpu=1)) for i in range(2)]
+    heavy = [job(f"gpu{i}", stage("s", 1, memory=1_024, gpu=1)) for i in range(2)]
+    plain = job("plain", stage("s", memory=1_024))
     story = SlowCell()
-    story.take(config(preset="carbyne"), node("n1", cpu=8_000, memory=8_192, gpu=1), *heavy, job("plain", stage("s")))
+    story.take(config(preset="carbyne"), node("n1", cpu=8_000, memory=8_192, gpu=1), *heavy, plain)
     story.open()
     found = entitled(story)
 

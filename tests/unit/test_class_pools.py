@@ -6,7 +6,8 @@ Pools are fixed by equal bounds. A request of up to 20 % of the cell is small.
 import pytest
 
 from schemas import PoolBreach
-from tests.cells import SlowCell, config, drop_caches, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell, drop_caches, served
 
 CELL = [node(cpu=10_000)]
 ONE = (queue("q"),)
@@ -23,14 +24,6 @@ def cell(*jobs, small=300, queues=ONE, nodes=CELL, **knobs):
 
 def ask(name, tasks, queue="q", **given):
     return job(name, stage(tasks=tasks, **given), queue=queue)
-
-
-def served(grants):
-    """Job -> how many tasks it got."""
-    counts = {}
-    for grant in grants:
-        counts[grant.job] = counts.get(grant.job, 0) + grant.count
-    return counts
 
 
 def reasons(story):

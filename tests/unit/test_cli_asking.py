@@ -4,7 +4,6 @@ import json
 import socket
 import ssl
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import httpx
@@ -16,6 +15,7 @@ from services.gateway.api import ANSWER_WAIT_S
 from services.gateway.dry_run import EFFECT_WAIT_S
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT
+from tests.unit.stub_server import respond, serving
 
 ENDED = {"job": "j", "state": "succeeded", "submitted_ms": 0, "ended_ms": 5, "detail": "", "why": None, "stages": []}
 
@@ -26,31 +26,15 @@ def a_gateway(answers):
     address and what it was asked for."""
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.append((self.command, self.path, body))
-            told = answers[self.command, self.path.partition("?")[0]]
-            status, document, headers = told.pop(0) if len(told) > 1 else told[0]
-            data = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            for name, value in ({"Content-Type": "application/json"} | headers).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    def answer(request, body):
+        asked.append((request.command, request.path, body))
+        told = answers[request.command, request.path.partition("?")[0]]
+        status, document, headers = told.pop(0) if len(told) > 1 else told[0]
+        data = document if isinstance(document, bytes) else json.dumps(document).encode()
+        respond(request, status, {"Content-Type": "application/json"} | headers, data)
 
-        do_GET = do_POST = do_DELETE = answer  # noqa: N815
-
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
+    with serving(answer) as url:
+        yield url, asked
 
 
 def refused(status, kind, detail):

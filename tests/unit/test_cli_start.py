@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
 from tests.unit.cli_process import ROOT
+from tests.unit.stub_server import respond, serving
 
 NOWHERE = "http://127.0.0.1:9"
 HEAVY = {
@@ -111,44 +110,29 @@ def a_slow_gateway(answers):
     list that takes the process to send it to."""
     processes = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def interrupt():
+        processes[0].send_signal(signal.SIGINT)
+        processes[0].wait()
 
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            path = self.path.partition("?")[0]
-            if (told := answers.get((self.command, path))) is None:
-                processes[0].send_signal(signal.SIGINT)
-                processes[0].wait()
-                return
-            kind, body, headers = told
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            if kind == "text/event-stream":
-                self.end_headers()
-                self.wfile.write(body)
-                self.wfile.flush()
-                processes[0].stdout.readline()  # It has taken the first event, and waits for the next.
-                processes[0].send_signal(signal.SIGINT)
-                processes[0].wait()
-                return
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request, _):
+        if (told := answers.get((request.command, request.path.partition("?")[0]))) is None:
+            interrupt()
+            return
+        kind, body, headers = told
+        if kind != "text/event-stream":
+            respond(request, 200, {"Content-Type": kind} | headers, body)
+            return
+        request.send_response(200)
+        for name, value in ({"Content-Type": kind} | headers).items():
+            request.send_header(name, value)
+        request.end_headers()
+        request.wfile.write(body)
+        request.wfile.flush()
+        processes[0].stdout.readline()  # It has taken the first event, and waits for the next.
+        interrupt()
 
-        do_GET = do_POST = do_DELETE = answer  # noqa: N815
-
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", processes
-        finally:
-            server.shutdown()
+    with serving(answer, "HTTP/1.1") as url:
+        yield url, processes
 
 
 def interrupted(answers, *words, stdin=b""):

@@ -2,8 +2,6 @@
 
 import json
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import httpx
 import pytest
@@ -13,6 +11,7 @@ from services.cli.client import job_path
 from services.cli.commands import app
 from services.cli.ending import Broken, Wrong
 from tests.unit.cli_here import largesse
+from tests.unit.stub_server import respond, serving
 
 JOB = {"job": "j", "stages": [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}]}
 ASKING = [
@@ -40,27 +39,9 @@ ASKING = [
 def a_server(status, kind, body):
     """A web server that is no gateway and answers everything alike: its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_response(status)
-            self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815
-
-        def log_message(self, *args):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
+    headers = {"Location": "/elsewhere", "Content-Type": kind}
+    with serving(lambda request, _: respond(request, status, headers, body)) as url:
+        yield url
 
 
 @pytest.mark.parametrize("words", ASKING, ids=" ".join)

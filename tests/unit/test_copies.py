@@ -5,7 +5,8 @@ import pytest
 from schemas import InputRefused, TaskFailed, TaskFinished
 from services.gateway import view
 from services.gateway.documents import job_document
-from tests.cells import SlowCell, attempts_of, config, job, known, node, single, stage
+from tests.builders import config, job, known, node, single, stage
+from tests.cells import SlowCell, attempts_of
 
 KNOBS = {"speculation_permille": 2_000, "speculation_finished_min": 1, "retry_backoff_ms": 0}
 

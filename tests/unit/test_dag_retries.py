@@ -22,7 +22,7 @@ from schemas import Policy
 from schemas.edge.cycles import find_cycle
 from schemas.estimates import UNTOLD_MS
 from services.altruism.core.waits import take
-from tests.cells import job, stage
+from tests.builders import job, stage
 from tests.strategies import for_all
 
 DIAMOND = job(

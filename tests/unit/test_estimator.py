@@ -45,7 +45,7 @@ def curves(story, at):
 
 
 def four(lasts=10_000, **demand):
-    return admitted(job("j", stage("s", 4, lasts=lasts, **demand)))
+    return admitted(job("j", stage("s", 4, duration_ms=lasts, **demand)))
 
 
 def test_running_tasks_give_back_by_the_second_in_which_they_are_expected_to_end():
@@ -281,7 +281,7 @@ def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(his
 
 
 def test_a_job_of_one_task_is_followed_by_its_start_alone_until_an_attempt_fails():
-    story = cell(admitted(job("j", stage("s", 1, lasts=10_000))), started("j/s", at=2_000))
+    story = cell(admitted(job("j", stage("s", 1, duration_ms=10_000))), started("j/s", at=2_000))
     one = story.state.jobs["j"]
     assert (one.active, one.alone_ms) == (None, 2_000)
     assert curves(story, 4_000) == {"cpu": [[8_000, 1_000]]}

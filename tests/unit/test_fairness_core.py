@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tests.cells import SlowCell, config, job, known, node, queue, report, single, stage, tree
+from tests.builders import config, job, known, node, queue, report, single, stage, tree
+from tests.cells import SlowCell
 from tests.properties.cell_laws import fair_levels
 from tests.properties.fairness_books import Books
 from tests.strategies import for_all
@@ -132,7 +133,7 @@ def test_every_so_often_all_levels_are_said_again():
 # ---------------------------------------------------------------- demand
 def test_a_stage_asks_only_once_its_parents_have_ended():
     story = cell(queue("a"))
-    graph = job("j", stage("map", tasks=2, memory=0), stage("red", tasks=5, after=["map"], memory=0), queue="a")
+    graph = job("j", stage("map", tasks=2), stage("red", tasks=5, after=["map"], memory=0), queue="a")
     story.take(graph)
     assert levels(story) == {"a": 200}
 

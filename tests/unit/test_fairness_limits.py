@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell
 
 CORE = {"cpu": 1_000}
 
@@ -29,7 +30,7 @@ def wants(name, tasks, queue_name, cpu=1_000, memory=0, **more):
 
 def limited(name, *below, weight=1, guaranteed=None, most=None):
     plain = {kind: {"cpu": amount} for kind, amount in (("guaranteed", guaranteed), ("max", most)) if amount}
-    return replace(queue(name, weight, *below), **plain)
+    return queue(name, weight, *below, **plain)
 
 
 # ---------------------------------------------------------------- limits

@@ -3,8 +3,7 @@
 import pytest
 
 from services.fairness import core
-from tests.builders import admitted, cancelled, configured, ended, job, registered, stage
-from tests.cells import queue, tree
+from tests.builders import admitted, cancelled, configured, ended, job, queue, registered, stage, tree
 from tests.harness import given
 
 CPU = 1_000_000
@@ -95,7 +94,7 @@ def test_what_begins_to_ask_for_other_kinds_has_a_level_for_them_at_once():
     story = cell(queue("a"), queue("b"))
     story.then(registered("n2", memory=CPU))
     levels(story, at=100)
-    story.then(admitted(job("j", stage("s", memory=500), queue="a")))
+    story.then(admitted(job("j", stage("s", cpu=0, memory=500), queue="a")))
 
     (shares,) = story.round(at=200)
 

@@ -7,7 +7,8 @@ import pytest
 from schemas import Breach, NodeReported, QueueShare
 from services.fairness.core.backoff import could_start
 from services.fairness.core.decide import SETTLE_MS
-from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell
 
 ALL = 1_000_000_000
 
@@ -21,7 +22,7 @@ def cell(*queues, cpu=10_000, **knobs):
 
 
 def wants(name, tasks, queue_name, cpu=1_000, **more):
-    return job(name, stage(tasks=tasks, cpu=cpu, memory=0, **more), queue=queue_name)
+    return job(name, stage(tasks=tasks, cpu=cpu, **more), queue=queue_name)
 
 
 def said(story):

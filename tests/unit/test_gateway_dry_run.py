@@ -22,7 +22,7 @@ from services.gateway import dry_run as dry
 from services.gateway.dry_run import Config, dry_run, tasks_of
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
-from tests.cells import queue
+from tests.builders import queue, tree
 from tests.gateway_watch import Watched, stage
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_queues import shapes
@@ -47,14 +47,6 @@ def this_process(request, monkeypatch):
             return json.loads(json.dumps(effect(json.loads(json.dumps(question)))))
 
         monkeypatch.setattr(dry, "asked", asked)
-
-
-def of(name, *children, weight=1, **limits):
-    return replace(queue(name, weight, *children), **limits)
-
-
-def tree(*children, **limits):
-    return of("root", *children, **limits)
 
 
 def tried(cell, shape=None, **knobs):
@@ -88,7 +80,7 @@ def crowded(shape, **knobs):
     return cell
 
 
-BEFORE = tree(of("ads", "prod", "test", weight=3), of("ml"))
+BEFORE = tree(queue("ads", 3, "prod", "test"), queue("ml"))
 
 
 def test_an_initial_config_would_change_a_cell_that_has_none_and_no_other():
@@ -104,9 +96,9 @@ def test_an_initial_config_would_change_a_cell_that_has_none_and_no_other():
 @pytest.mark.parametrize(
     "after",
     [
-        pytest.param(tree(of("ads", "prod", "test"), of("ml")), id="other weights"),
-        pytest.param(tree(of("ads", of("prod", weight=7), "test", "new", weight=3), of("ml")), id="a queue more"),
-        pytest.param(tree(of("ads", "prod", "test", weight=3), of("ml"), of("idle", weight=90)), id="an idle one"),
+        pytest.param(tree(queue("ads", 1, "prod", "test"), queue("ml")), id="other weights"),
+        pytest.param(tree(queue("ads", 3, queue("prod", weight=7), "test", "new"), queue("ml")), id="a queue more"),
+        pytest.param(tree(queue("ads", 3, "prod", "test"), queue("ml"), queue("idle", weight=90)), id="an idle one"),
     ],
 )
 def test_what_is_foretold_is_what_fairness_then_says(after):
@@ -138,9 +130,9 @@ def test_a_knob_that_shares_out_otherwise_is_foretold_too(process):
 
 
 def test_queues_come_and_go_and_say_what_they_were_and_would_be():
-    cell = Watched(queues=tree("old", of("ads", weight=2.5)))
+    cell = Watched(queues=tree("old", queue("ads", weight=2.5)))
 
-    found = by_queue(tried(cell, tree(of("ads", max={"cpu": 1_000}), of("new", policy="fifo"))))
+    found = by_queue(tried(cell, tree(queue("ads", max={"cpu": 1_000}), queue("new", policy="fifo"))))
 
     assert {path: each["change"] for path, each in found.items()} == {"ads": "set", "new": "new", "old": "gone"}
     assert list(found) == ["ads", "new", "old"]
@@ -154,7 +146,7 @@ def test_queues_come_and_go_and_say_what_they_were_and_would_be():
 def test_a_queue_that_stays_as_it_is_is_not_told():
     cell = crowded(BEFORE)
 
-    found = by_queue(tried(cell, tree(of("ads", of("prod", weight=3), "test", weight=3), of("ml"))))
+    found = by_queue(tried(cell, tree(queue("ads", 3, queue("prod", weight=3), "test"), queue("ml"))))
 
     assert set(found) == {"ads/prod", "ads/test"}
     assert found["ads/test"]["change"] == "moved"
@@ -204,12 +196,15 @@ steps = st.lists(
 
 
 SHAPES = (
-    tree(of("a", weight=2), of("b", "x", of("y", weight=3))),
-    tree(of("a", running_jobs_max=1), of("b", of("x", weight=4), "y", running_jobs_max=3)),
-    tree(of("a", max={"cpu": 2_000, "slots": 3}), of("b", of("x", max={"cpu": 1_500}), "y")),
-    tree("a", of("b", of("x", guaranteed={"cpu": 3_000, "slots": 2}), "y", guaranteed={"cpu": 4_000, "slots": 4})),
-    tree("a", of("b", "x", "y", policy="naive-hdrf", weight=2)),
-    tree(of("b", "x", "y", policy="srtf"), of("a", policy="fifo")),
+    tree(queue("a", weight=2), queue("b", 1, "x", queue("y", weight=3))),
+    tree(queue("a", running_jobs_max=1), queue("b", 1, queue("x", weight=4), "y", running_jobs_max=3)),
+    tree(queue("a", max={"cpu": 2_000, "slots": 3}), queue("b", 1, queue("x", max={"cpu": 1_500}), "y")),
+    tree(
+        "a",
+        queue("b", 1, queue("x", guaranteed={"cpu": 3_000, "slots": 2}), "y", guaranteed={"cpu": 4_000, "slots": 4}),
+    ),
+    tree("a", queue("b", 2, "x", "y", policy="naive-hdrf")),
+    tree(queue("b", 1, "x", "y", policy="srtf"), queue("a", policy="fifo")),
 )
 GOES_BY_WHAT_IS_HELD = 4
 ANY_PRESET = 4
@@ -262,14 +257,14 @@ def is_told(cell, foretold):
 
 
 def test_jobs_that_a_new_limit_would_let_through_are_asked_for_and_nobody_moves():
-    cell = Watched(cpu=8, queues=tree(of("a", running_jobs_max=1), "b"))
+    cell = Watched(cpu=8, queues=tree(queue("a", running_jobs_max=1), "b"))
     for name in "xyz":
         cell.submit(name, stage(tasks=2), queue="a")
     cell.submit("w", stage(tasks=9), queue="b")
     gate = deepcopy(cell.view.running_limits)
 
     now = tasks_of(cell.view, cell.view.queues)
-    then = tasks_of(cell.view, tree(of("a", running_jobs_max=2), "b"))
+    then = tasks_of(cell.view, tree(queue("a", running_jobs_max=2), "b"))
 
     assert (now["a"], then["a"]) == ([counts(1_000, 2)], [counts(1_000, 2, 2)])
     assert tasks_of(cell.view, tree("a", "b"))["a"] == [counts(1_000, 2, 4)]
@@ -280,7 +275,7 @@ def test_jobs_that_a_new_limit_would_let_through_are_asked_for_and_nobody_moves(
 def test_what_could_not_be_meant_is_noted():
     cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage(cpu=3), queue="a").submit("k", stage(), queue="b")
     cell.submit("gang", stage(tasks=3, gang=True), queue="a")
-    shape = tree(of("a", max={"cpu": 2_000}, guaranteed={"memroy": 1}), of("b", guaranteed={"cpu": 4_500}))
+    shape = tree(queue("a", max={"cpu": 2_000}, guaranteed={"memroy": 1}), queue("b", guaranteed={"cpu": 4_500}))
 
     assert tried(cell, shape)["notes"] == [
         "queue a: guaranteed memroy: no node has that",
@@ -288,24 +283,26 @@ def test_what_could_not_be_meant_is_noted():
         *[f"queue {path}{NONE_OF_CPU}" for path in ("a", "default")],
         "queue a: 2 jobs ask for more at once than its max, and would never continue",
     ]
-    assert tried(cell, tree(of("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
+    assert tried(cell, tree(queue("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
 
 
 NONE_OF_CPU = ": other queues are guaranteed all cpu that it could have; while they ask for that, it gets none"
-X = of("x", guaranteed={"cpu": 2_000})
+X = queue("x", guaranteed={"cpu": 2_000})
 
 
 @pytest.mark.parametrize(
     ("children", "found"),
     [
-        pytest.param([of("a", guaranteed={"cpu": 4_000}), "b"], ["b", "default"], id="all of the cell"),
-        pytest.param([of("a", guaranteed={"cpu": 3_999}), "b"], [], id="all but a little"),
-        pytest.param([of("a", guaranteed={"cpu": 5_000}), "b"], ["b", "default"], id="more than there is"),
-        pytest.param([of("a", guaranteed={"cpu": 4_000}), of("b", max={"cpu": 0})], ["default"], id="it may have none"),
-        pytest.param([of("a", X, "y", guaranteed={"cpu": 2_000}), "b"], ["a/y"], id="all of a queue"),
-        pytest.param([of("a", X, "y", weight=9), "b"], [], id="whose weight gives it more"),
-        pytest.param([of("a", X, "y"), of("b", weight=8)], ["a/y"], id="whose weight gives it less"),
-        pytest.param([of("a", guaranteed={"gpu": 4_000}), "b"], [], id="of what the cell has not got"),
+        pytest.param([queue("a", guaranteed={"cpu": 4_000}), "b"], ["b", "default"], id="all of the cell"),
+        pytest.param([queue("a", guaranteed={"cpu": 3_999}), "b"], [], id="all but a little"),
+        pytest.param([queue("a", guaranteed={"cpu": 5_000}), "b"], ["b", "default"], id="more than there is"),
+        pytest.param(
+            [queue("a", guaranteed={"cpu": 4_000}), queue("b", max={"cpu": 0})], ["default"], id="it may have none"
+        ),
+        pytest.param([queue("a", 1, X, "y", guaranteed={"cpu": 2_000}), "b"], ["a/y"], id="all of a queue"),
+        pytest.param([queue("a", 9, X, "y"), "b"], [], id="whose weight gives it more"),
+        pytest.param([queue("a", 1, X, "y"), queue("b", weight=8)], ["a/y"], id="whose weight gives it less"),
+        pytest.param([queue("a", guaranteed={"gpu": 4_000}), "b"], [], id="of what the cell has not got"),
     ],
 )
 def test_a_queue_for_which_promises_to_others_leave_nothing_is_noted(children, found):

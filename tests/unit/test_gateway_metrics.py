@@ -17,7 +17,8 @@ from services.gateway.counting import added
 from services.gateway.documents import job_document
 from services.gateway.node_documents import node_documents
 from services.gateway.tally import OfClass, Tally
-from tests.cells import SlowCell, job, stage
+from tests.builders import job, stage
+from tests.cells import SlowCell
 from tests.properties.histories import Play, seeded_histories
 from tests.strategies import for_all
 from tests.unit.test_gateway_app import JOB, told

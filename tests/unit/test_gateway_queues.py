@@ -23,18 +23,10 @@ from services.gateway.documents import WHY, config_document, job_document, job_d
 from services.gateway.problems import dumped
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import State
-from tests.cells import queue
+from tests.builders import queue, tree
 from tests.gateway_watch import Watched, stage
 from tests.queue_trees import queue_trees
 from tests.strategies import for_all
-
-
-def of(name, *children, **limits):
-    return replace(queue(name, 1, *children), **limits)
-
-
-def tree(*children, **limits):
-    return of("root", *children, **limits)
 
 
 def by_path(document):
@@ -62,8 +54,8 @@ def told(state, *bodies):
 
 # ---------------------------------------------------------------- limits and shares
 def test_every_queue_says_what_the_config_says_of_it():
-    ads = of("ads", of("prod", policy="srtf"), guaranteed={"cpu": 1_000}, max={"cpu": 3_000, "gpu": 0})
-    cell = Watched(queues=tree(ads, of("ml", running_jobs_max=2, submitters=["ann"])))
+    ads = queue("ads", 1, queue("prod", policy="srtf"), guaranteed={"cpu": 1_000}, max={"cpu": 3_000, "gpu": 0})
+    cell = Watched(queues=tree(ads, queue("ml", running_jobs_max=2, submitters=["ann"])))
 
     found = queues(cell)
 
@@ -88,7 +80,7 @@ def test_every_queue_says_what_the_config_says_of_it():
     ],
 )
 def test_the_policy_in_force_comes_from_above(preset, top, ads, prod, in_force):
-    shape = tree(of("ads", of("prod", policy=prod), policy=ads), policy=top)
+    shape = tree(queue("ads", 1, queue("prod", policy=prod), policy=ads), policy=top)
     state = told(view.start(), ConfigChanged(Policy(preset=preset), shape))
 
     found = by_path(queue_document(state))
@@ -97,7 +89,7 @@ def test_the_policy_in_force_comes_from_above(preset, top, ads, prod, in_force):
 
 
 def test_what_is_held_is_told_as_it_is_now_and_what_is_due_as_fairness_said_it():
-    cell = Watched(cpu=4, queues=tree(of("ads", "prod", "test"), "ml"))
+    cell = Watched(cpu=4, queues=tree(queue("ads", 1, "prod", "test"), "ml"))
     cell.submit("p", stage(tasks=2), queue="ads/prod").submit("t", stage(), queue="ads/test")
     cell.view.shares["ads"] = QueueShare("ads", 600_000_000, 700_000_000, 0, 100_000_000, 0, "memory")
 
@@ -129,7 +121,7 @@ def test_the_root_says_what_it_holds_and_has_no_share_of_its_own():
 
 
 def test_inside_a_list_no_queue_has_a_share_of_its_own():
-    state = told(view.start(), ConfigChanged(None, with_default(tree(of("a", "b", "c", policy="fifo"), "d"))))
+    state = told(view.start(), ConfigChanged(None, with_default(tree(queue("a", 1, "b", "c", policy="fifo"), "d"))))
 
     found = by_path(queue_document(state))
 
@@ -216,7 +208,7 @@ def test_under_slots_what_a_queue_has_is_counted_in_places_as_its_guarantee_is()
     )
 )
 def test_what_a_queue_has_is_what_fairness_counts(preset, jobs):
-    cell = Watched(nodes=2, cpu=6, queues=tree("a", of("b", "x", "y")), preset=preset)
+    cell = Watched(nodes=2, cpu=6, queues=tree("a", queue("b", 1, "x", "y")), preset=preset)
     cell.take(NodeReported("n1", "e1", {})).settle()
     for number, (leaf, tasks, cpu, ended) in enumerate(jobs):
         cell.submit(f"j{number}", stage("s", tasks, cpu), queue=leaf)
@@ -243,7 +235,7 @@ def test_a_change_of_preset_counts_what_is_held_anew():
 
 
 def test_under_slots_a_maximum_in_places_alone_keeps_a_task_waiting():
-    cell = Watched(nodes=1, cpu=4, queues=tree(of("a", max={"cpu": 1_000}), of("b", max={"slots": 2})), **PLACES)
+    cell = Watched(nodes=1, cpu=4, queues=tree(queue("a", max={"cpu": 1_000}), queue("b", max={"slots": 2})), **PLACES)
     cell.submit("over", stage(tasks=2), queue="a").submit("j", stage(tasks=3), queue="b")
     assert cell.tasks("over") == {"starting": 2}
     assert why(cell, "j") == ("queue_max", "queue b has a max of slots 2 and holds 2")
@@ -255,7 +247,7 @@ def test_under_slots_a_maximum_in_places_alone_keeps_a_task_waiting():
 
 # ---------------------------------------------------------------- before the gate
 def test_jobs_before_the_gate_are_counted_and_say_which_queue_is_full():
-    cell = Watched(cpu=8, queues=tree(of("ads", "prod", "test", running_jobs_max=2), "ml"))
+    cell = Watched(cpu=8, queues=tree(queue("ads", 1, "prod", "test", running_jobs_max=2), "ml"))
     for name, where in (("a", "ads/prod"), ("b", "ads/test"), ("c", "ads/prod"), ("d", "ads/test"), ("e", "ml")):
         cell.submit(name, stage(), queue=where)
     cell.start("a", "s").start("b", "s")
@@ -274,7 +266,7 @@ def test_jobs_before_the_gate_are_counted_and_say_which_queue_is_full():
 
 
 def test_who_is_before_whom_goes_by_priority_then_admission_over_all_leaves_of_the_queue():
-    cell = Watched(queues=tree("x", "y", of("z", running_jobs_max=1), running_jobs_max=1))
+    cell = Watched(queues=tree("x", "y", queue("z", running_jobs_max=1), running_jobs_max=1))
     cell.submit("runs", stage(), queue="x")
     for name, where, priority in (("a", "x", 0), ("b", "y", 5), ("c", "x", 5), ("d", "z", 0)):
         cell.take(JobSpec(name, where, [stage()], priority)).settle()
@@ -288,14 +280,14 @@ def test_who_is_before_whom_goes_by_priority_then_admission_over_all_leaves_of_t
 
 
 def test_a_stage_that_waits_for_another_says_so_also_before_the_gate():
-    cell = Watched(queues=tree(of("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
+    cell = Watched(queues=tree(queue("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
     cell.submit("j", stage("m"), stage("r", after=["m"]), queue="a")
 
     assert [each["why"][0]["reason"] for each in cell.job("j")["stages"]] == ["gate", "after"]
 
 
 def test_a_job_that_is_cancelled_before_the_gate_waits_for_nobody():
-    cell = Watched(queues=tree(of("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
+    cell = Watched(queues=tree(queue("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
     cell.submit("j", stage(), queue="a").submit("k", stage(), queue="a").take(JobCancelled("j"))
 
     assert why(cell, "j") == ("gate", "is being cancelled")
@@ -304,12 +296,12 @@ def test_a_job_that_is_cancelled_before_the_gate_waits_for_nobody():
 
 
 def test_a_raised_limit_lets_jobs_through_and_a_restored_view_says_the_same():
-    cell = Watched(cpu=8, queues=tree(of("a", running_jobs_max=1)))
+    cell = Watched(cpu=8, queues=tree(queue("a", running_jobs_max=1)))
     for name in "abc":
         cell.submit(name, stage(), queue="a")
     assert queues(cell)["a"]["jobs"]["parked"] == 2
 
-    cell.take(ConfigPatch({}, tree(of("a", running_jobs_max=2)))).settle()
+    cell.take(ConfigPatch({}, tree(queue("a", running_jobs_max=2)))).settle()
 
     assert queues(cell)["a"]["jobs"]["parked"] == 1
     assert cell.tasks("b") == {"starting": 1}
@@ -318,7 +310,7 @@ def test_a_raised_limit_lets_jobs_through_and_a_restored_view_says_the_same():
 
 # ---------------------------------------------------------------- a maximum
 def test_a_task_that_its_queues_maximum_leaves_no_room_for_says_so():
-    ads = of("ads", "prod", "test")
+    ads = queue("ads", 1, "prod", "test")
     cell = Watched(cpu=2, queues=tree(ads)).submit("a", stage(tasks=2), queue="ads/prod")
     cell.submit("b", stage(), queue="ads/test")
     assert why(cell, "b")[0] == "no_room"
@@ -334,7 +326,7 @@ def test_a_task_that_a_new_maximum_rules_out_says_that_it_can_never_run():
     cell = Watched(cpu=2, queues=tree("a")).submit("fills", stage(cpu=2), queue="a")
     cell.submit("gang", stage(tasks=2, gang=True), queue="a")
 
-    cell.take(ConfigPatch({}, tree(of("a", max={"cpu": 1_500}))))
+    cell.take(ConfigPatch({}, tree(queue("a", max={"cpu": 1_500}))))
 
     told = "queue a has a max of cpu 1500m, and 2 is asked for at once: it can never run"
     assert why(cell, "gang") == ("queue_max", told)

@@ -12,7 +12,7 @@ from services.gateway.documents import job_document, job_documents
 from services.gateway.job_models import Job
 from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
-from tests.cells import config, job, node, stage, tree
+from tests.builders import config, job, node, stage, tree
 from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say
 from tests.unit.test_promises import promise, reserved, step
 

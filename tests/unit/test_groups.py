@@ -7,7 +7,7 @@ import pytest
 
 from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of, uses_shadow_order
 from schemas.queues import Policy, Preset
-from tests.cells import queue, tree
+from tests.builders import queue, tree
 
 
 def named(policy, *given):

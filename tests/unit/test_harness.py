@@ -52,7 +52,7 @@ def test_an_abandoned_round_is_asked_again():
 
 
 def test_what_was_said_and_is_in_force_is_not_said_again():
-    pools, spec = configured(classes="on"), job("j", stage("s", 2, lasts=5_000))
+    pools, spec = configured(classes="on"), job("j", stage("s", 2, duration_ms=5_000))
     story = given(estimator, pools, registered("n1"), admitted(spec), started("j/s", count=2, at=0))
 
     (forecast,) = story.round(at=1_000)

@@ -3,7 +3,8 @@
 import pytest
 
 from schemas import HeldRoom, Queue
-from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell
 
 AFTER_MS = 100
 
@@ -17,7 +18,7 @@ def cell(*jobs, nodes=None, queues=(), **knobs):
 
 
 def large(name="large", **given):
-    return job(name, stage(cpu=4_000, **given))
+    return job(name, stage(cpu=4_000, memory=1_024, **given))
 
 
 def kept(story):

@@ -6,7 +6,7 @@ from schemas import Asks, LedgerEntry
 from services.gateway import ledger
 from services.gateway.ledger import LEDGER_JOBS_MAX, fold_ledger, ledger_document
 from services.gateway.view_state import State
-from tests.cells import config, job, single, stage
+from tests.builders import config, job, single, stage
 from tests.unit.test_altruism_plans import bodies, cell, forked
 
 

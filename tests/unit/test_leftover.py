@@ -9,8 +9,21 @@ from largesse.ids import shard_of
 from schemas import Asks, Device, Grants, JobAsk, Level, Shares, StageAsk
 from services.leftover import core as leftover
 from tests import builders as named
-from tests.builders import admitted, configured, finished, registered
-from tests.cells import SlowCell, config, drop_caches, indexes, job, node, queue, report, single, stage, tree
+from tests.builders import (
+    admitted,
+    config,
+    configured,
+    finished,
+    job,
+    node,
+    queue,
+    registered,
+    report,
+    single,
+    stage,
+    tree,
+)
+from tests.cells import SlowCell, drop_caches, indexes, served
 from tests.harness import given
 
 
@@ -20,14 +33,6 @@ def cell(*jobs, nodes=None, queues=(), **knobs):
     story.take(config(tree(*queues) if queues else None, seed=1, **{"preset": "hdrf", **knobs}))
     story.take(*(nodes or [node("n1")]), *jobs)
     return story
-
-
-def served(grants):
-    """Job -> how many tasks it got."""
-    counts = {}
-    for grant in grants:
-        counts[grant.job] = counts.get(grant.job, 0) + grant.count
-    return counts
 
 
 def where(grants):
@@ -278,7 +283,7 @@ def test_a_reason_is_said_once_and_withdrawn_once():
     assert said(story) == {3_000: "no_room"}
     story.close()
 
-    story.take(job("k", stage(cpu=100, memory=0)))
+    story.take(job("k", stage(cpu=100)))
     story.open()
     assert said(story) == {}
     story.close()
@@ -291,7 +296,7 @@ def test_a_reason_is_said_once_and_withdrawn_once():
 
 
 def test_a_class_that_comes_back_to_a_full_cell_says_so_again():
-    story = cell(job("full", stage(cpu=4_000, memory=0)), job("j", stage(cpu=2_000)))
+    story = cell(job("full", stage(cpu=4_000)), job("j", stage(cpu=2_000)))
     story.settle()
     assert waits(story) == {2_000: "no_room"}
     story.cancel("j")

@@ -3,7 +3,8 @@
 import pytest
 
 from schemas import AntiAffinity, JobSpec, Spread
-from tests.cells import SlowCell, config, indexes, job, node, queue, stage, tree
+from tests.builders import config, job, node, queue, stage, tree
+from tests.cells import SlowCell, indexes
 
 WAIT_MS = 3_000
 NEAR, FAR = {"disk": "ssd"}, {"disk": "hdd"}

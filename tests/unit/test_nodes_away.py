@@ -10,17 +10,11 @@ from services.cli.ending import Wrong
 from services.cli.getting import node_row
 from services.cli.operating import SPAN_MS_MAX, _span_ms
 from services.gateway.node_documents import node_document
-from tests.cells import SlowCell, job, node, stage
+from tests.builders import job, node, stage
+from tests.cells import running_cell
 from tests.gateway_watch import Watched
 from tests.unit.test_agent_core import closed, granted, registered, running
 from tests.unit.test_gateway_app import told
-
-
-def cell(*inputs):
-    story = SlowCell()
-    story.take(node("n1"), *inputs)
-    story.settle()
-    return story
 
 
 # ---------------------------------------------------------------- what an operator may say
@@ -49,7 +43,7 @@ def test_what_a_drain_may_not_say_is_refused_by_field(more, field):
 
 # ---------------------------------------------------------------- what the cell makes of it
 def test_the_last_drain_counts_whole_and_one_that_changes_nothing_makes_no_record():
-    story = cell()
+    story = running_cell()
     taken = [
         story.take(NodeDrained("n1", True, "ann", "disks")),
         story.take(NodeDrained("n1", True, "bob", "disks")),
@@ -66,7 +60,7 @@ def test_the_last_drain_counts_whole_and_one_that_changes_nothing_makes_no_recor
 
 
 def test_a_drain_with_its_deadline_is_remembered_for_the_next_agent():
-    story = cell()
+    story = running_cell()
     story.take(NodeDrained("n1", True, "ann", "disks", 9))
     story.take(node("n1", epoch="e2"))
 
@@ -75,7 +69,7 @@ def test_a_drain_with_its_deadline_is_remembered_for_the_next_agent():
 
 
 def test_a_node_that_is_lost_is_removed_at_once_drained_or_not():
-    story = cell(node("n2"))
+    story = running_cell(node("n2"))
     story.drain("n1")
     story.lose("n1")
 
@@ -90,7 +84,7 @@ def test_a_node_that_is_lost_is_removed_at_once_drained_or_not():
 
 
 def test_a_node_that_is_alive_is_not_removed():
-    refused = cell().take(NodeRemoved("n1", "ops"))
+    refused = running_cell().take(NodeRemoved("n1", "ops"))
 
     assert isinstance(refused, InputRefused)
     assert refused.field == "remove.node"
@@ -98,7 +92,7 @@ def test_a_node_that_is_alive_is_not_removed():
 
 
 def test_a_node_is_not_forgotten_while_a_round_may_speak_of_it():
-    story = cell()
+    story = running_cell()
     story.take(job("j", stage(tasks=2)))
     story.open()
     story.lose("n1")
@@ -111,7 +105,7 @@ def test_a_node_is_not_forgotten_while_a_round_may_speak_of_it():
 
 
 def test_a_node_that_comes_back_before_it_is_forgotten_stays():
-    story = cell()
+    story = running_cell()
     story.take(job("j", stage(tasks=2)))
     story.open()
     story.lose("n1")

@@ -36,7 +36,7 @@ def cell(rdl, cores=8, **knobs):
 
 def under(name="j", tasks=4, lasts=MINUTE, reservation="r", part="", **more):
     """A job of one stage under a reservation is admitted."""
-    one = stage("s", tasks, lasts=lasts, **more)
+    one = stage("s", tasks, duration_ms=lasts, **more)
     return admitted(JobSpec(name, "default", [one], reservation=reservation, reservation_atom=part))
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from schemas import AntiAffinity, PlanProfile, Plans, PlanStep, ReservationRequested
 from schemas.plans import AtomOrder
-from tests.cells import SlowCell, config, job, node, queue, single, stage, tree
+from tests.builders import config, job, node, queue, single, stage, tree
+from tests.cells import SlowCell
 
 GRACE = 1_000
 HOUR = 3_600_000
@@ -104,7 +105,7 @@ def test_a_job_of_a_reservation_that_nobody_accepted_is_a_job_like_any_other():
 
 def test_beyond_its_promise_a_reserved_job_has_what_nobody_else_can_use():
     story = promise(cell(), step(0, 60_000, 1))
-    story.take(reserved("mine", stage(tasks=9)), job("other", stage(tasks=2), queue="b"))
+    story.take(reserved("mine", stage(tasks=9, memory=1_024)), job("other", stage(tasks=2), queue="b"))
 
     assert why(story.settle()) == [
         ("mine", 1, "reserved", False),
@@ -130,7 +131,7 @@ def test_queues_divide_what_is_not_promised():
 
 def test_a_unit_without_what_the_tasks_ask_for_covers_none_of_them():
     story = promise(cell(), PlanStep(0, 60_000, {"cpu": 4_000}, {"cpu": 1_000}, 4))
-    story.take(reserved("mine", stage(tasks=2)))
+    story.take(reserved("mine", stage(tasks=2, memory=1_024)))
 
     assert why(story.settle()) == [("mine", 2, "packed", True)]
 
@@ -223,7 +224,7 @@ def in_the_way(*steps, tasks=4, **knobs):
     story = promise(cell(nodes=[node("n1", cpu=4_000)], **knobs), *(steps or [step(30_000, 60_000, 2)]))
     story.take(job("long", stage(tasks=tasks, duration_ms=100_000)))
     story.settle()
-    story.take(reserved("mine", stage(tasks=2, duration_ms=10_000)))
+    story.take(reserved("mine", stage(tasks=2, memory=1_024, duration_ms=10_000)))
     return story
 
 

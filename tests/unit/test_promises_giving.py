@@ -3,7 +3,7 @@
 import pytest
 
 from schemas import ReservationRequested
-from tests.cells import config, job, stage
+from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import asked, bodies, forked, plans
 from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, why
 

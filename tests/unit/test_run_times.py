@@ -18,7 +18,7 @@ from largesse.lifecycle.run_times import (
     source_of,
 )
 from schemas.estimates import UNTOLD_MS
-from tests.cells import config, job, stage
+from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import cell, plans
 
 UNTOLD = replace(stage("s", 4), estimate_ms=0)

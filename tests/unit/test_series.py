@@ -29,8 +29,8 @@ from schemas.edge.reservations import MOMENT_S_MAX, SERIES_NAME_MAX, occurrence_
 from services.planner import core, occurrences
 from services.planner.occurrences import AGAIN_S, AHEAD_MAX, SENT_MAX
 from services.planner.renewing import Renewer
-from tests.builders import Fact, configured, registered
-from tests.cells import AUTHOR, SlowCell, config, job, node, queue, stage, tree
+from tests.builders import Fact, config, configured, job, queue, registered, stage, tree
+from tests.cells import AUTHOR, one_node_cell
 from tests.unit.test_planner_core import Cell
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}
@@ -112,14 +112,8 @@ def test_an_occurrence_is_named_after_its_moment_in_utc(at_s):
 
 
 # ---------------------------------------------------------------- the sequencer
-def cell(*inputs):
-    story = SlowCell(1)
-    story.take(node("n1"), *inputs)
-    return story
-
-
 def test_a_series_is_a_fact_and_the_same_once_more_a_repeat():
-    story = cell()
+    story = one_node_cell()
     first = story.take(body())
     assert isinstance(first, SeriesRequested)
     assert story.take(body()) == InputRepeated("", AUTHOR, "s")
@@ -127,13 +121,13 @@ def test_a_series_is_a_fact_and_the_same_once_more_a_repeat():
 
 
 def test_a_cron_series_asked_for_again_later_is_a_repeat():
-    story = cell(body(every="0 6 * * *", start_s=100))
+    story = one_node_cell(body(every="0 6 * * *", start_s=100))
     assert story.take(body(every="0 6 * * *", start_s=200)) == InputRepeated("", AUTHOR, "s")
 
 
 def test_series_and_reservations_have_different_names():
     single = read_input("reservations", {"request": {"reservation": "r", "user": "ann", "rdl": window()}}, AUTHOR)
-    story = cell(single)
+    story = one_node_cell(single)
     assert "names a reservation" in story.take(body(series="r")).reason
     story.take(body())
     single.reservation = "s"
@@ -141,7 +135,7 @@ def test_series_and_reservations_have_different_names():
 
 
 def test_each_occurrence_of_a_series_is_requested_once_and_in_order():
-    story = cell(body())
+    story = one_node_cell(body())
     assert isinstance(story.take(of(DAY_S)), ReservationRequested)
     assert isinstance(story.take(of(DAY_S)), InputRepeated)
     assert isinstance(story.take(of(3 * DAY_S)), ReservationRequested)
@@ -157,13 +151,13 @@ def test_each_occurrence_of_a_series_is_requested_once_and_in_order():
     ],
 )
 def test_an_occurrence_is_of_a_series_that_is_known_and_the_owners(terms, told):
-    refused = cell(body()).take(of(DAY_S, **terms))
+    refused = one_node_cell(body()).take(of(DAY_S, **terms))
     assert isinstance(refused, InputRefused)
     assert told in refused.reason
 
 
 def test_only_its_owner_ends_a_series_and_then_no_occurrence_counts():
-    story = cell(body())
+    story = one_node_cell(body())
     assert "another user" in story.take(SeriesEnded("s", "bob", AUTHOR)).reason
     assert isinstance(story.take(SeriesEnded("s", "ann", AUTHOR)), SeriesEnded)
     assert "not known" in story.take(SeriesEnded("s", "ann", AUTHOR)).reason
@@ -171,23 +165,23 @@ def test_only_its_owner_ends_a_series_and_then_no_occurrence_counts():
 
 
 def test_what_is_said_of_a_reservation_but_names_a_series_is_told_what_to_say_instead():
-    story = cell(body())
+    story = one_node_cell(body())
     update = story.take(ReservationUpdated("s", "ann", "{}", AUTHOR))
     assert update.reason.startswith('"s" is a series, whose terms cannot be changed: delete it (largesse reserve del')
     assert "DELETE /v1/series/s" in story.take(ReservationDeleted("s", "ann", AUTHOR)).reason
 
 
 def test_a_name_is_free_again_once_no_occurrence_is_left():
-    story = cell(body())
+    story = one_node_cell(body())
     story.take(of(DAY_S), SeriesEnded("s", "ann", AUTHOR))
     assert "still promised" in story.take(body()).reason
-    assert isinstance(cell(body(), SeriesEnded("s", "ann", AUTHOR)).take(body()), SeriesRequested)
+    assert isinstance(one_node_cell(body(), SeriesEnded("s", "ann", AUTHOR)).take(body()), SeriesRequested)
 
 
 def test_a_user_and_a_cell_have_so_many_series(monkeypatch):
     monkeypatch.setattr(reservation_limits, "SERIES_USER_MAX", 2)
     monkeypatch.setattr(reservation_limits, "SERIES_MAX", 3)
-    story = cell(body(series="a"), body(series="b"))
+    story = one_node_cell(body(series="a"), body(series="b"))
     refused = story.take(body(series="c"))
     assert (refused.field, refused.reason) == ("series.user", 'user "ann" has 2 series; delete one first')
     assert isinstance(story.take(body(series="c", user="bob")), SeriesRequested)
@@ -195,7 +189,7 @@ def test_a_user_and_a_cell_have_so_many_series(monkeypatch):
 
 
 def test_a_series_serves_a_queue_that_there_is_and_keeps_it():
-    story = cell(config(queues=tree(queue("a"), queue("b"))))
+    story = one_node_cell(config(queues=tree(queue("a"), queue("b"))))
     assert story.take(body(queue="c")).field == "series.queue"
     assert isinstance(story.take(body(queue="a")), SeriesRequested)
     refused = story.take(config(queues=tree(queue("b"))))
@@ -204,7 +198,7 @@ def test_a_series_serves_a_queue_that_there_is_and_keeps_it():
 
 
 def test_a_job_names_an_occurrence_and_not_the_series():
-    story = cell(body(), of(DAY_S))
+    story = one_node_cell(body(), of(DAY_S))
     refused = story.take(replace(job("j", stage()), user="ann", reservation="s"))
     assert 'name one of its occurrences, like "s.2026' in refused.detail
     taken = story.take(replace(job("k", stage()), user="ann", reservation=occurrence_name("s", DAY_S)))
@@ -447,7 +441,7 @@ def test_while_no_reservation_is_accepted_none_is_requested_so_that_none_is_lost
 
 
 def test_a_request_that_was_on_its_way_is_not_taken_for_an_occurrence_of_another_series_of_that_name():
-    story = cell(body())
+    story = one_node_cell(body())
     seq = story.admission.series["s"].seq
     late = of(DAY_S, series_seq=seq)
     story.take(SeriesEnded("s", "ann", AUTHOR), body(every=2 * DAY_S))

@@ -10,8 +10,7 @@ from schemas import Policy
 from services.leftover import core
 from services.leftover.core import order, serving
 from services.leftover.core.order import STALE
-from tests.builders import admitted, cancelled, configured, ended, finished, job, registered, stage
-from tests.cells import queue, tree
+from tests.builders import admitted, cancelled, configured, ended, finished, job, queue, registered, stage, tree
 from tests.harness import given
 from tests.strategies import for_all
 
@@ -26,7 +25,7 @@ def cell(*facts, queues=None, **knobs):
 
 def wide(name, tasks, seconds, at=None, queue="default", priority=0):
     """A job of like one-core tasks."""
-    return admitted(job(name, stage("s", tasks, lasts=seconds * 1_000), queue=queue, priority=priority), at)
+    return admitted(job(name, stage("s", tasks, duration_ms=seconds * 1_000), queue=queue, priority=priority), at)
 
 
 def served(story, at=None):
@@ -132,7 +131,7 @@ def test_a_job_that_has_ended_is_in_the_shadow_until_it_ends_there():
 def test_a_job_with_little_work_left_goes_before_one_that_ends_a_little_earlier_in_the_shadow():
     story = cell(wide("wide", 12, 10, at=0))
     served(story)
-    chain = job("chain", stage("a", 1, lasts=17_500), stage("b", 1, after=("a",), lasts=17_500))
+    chain = job("chain", stage("a", 1, duration_ms=17_500), stage("b", 1, after=("a",), duration_ms=17_500))
     story.close().then(admitted(chain, 10_000), finished("wide/s", 0, 4, at=10_000))
 
     assert served(story) == {"chain": 1, "wide": 3}
@@ -213,8 +212,8 @@ def test_a_job_that_is_cancelled_leaves_the_shadow_at_once():
 
 
 def test_within_a_job_the_stage_with_the_longest_way_to_the_end_goes_first():
-    stages = stage("side", 4, lasts=5_000), stage("main", 4, lasts=1_000)
-    then = stage("end", 1, after=("main",), lasts=60_000)
+    stages = stage("side", 4, duration_ms=5_000), stage("main", 4, duration_ms=1_000)
+    then = stage("end", 1, after=("main",), duration_ms=60_000)
     story = cell(admitted(job("j", *stages, then)))
 
     assert [grant.stage for grant in story.round()[0].grants] == ["main"]
@@ -284,7 +283,7 @@ def test_a_shadow_of_few_steps_a_round_goes_on_in_the_next(steps):
 
 
 def test_a_kind_of_resource_that_the_cell_has_not_got_holds_nobody_back_in_the_shadow():
-    odd = job("odd", replace(stage("s", 4, lasts=1_000), demand={"cpu": 1_000, "gpu": 1_000}))
+    odd = job("odd", replace(stage("s", 4, duration_ms=1_000), demand={"cpu": 1_000, "gpu": 1_000}))
     story = cell(admitted(odd), wide("plain", 8, 10))
     served(story)
 

@@ -3,7 +3,8 @@
 import pytest
 
 from schemas.edge.config import SLOTS_MAX
-from tests.cells import SlowCell, config, indexes, job, node, queue, report, single, stage, tree
+from tests.builders import config, job, node, queue, report, single, stage, tree
+from tests.cells import SlowCell, indexes
 
 
 def cell(*given, slots=4, queues=(), **knobs):

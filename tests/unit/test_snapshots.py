@@ -23,8 +23,9 @@ from largesse.log.snapshots import (
 from largesse.settings import Settings
 from schemas import JobCancelled
 from schemas.topics import LOG, SNAPSHOTS
+from tests.builders import job, node, stage
 from tests.bus_stories import Scribe, answers_in, story
-from tests.cells import SlowCell, job, node, stage
+from tests.cells import SlowCell
 from tests.toy import State
 
 

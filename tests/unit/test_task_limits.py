@@ -29,20 +29,13 @@ from services.altruism import core as altruism
 from services.fairness import core as fairness
 from services.gateway import view
 from services.leftover import core as leftover
-from tests.builders import Fact
-from tests.cells import SlowCell, config, job, known, node, single, stage
+from tests.builders import Fact, config, job, known, node, single, stage
+from tests.cells import SlowCell, one_node_cell
 from tests.harness import given
 from tests.strategies import for_all
 
 CORES = [admission, fairness, altruism, leftover, view]
 CORE_NAMES = [core.NAME for core in CORES]
-
-
-def cell(*inputs):
-    """A cell with one node n1 of four cores, and whatever else is given."""
-    story = SlowCell()
-    story.take(node("n1"), *inputs)
-    return story
 
 
 # ---------------------------------------------------------------- a message
@@ -107,7 +100,7 @@ def submitted(name, tasks, user=""):
 
 
 def test_a_job_has_as_many_tasks_as_the_policy_allows_and_not_one_more():
-    story = cell(config(job_tasks_max=10))
+    story = one_node_cell(config(job_tasks_max=10))
 
     assert isinstance(story.take(submitted("j10", 10)), JobAdmitted)
     body = story.take(submitted("j11", 11))
@@ -118,13 +111,13 @@ def test_a_job_has_as_many_tasks_as_the_policy_allows_and_not_one_more():
 
 
 def test_tasks_of_all_stages_count():
-    story = cell(config(job_tasks_max=10))
+    story = one_node_cell(config(job_tasks_max=10))
     assert story.take(job("j", stage("a", 6), stage("b", 5))).reason == "too_many_tasks"
     assert isinstance(story.take(job("j", stage("a", 6), stage("b", 4))), JobAdmitted)
 
 
 def test_a_users_live_jobs_have_as_many_tasks_as_the_policy_allows_and_not_one_more():
-    story = cell(config(user_tasks_max=10), submitted("a1", 6, "ann"))
+    story = one_node_cell(config(user_tasks_max=10), submitted("a1", 6, "ann"))
 
     assert isinstance(story.take(submitted("b1", 10, "bob")), JobAdmitted)
     assert isinstance(story.take(submitted("a2", 4, "ann")), JobAdmitted)
@@ -138,7 +131,7 @@ def test_a_users_live_jobs_have_as_many_tasks_as_the_policy_allows_and_not_one_m
 
 
 def test_jobs_that_name_no_user_count_as_one_users():
-    story = cell(config(user_tasks_max=10), submitted("j1", 10))
+    story = one_node_cell(config(user_tasks_max=10), submitted("j1", 10))
     body = story.take(submitted("j2", 1))
     assert (body.reason, body.field) == ("too_many_tasks", "user")
     assert "live jobs that name no user have 10 tasks" in body.detail
@@ -146,7 +139,7 @@ def test_jobs_that_name_no_user_count_as_one_users():
 
 
 def test_all_live_jobs_have_as_many_tasks_as_the_policy_allows_and_not_one_more():
-    story = cell(config(live_tasks_max=10), submitted("a1", 6, "ann"))
+    story = one_node_cell(config(live_tasks_max=10), submitted("a1", 6, "ann"))
 
     assert isinstance(story.take(submitted("b1", 4, "bob")), JobAdmitted)
     body = story.take(submitted("c1", 1, "eve"))
@@ -159,7 +152,7 @@ def test_all_live_jobs_have_as_many_tasks_as_the_policy_allows_and_not_one_more(
 
 
 def test_tasks_count_until_their_job_is_over_however_it_ends():
-    story = cell(config(live_tasks_max=2), submitted("j1", 1), submitted("j2", 1))
+    story = one_node_cell(config(live_tasks_max=2), submitted("j1", 1), submitted("j2", 1))
     assert story.take(submitted("j3", 2)).reason == "too_many_tasks"
 
     story.settle()
@@ -172,7 +165,7 @@ def test_tasks_count_until_their_job_is_over_however_it_ends():
 
 
 def test_what_is_refused_or_repeated_counts_for_nothing():
-    story = cell(config(live_tasks_max=2), submitted("j1", 2))
+    story = one_node_cell(config(live_tasks_max=2), submitted("j1", 2))
     story.take(submitted("j1", 2), submitted("j2", 1))
     assert story.admission.live_tasks == 2
 
@@ -271,7 +264,7 @@ class Counting(dict):
 
 def wide_cell():
     """A stage of 200,000 tasks of which four hold room on n1."""
-    story = cell(job("j", stage(tasks=200_000)))
+    story = one_node_cell(job("j", stage(tasks=200_000)))
     story.settle()
     assert sum(grant.count for grant in story.granted) == 4
     holds = story.admission.nodes["n1"].holds = Counting(story.admission.nodes["n1"].holds)
@@ -308,7 +301,7 @@ def test_a_registration_costs_what_is_held_of_its_tasks_and_not_how_many_it_name
 
 
 def test_what_ended_of_a_stage_costs_one_run_however_many_tasks_it_was():
-    story = cell(job("j", stage(tasks=40)))
+    story = one_node_cell(job("j", stage(tasks=40)))
     for _ in range(5):
         story.settle()
         for grant in story.granted[-1:]:

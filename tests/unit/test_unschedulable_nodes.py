@@ -10,7 +10,8 @@ from schemas.edge.read import Malformed
 from services.cli.getting import node_row
 from services.gateway.documents import counts
 from services.gateway.node_documents import node_document
-from tests.cells import SlowCell, holds_of, job, node, report, stage
+from tests.builders import job, node, report, stage
+from tests.cells import SlowCell, holds_of
 from tests.gateway_watch import Watched
 from tests.unit.test_gateway_draining import waiting, why
 
