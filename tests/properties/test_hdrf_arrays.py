@@ -103,6 +103,24 @@ def test_a_plot_whose_leaves_ask_for_something_else_is_filled_as_a_new_one_to_th
         assert found.satisfied == new.satisfied
 
 
+@for_all(st.integers(0, 10**9), st.integers(1, 8), st.booleans(), orders)
+def test_kept_paths_of_a_large_tree_are_those_of_a_new_one_to_the_last_bit(seed, depth, limited, order):
+    draw = Random(seed)
+    root = ordered(tree(200, depth, limited, draw), order)
+    everyone = list(leaves(root))
+    for node in draw.sample(everyone, draw.choice([0, 100, 200])):
+        node.demand = [0] * len(CAPACITY)
+    laid_out = ArrayTree(root, CAPACITY)
+    for changes in (0, 1, 2, 40, 1, 150):
+        for node in draw.sample(everyone, changes):
+            node.demand = [draw.choice([0, 1, draw.randint(1, have // 10)]) for have in CAPACITY]
+            laid_out.put(node.name, node.demand)
+        found, new = laid_out.fill(), ArrayTree(root, CAPACITY).fill()
+
+        assert (found.shares(), found.inner_shares()) == (new.shares(), new.inner_shares())
+        assert (found.satisfied, found.inner_satisfied, found.full) == (new.satisfied, new.inner_satisfied, new.full)
+
+
 def test_it_comes_to_the_same_on_every_machine():
     told = []
     for depth, limited in ((1, True), (3, True), (8, False)):

@@ -11,6 +11,7 @@ import numpy as np
 
 from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf import paths, turns
+from services.fairness.hdrf.kept_paths import KeptPaths
 from services.fairness.hdrf.laid import Depth, Laid
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Rows
 from services.fairness.hdrf.turns import Array, Turns
@@ -64,7 +65,10 @@ class ArrayTree:
         for at, nodes in enumerate(laid.depths):
             parent, slope, naive = zip(*nodes, strict=True)
             leaves = np.flatnonzero(self.depth == at)
-            self.depths.append(Depth(np.array(parent), np.array(slope), np.array(naive), leaves))
+            leaves = leaves[np.argsort(self.node[leaves], kind="stable")]
+            stale = np.ones(len(nodes), dtype=bool)
+            self.depths.append(Depth(np.array(parent), np.array(slope), np.array(naive), leaves, stale))
+        self.kept = KeptPaths()
         self.rise = np.array(laid.rises)
         self.speed = [np.zeros((kinds, many), dtype=np.int64) for _ in range(2)]
         self.mask, self.most = (np.zeros(many, dtype=np.int64) for _ in range(2))
@@ -101,7 +105,7 @@ class ArrayTree:
         self.most[at] = np.where(is_limited, level, float(ENDLESS)).astype(np.int64)
         self.share[at] = np.where(is_limited, np.minimum(share, 1.0), 0.0)
         for depth in np.unique(self.depth[at]).tolist():
-            self.depths[depth].stale = True
+            self.depths[depth].stale[self.node[at[self.depth[at] == depth]]] = True
 
     def fill(self) -> "Filled":
         """One filling."""
@@ -116,7 +120,7 @@ class Filling:
 
     `full`: the kinds that are, a bit each; `open` and `others`: those that are not, and those that have become so. Of
     the nodes of each depth: `front`, where the leaves stand that can take, and `used`; `taking`: those leaves. Of each
-    leaf: `level`, where it was blocked, and whether it is `satisfied`.
+    leaf: `level`, where it was blocked, and whether it is `satisfied`. `has_begun`: a phase is over.
     """
 
     def __init__(self, tree: ArrayTree) -> None:
@@ -129,18 +133,17 @@ class Filling:
         self.used = [np.zeros((kinds, len(depth.parent)), dtype=np.int64) for depth in tree.depths]
         self.taking = []
         for depth in tree.depths:
-            if depth.stale:
-                at = depth.leaves
-                depth.leaves = at[np.lexsort((tree.most[at], tree.node[at]))]
-                depth.stale = False
+            depth.sort_leaves(tree.node, tree.most)
             self.taking.append(depth.leaves[tree.mask[depth.leaves] > 0])
         self.level = np.zeros(len(tree.names), dtype=np.int64)
         self.satisfied = tree.mask == 0
+        self.has_begun = False
 
     def go_on(self) -> bool:
         """One phase. False if no leaf could take any more."""
-        rows = self.composed()
-        if not len(rows[0].node):
+        rows = self.composed() if self.has_begun else self.first_paths()
+        self.has_begun = True
+        if not rows[0].many[0]:
             return False
         self.settle(rows)
         for j in list(self.open):
@@ -158,7 +161,8 @@ class Filling:
         compared, others = (np.array(kinds, dtype=np.int64) for kinds in (self.open, self.others))
         for at in range(len(tree.depths) - 1, -1, -1):
             depth = tree.depths[at]
-            found_turns = turns.merge(self.turns_of_leaves(at), children)
+            self.block(at)
+            found_turns = turns.merge(self.turns_of_leaves(at, self.taking[at]), children)
             if found_turns is None:
                 rows = paths.no_rows(len(depth.parent), len(tree.capacity))
             else:
@@ -170,20 +174,35 @@ class Filling:
             children = paths.turns_of(rows, depth.parent) if at else None
         return found[::-1]
 
-    def turns_of_leaves(self, at: int) -> Turns | None:
-        """Leaves that need a full kind are blocked, the others start at the front and end with all they ask for."""
-        tree, front, taking = self.tree, self.front[at], self.taking[at]
-        node = tree.node[taking]
-        ahead = front[node]
+    def first_paths(self) -> list[Rows]:
+        """The same at the start, where those of the last filling are kept that are still the same."""
+        compared, others = np.array(self.open, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        for at in range(len(self.taking)):
+            self.block(at)
+        kinds = len(self.tree.capacity)
+        return self.tree.kept.update(self.tree.depths, paths.Compared(compared, others, None), kinds, self.first_turns)
+
+    def block(self, at: int) -> None:
+        """Leaves that need a full kind are blocked, and those at their end are satisfied: neither takes any more."""
+        tree, taking = self.tree, self.taking[at]
+        ahead = self.front[at][tree.node[taking]]
         done = tree.most[taking] <= ahead + 1
         self.satisfied[taking[done]] = True
         blocked = ~done & (tree.mask[taking] & self.full > 0)
         self.level[taking[blocked]] = ahead[blocked]
-        keep = ~done & ~blocked
-        self.taking[at] = taking = taking[keep]
+        self.taking[at] = taking[~done & ~blocked]
+
+    def first_turns(self, at: int, stale: Array) -> Turns | None:
+        """Those of the leaves below marked nodes, at the start."""
+        taking = self.taking[at]
+        return self.turns_of_leaves(at, taking[stale[self.tree.node[taking]]])
+
+    def turns_of_leaves(self, at: int, taking: Array) -> Turns | None:
+        """Leaves start at the front and end with all they ask for."""
+        tree, front = self.tree, self.front[at]
         if not len(taking):
             return None
-        node = node[keep]
+        node = tree.node[taking]
         starts = turns.starts_of(node)
         ends = taking[tree.most[taking] < ENDLESS]
         speed = [

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+import numpy as np
+
 from services.fairness.hdrf.turns import Array
 from services.fairness.tree import TreeNode
 
@@ -17,14 +19,21 @@ ORDERS = ("hdrf", "naive")
 class Depth:
     """The inner nodes of one depth. `parent`: the place of each one's parent among the nodes above; `slope`: the
     heaviest weight among its siblings over its own; `naive`: whether its parent counts full kinds, too. `leaves`: the
-    leaves right below these nodes, by node and then by the level at which they have all they ask for, unless `stale`.
+    leaves right below these nodes, by node and then by the level at which they have all they ask for, but for nodes
+    that are `stale`: leaves there have been given other demands since the last filling.
     """
 
     parent: Array
     slope: Array
     naive: Array
     leaves: Array
-    stale: bool = True
+    stale: Array
+
+    def sort_leaves(self, node: Array, most: Array) -> None:
+        """Puts the leaves below stale nodes in order; `node` and `most` of all leaves of the tree."""
+        where = np.flatnonzero(self.stale[node[self.leaves]])
+        leaves = self.leaves[where]
+        self.leaves[where] = leaves[np.lexsort((most[leaves], node[leaves]))]
 
 
 @dataclass(slots=True)

@@ -73,8 +73,8 @@ class Rows:
 def no_rows(nodes: int, kinds: int) -> Rows:
     """The paths of nodes of which none can take."""
     none, wide = np.zeros(0, dtype=np.int64), np.zeros((kinds, 0), dtype=np.int64)
-    zeros = np.zeros(nodes, dtype=np.int64)
-    return Rows(none, zeros, zeros, none, none, none, none, none > 0, none, none, none, none, wide, wide)
+    first, many = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+    return Rows(none, first, many, none, none, none, none, none > 0, none, none, none, none, wide, wide)
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ def _rows(columns: list[Array], nodes: int, slope: Array, compared: Compared | N
         begins[1:] &= ~rests[:-1] | (node[1:] != node[:-1])
         lag = np.where(rests, sums - np.maximum.accumulate(np.where(begins, sums, 0)), 0)
     else:
-        drag = lag
+        drag = np.zeros_like(lag)
     return Rows(node, first, many, height, lag, rise, drag, rests, level, since, length, span, used, more)
 
 
@@ -262,7 +262,7 @@ def full_at(rows: Rows, open_kinds: Sequence[int]) -> tuple[int, float]:
     used, more = rows.used[open_kinds], rows.more[open_kinds]
     ends = np.flatnonzero((used + more >= whole - NEARLY).any(axis=0))
     if not len(ends):
-        return len(rows.node) - 1, 1.0
+        return int(rows.many[0]) - 1, 1.0
     row = int(ends[0])
     left = [(whole - int(have)) / int(add) for have, add in zip(used[:, row], more[:, row], strict=True) if add > 0]
     return row, max(0.0, min([1.0, *left]))
