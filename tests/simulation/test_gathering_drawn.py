@@ -112,3 +112,29 @@ def test_what_a_queue_left_to_others_for_want_of_room_is_its_own_first_once_ther
     """Otherwise small tasks would take the room of each of its own tasks that ends, up to their raised level."""
     pairs = Load({"cpu": 2}, durations_ms=LASTS_MS)
     assert longest_beside_small(pairs, weight=3, nodes=5, cores=12) <= AFTER_MS + LONGEST_MS
+
+
+def test_the_next_gang_gets_the_room_of_tasks_that_end_one_by_one():
+    """Otherwise others would take it at once, and the gangs would need new room again and again."""
+    gangs = {"demand": {"cpu": 5}, "tasks": 2, "jobs": 132, "gang": True, "durations_ms": LASTS_MS}
+    loads = {
+        "small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS),
+        "few": Load(**gangs),
+        "many": Load(**gangs, from_ms=1_000),
+    }
+    tree = [queue("small", weight=3), queue("few", weight=1), queue("many", weight=5)]
+    cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(5)}, loads, headroom_after_ms=AFTER_MS)
+    assert longest_below(loads, {"many": 5}, cell)["many"] <= AFTER_MS + LONGEST_MS
+
+
+def test_room_gathered_for_one_class_is_not_taken_for_another():
+    """Otherwise each would be sent from node to node, and start again to wait for the tasks that run there."""
+    loads = {
+        "small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS),
+        "gangs": Load({"cpu": 3}, 3, 177, gang=True, durations_ms=LASTS_MS),
+        "later": Load({"cpu": 5}, durations_ms=LASTS_MS, from_ms=4_000),
+    }
+    tree = [queue("small", weight=1), queue("gangs", weight=2), queue("later", weight=1)]
+    cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(6)}, loads, headroom_after_ms=AFTER_MS)
+    longest_ms = longest_below(loads, {"small": 17, "gangs": 9, "later": 3}, cell)
+    assert max(longest_ms.values()) <= AFTER_MS + LONGEST_MS

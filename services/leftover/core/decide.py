@@ -5,7 +5,7 @@ from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, spans_of
-from services.leftover.core.gather import due_of, hold, is_reduced, said_of, shortfalls
+from services.leftover.core.gather import due_of, hold, hold_for_gangs, is_reduced, said_of, shortfalls
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
@@ -47,6 +47,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     if state.policy.isolation_permille:
         set_floors(state, board)
     kept = keep_promises(state, board, asked, now_ms) if keeps(state) else None
+    hold_for_gangs(state, board, now_ms)
     placements = board.place(now_ms, state.policy.ageing_ms)
     gathered = hold(state, board, placements, now_ms)
     held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms

@@ -17,6 +17,7 @@ from services.leftover.placement.headroom import (
     gather,
     is_below,
     is_exposed,
+    lacks_part_of_gang,
     least_needs,
     shortfall,
     wanted_by,
@@ -50,6 +51,14 @@ def is_reduced(level: Level) -> bool:
     return level.due is not None and level.due > level.target
 
 
+def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
+    """Before anything is placed: keeps room for gangs of leaves that are known to be short. A gang cannot start in the
+    room of one of its leaf's tasks that ends, so that others would take it at once.
+    """
+    if any(lacks_part_of_gang(board, board.leaf(name)) for name in state.short):
+        board.room.keep(_classes(_gather(state, board, [], now_ms, gangs_last=True)))
+
+
 def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
     """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
     gathered = _gather(state, board, placements, now_ms)
@@ -73,7 +82,9 @@ def _classes(gathered: Gathered) -> dict[int, TaskClass]:
     return {number: reserved.task for number, reserved in gathered.held.items()}
 
 
-def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
+def _gather(
+    state: State, board: Board, placements: list[Placement], now_ms: int, *, gangs_last: bool = False
+) -> Gathered:
     policy = state.policy
     if policy.headroom == "off" or policy.preset == "fifo":
         return NOTHING
@@ -85,21 +96,29 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     if not lacking and not starved:
         return Gathered({}, wake_ms)
     before: dict[int, dict[int, int]] = {}
+    kept_for: dict[int, int] = {}  # By node, the class that it was kept for; no other class gathers room there.
     promised: dict[int, HeldRoom] = {}
     for name, said in state.kept.items():
         if name in board.room.number:
             number = board.room.number[name]
-            promised[number] = said
+            promised[number], kept_for[number] = said, task_class_of(board, said).index
             if said.complete_ms is None or said.complete_ms >= now_ms:
-                before.setdefault(task_class_of(board, said).index, {})[number] = said.tasks
+                before.setdefault(kept_for[number], {})[number] = said.tasks
     most = max(1, len(board.room.nodes) * policy.headroom_nodes_permille // 1_000)
     running = _Running(state, board, placements, now_ms)
     held: dict[int, Reserved] = {}
     least = least_needs([*short(board), *(placement.task for placement in placements)])
-    for wanted in _wanted(board, least, lacking, starved, before):
+    wants = _wanted(board, least, lacking, starved, before)
+    if gangs_last:
+        wants.sort(key=lambda wanted: wanted.task.gang > 0)
+    later = {wanted.task.index: True for wanted in wants}
+    for wanted in wants:
+        del later[wanted.task.index]
         if len(held) < most:
             known = before.get(wanted.task.index, {})
-            held |= gather(board.room, wanted, now_ms, running.ends, known, held, most - len(held))
+            taken = dict.fromkeys(held, True)
+            taken.update({number: True for number, index in kept_for.items() if index in later})
+            held |= gather(board.room, wanted, now_ms, running.ends, known, taken, most - len(held))
     for number, reserved in held.items():
         if number in promised and promised[number].tasks <= reserved.tasks:
             if task_class_of(board, promised[number]) is reserved.task:
@@ -120,9 +139,11 @@ def _wanted(
     """
     wants: dict[int, Wanted] = {}
     for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
-        for task, tasks in wanted_by(board, leaf, least, before):
+        for lacked in wanted_by(board, leaf, least, before):
+            task = lacked.task
             wanted = wants.setdefault(task.index, Wanted(task, 0))
-            wanted.tasks = min(task.waiting, wanted.tasks + tasks)
+            wanted.tasks = min(task.waiting, wanted.tasks + lacked.tasks)
+            wanted.own = min(wanted.tasks, wanted.own + lacked.own)
             wanted.leaves[leaf.name] = True
     chosen = choose(
         [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before
@@ -134,6 +155,13 @@ def _wanted(
     return list(wants.values())
 
 
+def _lacks(state: State, board: Board, leaf: LeafEntry) -> bool:
+    """Whether room is to be gathered for a leaf: it holds less than it is due by more than one task; where it has been
+    short and has not held what it is due since, also by a part of a gang.
+    """
+    return shortfall(leaf) > 0 or (leaf.name in state.short and lacks_part_of_gang(board, leaf))
+
+
 def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafEntry], int | None]:
     """Leaves that have been short since then or longer, and since when the next has been."""
     next_ms: int | None = None
@@ -141,7 +169,7 @@ def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tup
     fresh = [name for name in board.leaf_queue.changed if name not in state.short]
     for name in [*state.short, *fresh]:
         leaf, from_ms = board.leaf(name), state.short.get(name, now_ms)
-        if not shortfall(leaf):
+        if not _lacks(state, board, leaf):
             continue
         if from_ms <= since_ms:
             found.append(leaf)
@@ -199,13 +227,14 @@ class _Running:
             self._placed.setdefault(placement.node, []).append(placement)
 
     def ends(self, number: int, wanted: Wanted) -> list[End]:
-        """All but the tasks that are the class's own, in order of time."""
+        """In order of time; without the tasks that are the class's own, unless they count, too."""
         state, now_ms = self._state, self._now_ms
         found = [end for held, end in self._held_on(number) if self._gives_room(held, wanted)]
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
-            if not own and (wanted.starves or leaf_of(state, job) not in wanted.leaves):
+            of_leaves = leaf_of(state, job) in wanted.leaves
+            if wanted.of_own and of_leaves if own else wanted.starves or not of_leaves:
                 lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
@@ -230,7 +259,8 @@ class _Running:
         """
         task = wanted.task
         if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
-            return False
+            group = self._state.groups.get(held.queue)
+            return wanted.of_own and group is not None and group.path in wanted.leaves
         group = self._state.groups.get(held.queue)
         if group is None:
             return True
@@ -284,13 +314,14 @@ def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldR
 
 def shortfalls(state: State, board: Board) -> list[Shortfall]:
     """Leaves that began to be short, or are so no longer, by path. One that has been short is watched until it holds
-    what it is due or waits no more: if it falls short again before, it has waited long enough.
+    what it is due or waits no more, and where gangs wait, as long as they do: if it falls short again meanwhile, it has
+    waited long enough. (A queue of gangs whose tasks end one by one falls short again and again.)
     """
     said: dict[str, Shortfall] = {}
     changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
     for name in changed:
         leaf = board.leaf(name)
-        is_short = shortfall(leaf) > 0 or (leaf.name in state.short and is_below(leaf))
+        is_short = shortfall(leaf) > 0 or (leaf.name in state.short and (is_below(leaf) or len(leaf.gangs) > 0))
         if is_short != (leaf.name in state.short):
             said[leaf.name] = Shortfall(leaf.name, over=not is_short)
     return [said[name] for name in sorted(said)]

@@ -301,7 +301,7 @@ class Buckets:
         if other is None:
             span.task.buckets[leaf.name, bucket_id] = True
             self.pools.wait(bucket_id, span.task, 1)
-            leaf.sizes.set(bucket_id, span.task.size)
+            leaf.open(bucket_id, span.task)
             self.leaf_queue.move(leaf)  # Another task may be the smallest.
             if not self.is_mixed and not self.packers.serve(leaf):
                 leaf.sole_jobs[bucket_id] = job
@@ -383,7 +383,7 @@ class Buckets:
 
     def _close(self, leaf: LeafEntry, bucket_id: int) -> None:
         """Nobody waits for tasks of a class in a leaf any more."""
-        leaf.sizes.drop(bucket_id)
+        leaf.close(bucket_id)
         self.leaf_queue.move(leaf)  # Another task may be the smallest.
         task = self.classes[bucket_id & CLASS_MASK]
         del task.buckets[leaf.name, bucket_id]

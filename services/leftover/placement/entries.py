@@ -222,14 +222,14 @@ def _ready_queues() -> list[ReadyQueue]:
 @dataclass(slots=True, eq=False)
 class LeafEntry:
     """A queue that jobs are served in. `buckets`: for each class and segment that waits here, its jobs, and
-    `sole_jobs`: the job where there is but one; `sizes`: by bucket, what one of its tasks takes; `ready`: by class of
-    job, those buckets and jobs in order that no maximum holds back. `served`: seq of the opening whose round gave it
-    something last. `target`: its level; `due`: what it is due of its own, None where no level is known;
-    `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this no class pool
-    holds it back. `floor`: under `fsp`, jobs that hold less than this dominant share go before the others, the least
-    first. `stopped`: where the order is strict, segments whose head finds this queue full, with its key. `headed`: the
-    classes that the line has counted as its heads, by number. `choosers`: by class of job, what says which bucket to
-    serve next, where that is not the first of the ready queue.
+    `sole_jobs`: the job where there is but one; `sizes`: by bucket, what one of its tasks (or gangs) takes; `gangs`:
+    the buckets of gangs; `ready`: by class of job, those buckets and jobs in order that no maximum holds back.
+    `served`: seq of the opening whose round gave it something last. `target`: its level; `due`: what it is due of its
+    own, None where no level is known; `level_reduced`: its level is less than that, since its tasks find no room;
+    `guaranteed`: below this no class pool holds it back. `floor`: under `fsp`, jobs that hold less than this dominant
+    share go before the others, the least first. `stopped`: where the order is strict, segments whose head finds this
+    queue full, with its key. `headed`: the classes that the line has counted as its heads, by number. `choosers`: by
+    class of job, what says which bucket to serve next, where that is not the first of the ready queue.
     """
 
     name: str
@@ -241,6 +241,7 @@ class LeafEntry:
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
+    gangs: dict[int, bool] = field(default_factory=dict)
     buckets: dict[int, JobHeap] = field(default_factory=dict)
     sole_jobs: dict[int, "JobEntry"] = field(default_factory=dict)
     ready: list[ReadyQueue] = field(default_factory=_ready_queues)
@@ -249,6 +250,17 @@ class LeafEntry:
     stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
+
+    def open(self, bucket_id: int, task: TaskClass) -> None:
+        """Somebody waits for tasks of a class from now on."""
+        self.sizes.set(bucket_id, task.size)
+        if task.gang:
+            self.gangs[bucket_id] = True
+
+    def close(self, bucket_id: int) -> None:
+        """Nobody does any more."""
+        self.sizes.drop(bucket_id)
+        self.gangs.pop(bucket_id, None)
 
     @property
     def strict(self) -> bool:

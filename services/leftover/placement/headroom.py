@@ -26,17 +26,22 @@ class Wanted:
     """Room for `tasks` tasks of a class (of gangs: all of their tasks). What comes free where its own tasks end comes
     back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
     tasks of all other leaves counts, not only of those that hold more than they are due.
+
+    Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
+    of the next one, which others would take before the rest is there. `of_own`: those ends count, too.
     """
 
     task: TaskClass
     tasks: int
+    own: int = 0
     of_all: bool = False
+    of_own: bool = False
     starves: bool = False
     leaves: dict[str, bool] = field(default_factory=dict)
 
 
 Ends = Callable[[int, Wanted], list[End]]
-"""The estimated ends on a node of all but the tasks that are the class's own, in order of time."""
+"""The estimated ends on a node in order of time; those of the class's own tasks only where they count (`of_own`)."""
 
 
 def shortfall(leaf: LeafEntry) -> int:
@@ -47,6 +52,13 @@ def shortfall(leaf: LeafEntry) -> int:
     if least is None or leaf.due is None or leaf.due - leaf.share <= least:
         return 0
     return leaf.due - leaf.share
+
+
+def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
+    """Whether a leaf in which gangs wait holds less than it is due by a task of one of them or more."""
+    if not leaf.gangs or leaf.due is None:
+        return False
+    return any(task.size // task.gang <= leaf.due - leaf.share for task in [_task_of(board, b) for b in leaf.gangs])
 
 
 def is_below(leaf: LeafEntry) -> bool:
@@ -143,42 +155,50 @@ def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) 
     return min(ranked, key=lambda item: item[:4])[4] if ranked else None
 
 
-def wanted_by(
-    board: Board, leaf: LeafEntry, least: dict[int, int], before: dict[int, dict[int, int]]
-) -> list[tuple[TaskClass, int]]:
-    """What a leaf lacks, as (class, tasks), in the order in which it would serve its jobs: tasks that wait for nothing
-    but room, up to what it is due.
+def wanted_by(board: Board, leaf: LeafEntry, least: dict[int, int], before: dict[int, dict[int, int]]) -> list[Wanted]:
+    """What a leaf lacks, in the order in which it would serve its jobs: tasks that wait for nothing but room, up to
+    what it is due. Of gangs that run there it lacks single tasks; the rest of the next gang's room is its own.
     """
-    lacks = shortfall(leaf)
-    found: list[tuple[TaskClass, int]] = []
+    lacks = 0 if leaf.due is None else leaf.due - leaf.share
+    found: list[Wanted] = []
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
+        width = max(1, task.gang)
+        parts = task.gang > 0 and board.leaf_queue.runs(leaf.name, task.demand)
+        if task.size <= 0 or lacks < (task.size // width if parts else task.size + 1):
+            continue
         exposed = task.index in before or is_exposed(task, least)
-        if 0 < task.size < lacks and exposed and (leaf, bucket_id) in seekers(board, task):
-            width = max(1, task.gang)
-            count = min(lacks // task.size, task.waiting // width)
-            found.append((task, count * width))
-            lacks -= count * task.size
+        if exposed and (leaf, bucket_id) in seekers(board, task):
+            rooms = lacks * width // task.size if parts else lacks // task.size * width
+            tasks = min(-(-rooms // width), task.waiting // width) * width
+            found.append(Wanted(task, tasks, max(0, tasks - rooms)))
+            lacks -= min(rooms, tasks) * task.size // width
     return found
 
 
 def gather(
-    room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, Reserved], most: int
+    room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
 ) -> dict[int, Reserved]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
     suffice. None of those `taken`, and at most `most` nodes. Of gangs those that find all of their room.
     """
     task, nodes = wanted.task, room.nodes
+    tasks = wanted.tasks - wanted.own
     stay = {n: count for n, count in before.items() if n not in taken and could_hold(room, task, nodes[n])}
-    found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, list(stay), stay), most)
+    every = list(stay)
+    found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, stay), tasks, most)
     if _rooms(found) < wanted.tasks:
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
         able.sort(key=lambda n: (_missing(task, nodes[n]), n))
         every = [*stay, *able[: wanted.tasks + LOOKED_AT]]
-        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), most, stay)
-        if _rooms(found) < wanted.tasks and not wanted.of_all:
+        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), tasks, most, stay)
+        if _rooms(found) < tasks and not wanted.of_all:
             wanted.of_all = True
-            found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), most, stay)
+            found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), tasks, most, stay)
+    if wanted.own:
+        wanted.of_own = True
+        stay = {number: len(moments) for number, moments in found.items()}
+        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), wanted.tasks, most, stay)
     if task.gang:
         found = _in_gangs(room, wanted, _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay), ends)
     return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
@@ -227,10 +247,10 @@ def _looked_at(
 
 
 def _soonest(
-    room: Room, wanted: Wanted, at: dict[int, list[Moment]], most: int, stay: dict[int, int] | None = None
+    room: Room, wanted: Wanted, at: dict[int, list[Moment]], count: int, most: int, stay: dict[int, int] | None = None
 ) -> dict[int, list[Moment]]:
-    """The rooms that are complete first, on at most `most` nodes, as many as are wanted."""
-    return _first(room, wanted, at, wanted.tasks, stay or {}, most)
+    """So many rooms at most, those that are complete first, on at most `most` nodes."""
+    return _first(room, wanted, at, count, stay or {}, most)
 
 
 def _first(
