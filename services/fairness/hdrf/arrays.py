@@ -46,10 +46,11 @@ class ArrayTree:
     """A tree laid out once, to be filled as often as its demands change. Raises OverflowError where arrays cannot hold
     it.
 
-    `names`: of its leaves; `inner`: of its nodes. Of each leaf: `depth` and `node`, where it lies; `rise`, its share
-    per unit of level; `speed`, its usage by kind, in two parts; `mask`, the kinds that it asks for, a bit each; `most`,
-    the level at which it has all of it; `share`, its dominant share then; `blurred`, what is put back of its share.
-    `blurs`: something may be put back of those of nodes.
+    `names`: of its leaves; `inner`: of its nodes; `places`: of each node, in an array of those of all depths one after
+    the other. Of each leaf: `depth` and `node`, where it lies; `rise`, its share per unit of level; `speed`, its usage
+    by kind, as `turns.split` has it; `mask`, the kinds that it asks for, a bit each; `most`, the level at which it has
+    all of it; `share`, its dominant share then; `blurred`, what is put back of its share. `blurs`: something may be put
+    back of those of nodes.
     """
 
     def __init__(self, root: TreeNode, capacity: Sequence[int], *, blurs: bool = False) -> None:
@@ -58,7 +59,10 @@ class ArrayTree:
         many, kinds = len(laid.leaves), len(capacity)
         if max(many, len(laid.inner)) > NODES_MAX or kinds > KINDS_MAX or max(capacity, default=0) <= 0:
             raise OverflowError("too many nodes or kinds, or no capacity")
-        self.names, self.inner, self.places = [leaf.name for leaf in laid.leaves], laid.names, laid.inner
+        self.names, self.inner = [leaf.name for leaf in laid.leaves], laid.names
+        before = np.cumsum([0, *map(len, laid.depths)])
+        depth, place = np.array(laid.inner, dtype=np.int64).T
+        self.places = before[depth] + place
         self.capacity = capacity
         self.depth, self.node = np.array(laid.places, dtype=np.int64).T.copy()
         self.depths = []
@@ -70,7 +74,7 @@ class ArrayTree:
             self.depths.append(Depth(np.array(parent), np.array(slope), np.array(naive), leaves, stale))
         self.kept = KeptPaths()
         self.rise = np.array(laid.rises)
-        self.speed = [np.zeros((kinds, many), dtype=np.int64) for _ in range(2)]
+        self.speed = np.zeros((2 * kinds, many), dtype=np.int64)
         self.mask, self.most = (np.zeros(many, dtype=np.int64) for _ in range(2))
         self.share, self.blurred = np.zeros(many), np.zeros(many)
         self.blurs = blurs
@@ -95,9 +99,7 @@ class ArrayTree:
         shares = np.where(self._have > 0, asked / np.maximum(self._have, 1.0), 0.0)
         dominant = shares.max(axis=0)
         rise, tasks = self.rise[at], self._tasks[at]
-        speed = turns.split(shares * (rise / np.where(dominant > 0, dominant, 1.0)))
-        for part, whole in zip(self.speed, speed, strict=True):
-            part[:, at] = whole
+        self.speed[:, at] = turns.split(shares * (rise / np.where(dominant > 0, dominant, 1.0)))
         self.mask[at] = np.where(tasks > 0, np.where(asked > 0, self._bits, 0).sum(axis=0), 0)
         is_limited = (dominant > 0) & (tasks < np.inf)
         share = np.where(is_limited, dominant * np.minimum(tasks, TASKS_MAX), paths.FAR)
@@ -185,6 +187,8 @@ class Filling:
     def block(self, at: int) -> None:
         """Leaves that need a full kind are blocked, and those at their end are satisfied: neither takes any more."""
         tree, taking = self.tree, self.taking[at]
+        if not len(taking):
+            return
         ahead = self.front[at][tree.node[taking]]
         done = tree.most[taking] <= ahead + 1
         self.satisfied[taking[done]] = True
@@ -205,17 +209,15 @@ class Filling:
         node = tree.node[taking]
         starts = turns.starts_of(node)
         ends = taking[tree.most[taking] < ENDLESS]
-        speed = [
-            np.concatenate((np.add.reduceat(part[:, taking], starts, axis=1), -part[:, ends]), axis=1)
-            for part in tree.speed
-        ]
+        together = np.add.reduceat(tree.speed.take(taking, axis=1), starts, axis=1)
+        speed = np.concatenate((together, -tree.speed.take(ends, axis=1)), axis=1)
         opens = node[starts]
         level = np.concatenate((front[opens], tree.most[ends]))
         return Turns(
             np.concatenate((opens, tree.node[ends])),
             level,
             np.zeros(len(level), dtype=np.int64),
-            (speed[0], speed[1]),
+            speed,
             None,
         )
 
@@ -239,7 +241,7 @@ class Filling:
         asked = tree.share + np.where(tree.share > 0, _ROUNDED_ONCE, 0.0)
         shares = np.where(self.satisfied, asked, self.level / LEVEL * tree.rise + _ROUNDED) + tree.blurred
         put_back = _ROUNDED + (BLUR if tree.blurs else 0.0)
-        uses = [(used.max(axis=0) / USE + put_back).tolist() for used in self.used]
+        uses = np.concatenate([used.max(axis=0) for used in self.used]) / USE + put_back
         below = [np.zeros(len(depth.parent), dtype=bool) for depth in tree.depths]
         for at in range(len(below) - 1, -1, -1):
             depth = tree.depths[at]
@@ -247,14 +249,13 @@ class Filling:
             below[at][tree.node[wants]] = True
             if at:
                 below[at - 1][depth.parent[below[at]]] = True
-        wanting = [each.tolist() for each in below]
         return Filled(
             tree.names,
             tree.inner,
             np.minimum(shares, 1.0),
-            np.minimum([uses[depth][at] for depth, at in tree.places], 1.0),
+            np.minimum(uses[tree.places], 1.0),
             self.satisfied.tolist(),
-            [not wanting[depth][at] for depth, at in tree.places],
+            (~np.concatenate(below)[tree.places]).tolist(),
             self.full,
         )
 

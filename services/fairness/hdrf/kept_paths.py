@@ -77,7 +77,7 @@ class KeptPaths:
         if len(nodes) == len(rows.many) and many.sum() == len(rows.node):
             return rows
         lines = _ranges(rows.first[nodes], many)
-        columns = {name: getattr(rows, name)[..., lines] for name in _COLUMNS}
+        columns = {name: getattr(rows, name).take(lines, axis=-1) for name in _COLUMNS}
         first = np.cumsum(many) - many
         return Rows(np.repeat(np.arange(len(nodes)), many), first, many, **columns)
 
@@ -110,7 +110,7 @@ class KeptPaths:
         for name in _COLUMNS:
             column = getattr(rows, name)
             columns[name] = np.zeros((*column.shape[:-1], int(room.sum())), dtype=column.dtype)
-            columns[name][..., lines] = column[..., before]
+            columns[name][..., lines] = column.take(before, axis=-1)
         blank = np.ones(len(columns["height"]), dtype=bool)
         blank[lines] = False
         columns["height"][blank] = LONG

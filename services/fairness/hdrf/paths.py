@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.fairness.hdrf.turns import Array, Turns, beside, running, split, starts_of
+from services.fairness.hdrf.turns import Array, Turns, running, split, starts_of
 
 LEVEL = float(1 << 41)
 USE = float(1 << 52)
@@ -107,13 +107,13 @@ def compose(turns: Turns, nodes: int, used: Array, slope: Array, compared: Compa
     fastest = speed[:, last].max(axis=0)
     length[last] = np.where(fastest > SLOW, np.ceil(FAR / np.maximum(fastest, SLOW) * LEVEL), 0)
     span = np.zeros(len(node), dtype=np.int64)
-    flow = speed * length * (USE / LEVEL)
+    flow = speed * (length * (USE / LEVEL))
     if turns.drift is not None:
         drift = running(turns.drift, starts, many)
         span[:-1] = np.where(length[:-1] == 0, turns.lag[1:] - turns.lag[:-1], 0)
         span[last] = 0
         span = np.maximum(span, 0)
-        flow += drift * span * (USE / LEVEL)
+        flow += drift * (span * (USE / LEVEL))
     most = flow.max(axis=0)
     # No filling reaches a point where a node uses more than `FAR` of a kind: rows end there, and those that follow are
     # left out.
@@ -125,11 +125,11 @@ def compose(turns: Turns, nodes: int, used: Array, slope: Array, compared: Compa
         length[long], span[long] = (np.rint(part * whole[long]).astype(np.int64) for whole in (length, span))
     before = np.cumsum(most) - most
     before -= np.repeat(before[starts], many)
-    more = np.rint(np.maximum(flow, 0.0)).astype(np.int64)
+    more = np.rint(np.maximum(flow, 0.0, out=flow), out=flow).astype(np.int64)
     begin = np.cumsum(more, axis=1) - more
     begin -= np.repeat(begin[:, starts] - used[:, node[starts]], many, axis=1)
-    keep = np.flatnonzero(more.any(axis=0) & (before < FAR * len(flow) * USE))
-    columns = [each[..., keep] for each in (node, turns.level, turns.lag, length, span, begin, more)]
+    keep = np.flatnonzero((np.rint(most) > 0) & (before < FAR * len(flow) * USE))
+    columns = [each.take(keep, axis=-1) for each in (node, turns.level, turns.lag, length, span, begin, more)]
     if compared is not None:
         columns = _cut(columns, compared)
     return _rows(columns, nodes, slope, compared)
@@ -161,15 +161,19 @@ def _cut(columns: list[Array], compared: Compared) -> list[Array]:
 
 def _split_rows(columns: list[Array], at: Array, part: Array) -> list[Array]:
     """Each of these rows becomes two."""
-    node, level, lag, length, span, used, more = [each[..., at] for each in columns]
+    node, level, lag, length, span, used, more = [each.take(at, axis=-1) for each in columns]
     ahead, later = np.rint(part * length).astype(np.int64), np.rint(part * span).astype(np.int64)
     taken = np.rint(part * more).astype(np.int64)
-    columns = list(columns)
+    copies = np.ones(len(columns[0]), dtype=np.int64)
+    copies[at] = 2
+    lines, front = np.repeat(np.arange(len(copies)), copies), at + np.arange(len(at))
+    columns = [each.take(lines, axis=-1) for each in columns]
     for column, first in ((3, ahead), (4, later), (6, taken)):
-        columns[column] = columns[column].copy()
-        columns[column][..., at] = first
+        columns[column][..., front] = first
     second = [node, level + ahead, lag + later, length - ahead, span - later, used + taken, more - taken]
-    return [np.insert(whole, at + 1, new, axis=-1) for whole, new in zip(columns, second, strict=True)]
+    for column, new in zip(columns, second, strict=True):
+        column[..., front + 1] = new
+    return columns
 
 
 def _rows(columns: list[Array], nodes: int, slope: Array, compared: Compared | None) -> Rows:
@@ -202,33 +206,27 @@ def turns_of(rows: Rows, parent: Array) -> Turns | None:
     """How parents see the paths of their children."""
     if not len(rows.node):
         return None
-    rising = ~rows.rests
-    more = rows.more / USE
-    speed = more * np.where(rising, LEVEL / np.maximum(rows.rise, 1), 0.0)
-    up = split(speed)
-    last = rows.first + rows.many - 1
-    last = last[rows.many > 0]
-    opens = rows.first[rows.many > 0]
-    changes = []
-    for part in up:
-        change = part.copy()
-        change[:, 1:] -= part[:, :-1]
-        change[:, opens] = part[:, opens]
-        changes.append(np.concatenate((change, -part[:, last]), axis=1))
+    more = rows.more * (1 / USE)
+    speed = split(more * np.where(rows.rests, 0.0, LEVEL / np.maximum(rows.rise, 1)))
+    opens, many = rows.first[rows.many > 0], len(rows.node)
+    last = opens + rows.many[rows.many > 0] - 1
+    changes = np.empty((len(speed), many + len(last)), dtype=np.int64)
+    np.subtract(speed[:, 1:], speed[:, :-1], out=changes[:, 1:many])
+    changes[:, opens] = speed[:, opens]
+    changes[:, many:] = -speed[:, last]
     node = np.concatenate((rows.node, rows.node[last]))
     level = np.concatenate((rows.height, rows.height[last] + rows.rise[last]))
     lag = np.zeros(len(node), dtype=np.int64)
-    drift: tuple[Array, Array] | None = None
+    drift: Array | None = None
     if rows.rests.any():
         at = np.flatnonzero(rows.rests)
         pull = split(more[:, at] * (LEVEL / rows.drag[at]))
         node = np.concatenate((node, rows.node[at], rows.node[at]))
         level = np.concatenate((level, rows.height[at], rows.height[at]))
         lag = np.concatenate((lag, rows.lag[at], rows.lag[at] + rows.drag[at]))
-        nothing, zero = np.zeros((len(more), 2 * len(at)), dtype=np.int64), np.zeros_like(changes[0])
-        drift = beside((zero, zero), beside(pull, (-pull[0], -pull[1])))
-        changes = [np.concatenate((change, nothing), axis=1) for change in changes]
-    return Turns(parent[node], level, lag, (changes[0], changes[1]), drift)
+        drift = np.concatenate((np.zeros_like(changes), pull, -pull), axis=1)
+        changes = np.concatenate((changes, np.zeros((len(changes), 2 * len(at)), dtype=np.int64)), axis=1)
+    return Turns(parent[node], level, lag, changes, drift)
 
 
 def point(rows: Rows, row: Array, part: Array) -> tuple[Array, Array, Array]:
@@ -244,8 +242,10 @@ def stand_at(rows: Rows, height: Array, lag: Array) -> tuple[Array, Array, Array
     """Where nodes stand on their paths, given for each parent's water: the nodes that have moved, the row, and how far
     along it.
     """
-    tall, late = height[rows.node], lag[rows.node]
-    passed = (rows.height < tall) | ((rows.height == tall) & rows.rests & (rows.lag < late))
+    tall = height[rows.node]
+    passed = rows.height < tall
+    if rows.rests.any():
+        passed |= (rows.height == tall) & rows.rests & (rows.lag < lag[rows.node])
     count = np.bincount(rows.node[passed], minlength=len(rows.many))
     node = np.flatnonzero(count)
     row = rows.first[node] + count[node] - 1

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 COARSE, FINE = float(1 << 20), float(1 << 64)
+_COARSE_UNIT, _FINE_UNIT = 1 / COARSE, 1 / FINE  # Powers of two: to multiply by them is exact, and faster.
 
 Array = Any
 """Of numpy, with 64-bit whole numbers or IEEE 754 doubles."""
@@ -13,24 +14,31 @@ Array = Any
 
 @dataclass(slots=True)
 class Turns:
-    """Where speeds change: of which node, at what level and lag of its water; by how much, per level and per lag."""
+    """Where speeds change: of which node, at what level and lag of its water; by how much, per level and per lag (each
+    as `split` has it).
+    """
 
     node: Array
     level: Array
     lag: Array
-    speed: tuple[Array, Array]
-    drift: tuple[Array, Array] | None
+    speed: Array
+    drift: Array | None
 
 
-def split(speed: Array) -> tuple[Array, Array]:
-    """A speed as two whole numbers."""
+def split(speed: Array) -> Array:
+    """A speed by kind as two whole numbers by kind: the coarse parts, then the fine ones."""
+    kinds = len(speed)
+    parts = np.empty((2 * kinds, *speed.shape[1:]), dtype=np.int64)
     coarse = np.rint(speed * COARSE)
-    return coarse.astype(np.int64), np.rint((speed - coarse / COARSE) * FINE).astype(np.int64)
+    parts[:kinds] = coarse
+    parts[kinds:] = np.rint((speed - coarse * _COARSE_UNIT) * FINE)
+    return parts
 
 
-def joined(parts: tuple[Array, Array]) -> Array:
+def joined(parts: Array) -> Array:
     """And back again."""
-    return parts[0] / COARSE + parts[1] / FINE
+    kinds = len(parts) // 2
+    return parts[:kinds] * _COARSE_UNIT + parts[kinds:] * _FINE_UNIT
 
 
 def starts_of(node: Array) -> Array:
@@ -38,15 +46,12 @@ def starts_of(node: Array) -> Array:
     return np.flatnonzero(np.concatenate(([True], node[1:] != node[:-1])))
 
 
-def running(parts: tuple[Array, Array], starts: Array, many: Array) -> Array:
+def running(changes: Array, starts: Array, many: Array) -> Array:
     """Speeds after each change, from 0 at each start."""
-    found = []
-    for changes in parts:
-        sums = np.cumsum(changes, axis=1)
-        if len(starts) > 1:
-            sums -= np.repeat(sums[:, starts] - changes[:, starts], many, axis=1)
-        found.append(sums)
-    return joined((found[0], found[1]))
+    sums = np.cumsum(changes, axis=1)
+    if len(starts) > 1:
+        sums -= np.repeat(sums[:, starts] - changes[:, starts], many, axis=1)
+    return joined(sums)
 
 
 def merge(first: Turns | None, second: Turns | None) -> Turns | None:
@@ -59,19 +64,14 @@ def merge(first: Turns | None, second: Turns | None) -> Turns | None:
         node, level, lag = (
             np.concatenate(both) for both in ((first.node, node), (first.level, level), (first.lag, lag))
         )
-        speed = beside(first.speed, speed)
+        speed = np.concatenate((first.speed, speed), axis=1)
         if drift is not None:
-            nothing = np.zeros_like(first.speed[0])
-            drift = beside((nothing, nothing), drift)
+            drift = np.concatenate((np.zeros_like(first.speed), drift), axis=1)
     order = np.lexsort((level, node) if drift is None else (lag, level, node))
     return Turns(
-        node[order], level[order], lag[order], _picked(speed, order), None if drift is None else _picked(drift, order)
+        node[order],
+        level[order],
+        lag[order],
+        speed.take(order, axis=1),
+        None if drift is None else drift.take(order, axis=1),
     )
-
-
-def beside(parts: tuple[Array, Array], more: tuple[Array, Array]) -> tuple[Array, Array]:
-    return np.concatenate((parts[0], more[0]), axis=1), np.concatenate((parts[1], more[1]), axis=1)
-
-
-def _picked(parts: tuple[Array, Array], order: Array) -> tuple[Array, Array]:
-    return parts[0][:, order], parts[1][:, order]
