@@ -22,6 +22,7 @@ from services.gateway.api import Api
 from services.gateway.cluster_routes import add_cluster, add_config, add_nodes
 from services.gateway.document import Document
 from services.gateway.follow import Follower
+from services.gateway.front_page import add_front_page
 from services.gateway.guard import Budget, Guard
 from services.gateway.job_models import Job, Jobs, Submitted
 from services.gateway.models import JobState, Live, Ready
@@ -71,6 +72,7 @@ def make_app(
     app.state.api = api
     app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
     install(app)
+    add_front_page(app, api)
     _add_health(app, api)
     _add_jobs(app, api)
     _add_streams(app, api)

@@ -37,6 +37,11 @@ class Follower:
         self._turn: asyncio.Future[None] | None = None
 
     @property
+    def cell(self) -> str:
+        """The cell's name."""
+        return self._settings.cell
+
+    @property
     def partition(self) -> int:
         """Where the cell's messages lie in every topic."""
         return self._settings.partition

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 
 import httpx
@@ -23,6 +24,7 @@ from services.fairness import core as fairness
 from services.gateway import api, dry_run
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
+from services.gateway.front_page import LINKS
 from services.leftover import core as leftover
 from services.planner import core as planner
 
@@ -394,6 +396,18 @@ def test_a_view_that_has_not_caught_up_answers_nothing_but_that_it_lives():
         return [(await cell.get(path)).status_code for path in ("/livez", "/readyz", "/v1/jobs", "/v1/nodes")]
 
     assert told(story, answering=False, following=False) == [200, 503, 503, 503]
+
+
+def test_the_front_page_names_the_cell_and_leads_only_to_what_is_there():
+    async def story(cell):
+        await until_ready(cell)
+        page = await cell.get("/")
+        return page, [(await cell.get(path)).status_code for path in re.findall('href="([^"]+)"', page.text)]
+
+    page, statuses = told(story)
+    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "cell default" in page.text
+    assert statuses == [200] * len(LINKS)
 
 
 def test_health_metrics_and_the_description_of_the_api():
