@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,15 +62,11 @@ def up(asked: Asked) -> None:
 def plan_of(asked: Asked) -> Plan:
     """What to run. Raises Wrong that names the option, or the file and its field."""
     data = Path(asked.data).absolute()
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
-    keep, user = asked.keep_running, _task_user(data)
+    keep, user = asked.keep_running, _task_user()
     if asked.cluster is None:
         count = 1 if asked.nodes is None else asked.nodes
         _check_agents("--nodes", count)
-        capacity = measured(data, count)
+        capacity = measured(_nearest(data), count)
         if "cpu" not in capacity or "memory" not in capacity:
             raise Wrong(f"--nodes: this machine is too small to be divided into {count}")
         nodes = [
@@ -106,19 +103,39 @@ def _limited(node: NodeSettings) -> NodeSettings:
         raise Wrong(str(fault)) from None
 
 
-def _task_user(data: Path) -> TaskUser | None:
-    """As whom tasks run, if not as we do. The log is then closed to them. Raises Wrong."""
+def _task_user() -> TaskUser | None:
+    """As whom tasks run, if not as we do. Raises Wrong."""
     try:
-        user = read_task_user()
+        return read_task_user()
     except SettingWrong as fault:
         raise Wrong(str(fault)) from None
-    if user is not None:
-        try:
-            (data / BUS).mkdir(mode=0o700, exist_ok=True)
-            (data / BUS).chmod(0o700)
-        except OSError as error:
-            raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
-    return user
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists: they share a file system, and a plan creates nothing."""
+    return next((each for each in (folder, *folder.parents) if _is_there(each)), folder)
+
+
+def _is_there(folder: Path) -> bool:
+    try:
+        return folder.exists()
+    except OSError:  # Of a folder above, which may not be looked into.
+        return False
+
+
+def _make_folders(plan: Plan) -> Path | None:
+    """The data folder and the bus's, closed to tasks that run as another user; the outermost that was not there before.
+    Raises OSError.
+    """
+    bus = plan.data / BUS
+    above = _nearest(bus)
+    plan.data.mkdir(parents=True, exist_ok=True)
+    if plan.nodes[0].task_user is None:
+        bus.mkdir(exist_ok=True)
+    else:
+        bus.mkdir(mode=0o700, exist_ok=True)
+        bus.chmod(0o700)
+    return None if above == bus else above / bus.relative_to(above).parts[0]
 
 
 def _check_agents(option: str, count: int) -> None:
@@ -148,22 +165,39 @@ async def _up(plan: Plan) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
+    host = await _opened(plan, stop)
+    await host.run(lambda: _greet(plan, host, limits))
+    running = sum(node.holds for node in host.follower.state.nodes.values())
+    waits = running and plan.nodes[0].keep_running
+    out(f"ended; {_left_running(running)}" if waits else "ended")
+
+
+async def _opened(plan: Plan, stop: asyncio.Event) -> Host:
+    """The host, with its folder and its port. Raises Wrong, Broken; where the port or a setting is to blame, no folder
+    is left that was not there before.
+    """
+    made: Path | None = None
     try:
-        host = await opened(plan, stop)
+        made = _make_folders(plan)
+        return await opened(plan, stop)
     except (DirectoryHeld, JournalDamaged) as error:
         raise Wrong(with_way_out(f"--data: {error}", error, str(plan.data))) from None
     except PortTaken as error:
+        _remove(made)
         raise Wrong(f"--http: {error}: name another port, or 0 for any that is free") from None
     except SettingWrong as error:
+        _remove(made)
         raise Wrong(str(error)) from None
     except BusFull as error:
         raise Broken(str(error)) from None
     except OSError as error:
         raise Wrong(f"--data: {error.filename}: {error.strerror}") from None
-    await host.run(lambda: _greet(plan, host, limits))
-    running = sum(node.holds for node in host.follower.state.nodes.values())
-    waits = running and plan.nodes[0].keep_running
-    out(f"ended; {_left_running(running)}" if waits else "ended")
+
+
+def _remove(made: Path | None) -> None:
+    """Removes what this start has made: nothing has been served from it."""
+    if made is not None:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def _limits_told(node: NodeSettings) -> str:

@@ -196,9 +196,10 @@ def test_a_second_cell_on_the_same_folder_is_told_who_holds_it(cell):
 
 def test_a_port_that_is_taken_is_named(cell, tmp_path):
     port = cell.url.rpartition(":")[2]
-    said = largesse("up", "--data", tmp_path, "--http", port)
+    said = largesse("up", "--data", tmp_path / "new" / "data", "--http", port)
 
     assert said.code == 2
+    assert list(tmp_path.iterdir()) == []  # A start that came to nothing leaves no folder behind.
     assert f"--http: 127.0.0.1:{port}" in said.err
     assert "0 for any that is free" in said.err
 
@@ -381,11 +382,12 @@ def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_
         pytest.param(["--http", "70000"], "--http", id="no port"),
     ],
 )
-def test_up_names_the_option_that_is_wrong(tmp_path, words, told):
-    said = largesse("up", "--data", tmp_path, *words)
+def test_up_names_the_option_that_is_wrong_and_leaves_no_folder_behind(tmp_path, words, told):
+    said = largesse("up", "--data", tmp_path / "new" / "data", *words)
 
     assert (said.code, said.out) == (2, "")
     assert told in said.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
