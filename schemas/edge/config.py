@@ -213,7 +213,12 @@ def _knob_fault(name: str, hint: object, value: object) -> str | None:
     """What is wrong with a knob's value, if anything."""
     if get_origin(hint) is Literal:
         options = get_args(hint)
-        return None if type(value) is str and value in options else f"has to be one of {', '.join(options)}"
+        if type(value) is str and value in options:
+            return None
+        told = f"has to be one of {', '.join(options)}"
+        word = {True: "on", False: "off"}[value] if type(value) is bool else None
+        # To YAML 1.1, which many tools write and read, a bare `off` is false.
+        return f'{told}; write "{word}", in quotes' if word in options else told
     if hint is bool:
         return None if type(value) is bool else "has to be true or false"
     low, high = _range_of(name)

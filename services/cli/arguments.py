@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.ending import Ending, Wrong
+from services.cli.ending import Ending, Wrong, expect_json
 
 URL_TOLD = "the gateway  [default: LARGESSE_URL, else the context's, else http://127.0.0.1:8642]"
 COMPLETION_S = 2.0
@@ -31,6 +31,19 @@ def job_id(text: str) -> str:
 def job_ids(texts: list[str] | None) -> list[str]:
     """Ids, each named once, in their order. Raises Wrong as `job_id` does."""
     return list(dict.fromkeys(map(job_id, texts or [])))
+
+
+def use_zone(zone: str | None) -> None:
+    """Times are shown in this zone from now on, if one is given. Raises Wrong for one that is not known."""
+    if zone is None:
+        return
+    from services.cli.show import show_times_in
+    from services.planner.rdl.times import zone_of
+
+    try:
+        show_times_in(zone_of(zone))
+    except ValueError as error:
+        raise Wrong(f"--zone: {error}") from None
 
 
 def _node_name(text: str) -> str:
@@ -62,7 +75,10 @@ nodes_named = _named("/v1/nodes", "node")
 
 Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
 OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else")]
+Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
+Zone = Annotated[
+    str | None, typer.Option("--zone", help="time zone of the times shown  [default: this machine's]", metavar="ZONE")
+]
 Job = Annotated[str, typer.Argument(help="the job's id", metavar="ID", callback=job_id, autocompletion=jobs_named)]
 Node = Annotated[
     str, typer.Argument(help="the node's name", metavar="NAME", callback=_node_name, autocompletion=nodes_named)

@@ -271,12 +271,16 @@ def ending_of(response: "httpx.Response") -> Ending:
         kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         return stranger(response)
+    ending: Ending
     if problem.get("live"):
-        return Later(detail, Refused.code if response.status_code == 404 else Broken.code)
-    if kind == "not_ready":
-        return Unanswered(detail, detail)
-    if kind.startswith("refused:") or response.status_code in (404, 409):
-        return Refused(detail)
-    if kind in ("malformed", "too_large"):
-        return Wrong(detail)
-    return Broken(detail)
+        ending = Later(detail, Refused.code if response.status_code == 404 else Broken.code)
+    elif kind == "not_ready":
+        ending = Unanswered(detail, detail)
+    elif kind.startswith("refused:") or response.status_code in (404, 409):
+        ending = Refused(detail)
+    elif kind in ("malformed", "too_large"):
+        ending = Wrong(detail)
+    else:
+        ending = Broken(detail)
+    ending.problem = problem
+    return ending

@@ -8,14 +8,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 READER_GONE = 141  # What a shell shows of a filter whose reader has gone: 128 + SIGPIPE.
 
 
 class Ending(Exception):
-    """Ends the command with `code`, and says why on stderr."""
+    """Ends the command with `code`, and says why on stderr. `problem`: the gateway's problem document, if it is one."""
 
     code = 3
+    problem: dict[str, object] | None = None
 
 
 class Refused(Ending):
@@ -57,11 +59,29 @@ def out(text: str) -> None:
         sys.stdout.flush()
 
 
+_json: ContextVar[bool] = ContextVar("json", default=False)
+
+
+def expect_json(asked: bool) -> bool:
+    """Remembers whether `--json` was given, for `out_error`; returns it."""
+    _json.set(asked)
+    return asked
+
+
 def out_json(document: object) -> None:
     """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it."""
     import json
 
+    _json.set(False)
     out(json.dumps(document))
+
+
+def out_error(text: str, code: int, problem: dict[str, object] | None = None) -> None:
+    """What a command with `--json` prints where the answer is no, or the gateway answers with a problem document, if it
+    has not printed its own before: `{"error": {"detail", "exit_code", ...}}` with all fields of the problem document.
+    """
+    if _json.get() and (problem is not None or code == Refused.code):
+        out_json({"error": {**(problem or {}), "detail": text, "exit_code": code}})
 
 
 def note(text: str) -> None:

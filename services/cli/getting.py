@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
+from time import time
 from typing import Annotated, Any, Literal
 
 import typer
 
-from services.cli.arguments import Job, Json, OverToo, Url
+from services.cli.arguments import Job, Json, OverToo, Url, Zone, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
@@ -101,7 +102,8 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     if drain := node.get("drain"):
         free += f"; drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else "")
         if (until_ms := drain["until_ms"]) is not None:
-            free += f"; what runs there is ended at {moment(until_ms)}"
+            told = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
+            free += f"; {told} at {moment(until_ms)}"
     return node["node"], node["state"], node["running"], free
 
 
@@ -156,8 +158,9 @@ def _over_time(kind: str, amount: str) -> str:
 
 
 @get_app.command("reservations", short_help="Reservations, and what is promised to them.")
-def get_reservations(over: OverToo = False, url: Url = None, json: Json = False) -> None:
+def get_reservations(over: OverToo = False, zone: Zone = None, url: Url = None, json: Json = False) -> None:
     """Reservations with the planner's answer, and their plan as a chart: the higher a bar, the more is promised."""
+    use_zone(zone)
     from services.cli.plan_chart import list_reservations
 
     list_reservations(Gateway(url), json, over=over)

@@ -9,9 +9,10 @@ import largesse.privacy  # isort: skip  # noqa: F401 - first: what the environme
 import gc
 import os
 import sys
+from contextvars import copy_context
 
 from services.cli import interrupts
-from services.cli.ending import Ending, note
+from services.cli.ending import Ending, note, out_error
 
 COMPLETING = "_LARGESSE_COMPLETE"
 """Set by a shell that completes a command line."""
@@ -32,6 +33,10 @@ def process() -> None:
 
 def main() -> None:
     """Runs the command of `sys.argv` and raises SystemExit with its exit code."""
+    copy_context().run(_main)  # What a command sets for itself ends with it.
+
+
+def _main() -> None:
     try:
         from services.cli.commands import app
 
@@ -53,6 +58,7 @@ def _end(error: Exception) -> None:
     if isinstance(error, Ending):
         note(f"largesse: {error}")
         code = error.code
+        out_error(str(error), code, error.problem)
     else:
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows the traceback)")

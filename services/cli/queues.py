@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from services.cli.show import plural, rendered, rounded, tabbed, table, width
+from services.cli.show import moment, plural, rendered, rounded, tabbed, table, width
 
 Document = dict[str, Any]
 
@@ -141,11 +140,10 @@ def _percent(share: float | None) -> str:
 
 def _broken_text(queue: Document) -> str:
     breach = queue["breach"]
-    since = datetime.fromtimestamp(breach["since_ms"] / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     most = f"; {breach['winner']} has most beyond its own" if breach["winner"] else ""
     if not breach["placeable"]:
         most = "; none of its waiting tasks finds room on a node"
-    had = f"has had less since {since}, {_percent(queue['allocated'])} % now"
+    had = f"has had less since {moment(breach['since_ms'])}, {_percent(queue['allocated'])} % now"
     return f"{queue['queue'] or 'root'} is guaranteed {_percent(breach['guaranteed'])} % and {had}{most}"
 
 

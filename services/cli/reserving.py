@@ -4,17 +4,20 @@ A request is RDL as text, YAML or JSON (docs/reservations.md). Times of day and 
 clock; the cell gets seconds of Unix time.
 """
 
+import re
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from schemas.edge.read import Malformed, read_input
-from services.cli.arguments import Json, OverToo, Url, file_path, given
+from services.cli.arguments import Json, OverToo, Url, Zone, file_path, given, use_zone
 from services.cli.client import Gateway, step, timeout_s_of, user
-from services.cli.ending import Wrong, note, out, out_json
+from services.cli.ending import Ending, Wrong, note, out, out_json
 from services.cli.plan_chart import (
     Document,
     list_reservations,
@@ -26,7 +29,11 @@ from services.cli.plan_chart import (
 from services.cli.show import moment
 
 if TYPE_CHECKING:
+    from services.planner.rdl.faults import Spot
     from services.planner.rdl.times import Clock
+
+_PATH = re.compile(r"\b(rdl(?:\.[a-z0-9_-]+|\[[0-9]+\])+):")
+"""How the cell names a part of a request."""
 
 reserve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -48,7 +55,15 @@ File = Annotated[
     ),
 ]
 Queue = Annotated[str | None, typer.Option("--queue", help="the queue that it serves", metavar="QUEUE")]
-Zone = Annotated[str, typer.Option("--zone", help="time zone of times that name none", metavar="ZONE")]
+ZONE_DEFAULT = "UTC"
+RequestZone = Annotated[
+    str | None,
+    typer.Option(
+        "--zone",
+        help="time zone of times that name none, and of the answer  [default: UTC; the answer: this machine's]",
+        metavar="ZONE",
+    ),
+]
 Every = Annotated[
     str | None,
     typer.Option(
@@ -63,7 +78,7 @@ def submit(
     name: Name,
     file: File,
     queue: Queue = None,
-    zone: Zone = "UTC",
+    zone: RequestZone = None,
     every: Every = None,
     dry_run: DryRun = False,
     url: Url = None,
@@ -76,12 +91,15 @@ def submit(
     that can be planned already.
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
+    use_zone(zone)
     if every is not None:
-        _submit_series(gateway, name, file, queue, zone, every, dry_run, json)
+        _submit_series(gateway, name, file, queue, zone or ZONE_DEFAULT, every, dry_run, json)
         return
-    document = _request(name, file, queue, zone)
+    document, places = _request(name, file, queue, zone or ZONE_DEFAULT)
     params = {"dry_run": "true"} if dry_run else {}
-    _answered(gateway.document("POST", "/v1/reservations", "state", json=document, params=params), json, dry_run)
+    with places.named():
+        found = gateway.document("POST", "/v1/reservations", "state", json=document, params=params)
+    _answered(places.in_answer(found), json, dry_run)
 
 
 @reserve_app.command(short_help="Ask for other terms.")
@@ -89,7 +107,7 @@ def update(
     name: Name,
     file: File,
     queue: Queue = None,
-    zone: Zone = "UTC",
+    zone: RequestZone = None,
     dry_run: DryRun = False,
     url: Url = None,
     json: Json = False,
@@ -99,10 +117,13 @@ def update(
     The terms of a series stay as they are: delete it, and submit another of a new name.
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
-    document = _request(name, file, queue, zone)
+    use_zone(zone)
+    document, places = _request(name, file, queue, zone or ZONE_DEFAULT)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"
-    _answered(gateway.document("PUT", path, "state", json=document, params=params), json, dry_run)
+    with places.named():
+        found = gateway.document("PUT", path, "state", json=document, params=params)
+    _answered(places.in_answer(found), json, dry_run)
 
 
 @reserve_app.command(short_help="Give a reservation back.")
@@ -130,17 +151,19 @@ def delete(name: Name, url: Url = None, json: Json = False) -> None:
 
 
 @reserve_app.command("list", short_help="Reservations, and what is promised to them.")
-def list_all(over: OverToo = False, url: Url = None, json: Json = False) -> None:
+def list_all(over: OverToo = False, zone: Zone = None, url: Url = None, json: Json = False) -> None:
     """Reservations with the planner's answer, and their plan as a chart; then those that recur."""
+    use_zone(zone)
     list_reservations(Gateway(url), json, over=over)
 
 
 @reserve_app.command(short_help="Why a reservation is as it is, and its plan.")
-def why(name: Name, url: Url = None, json: Json = False) -> None:
+def why(name: Name, zone: Zone = None, url: Url = None, json: Json = False) -> None:
     """The planner's answer to a reservation, why its promise was moved or broken, and its plan.
 
     Of a series, its terms, and its occurrences with the answers to them.
     """
+    use_zone(zone)
     gateway = Gateway(url)
     for series in series_in(gateway):
         if series["series"] == name:
@@ -214,7 +237,7 @@ def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> t
     from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
     from services.planner.rdl.recurrence import occurrence, occurrences, series_of, when_of
 
-    rdl, known = _rdl(file, zone)
+    rdl, known, _ = _rdl(file, zone)
     try:
         when = when_of(every)
         window, start_s = series_of(rdl, when, known)
@@ -235,13 +258,46 @@ def _series(name: str, file: str, queue: str | None, zone: str, every: str) -> t
     return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}
 
 
-def _request(name: str, file: str, queue: str | None, zone: str) -> Document:
+class _Places:
+    """Where the parts of a request stand in its file, for answers of the cell that name them by their path."""
+
+    def __init__(self, file: str, spots: "dict[str, Spot]") -> None:
+        self._file, self._spots = file, spots
+
+    def told(self, text: str) -> str:
+        """`rdl.of[1].b.gpu: ...` with file, line and column instead of the path."""
+
+        def place(match: re.Match[str]) -> str:
+            spot = self._spots.get(match[1])
+            if spot is None:
+                return match[0]
+            return f"{_shown(self._file)}: line {spot.line}, column {spot.column}: {match[1].rpartition('.')[2]}:"
+
+        return _PATH.sub(place, text)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Around a request: endings name places. Raises what was raised within."""
+        try:
+            yield
+        except Ending as ending:
+            ending.args = (self.told(str(ending)),)
+            raise
+
+    def in_answer(self, found: Document) -> Document:
+        """The answer of a dry run, which may be no."""
+        answer = found["answer"]
+        return found if answer is None else found | {"answer": answer | {"detail": self.told(answer["detail"])}}
+
+
+def _request(name: str, file: str, queue: str | None, zone: str) -> tuple[Document, _Places]:
     """A request as the gateway takes it. Raises Wrong, which names the argument, or file, line and column."""
-    document: Document = {"reservation": name, "user": user(), "rdl": _rdl(file, zone)[0]}
+    rdl, _, spots = _rdl(file, zone)
+    document: Document = {"reservation": name, "user": user(), "rdl": rdl}
     if queue is not None:
         document["queue"] = queue
     _check("request", document, file)
-    return document
+    return document, _Places(file, spots)
 
 
 def _check(form: str, document: Document, file: str) -> None:
@@ -256,9 +312,9 @@ def _check(form: str, document: Document, file: str) -> None:
         raise Wrong(f"{place}: {fault.reason}") from None
 
 
-def _rdl(file: str, zone: str) -> tuple[object, "Clock"]:
-    """The request, and the clock by which its times were read. Raises Wrong."""
-    from services.planner.rdl.document import read_document
+def _rdl(file: str, zone: str) -> tuple[object, "Clock", "dict[str, Spot]"]:
+    """The request, the clock by which its times were read, and where its parts stand. Raises Wrong."""
+    from services.planner.rdl.document import read_located
     from services.planner.rdl.faults import BadDocument
     from services.planner.rdl.times import clock
 
@@ -267,7 +323,8 @@ def _rdl(file: str, zone: str) -> tuple[object, "Clock"]:
     except ValueError as error:
         raise Wrong(f"--zone: {error}") from None
     try:
-        return read_document(_text(file), known), known
+        rdl, spots = read_located(_text(file), known)
+        return rdl, known, spots
     except BadDocument as fault:
         raise Wrong(f"{_shown(file)}: {fault}") from None
 

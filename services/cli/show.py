@@ -9,7 +9,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -220,9 +221,17 @@ def span(ms: float) -> str:
     return f"{ms / 86_400_000:.1f} d"
 
 
+_zone: ContextVar[tzinfo | None] = ContextVar("zone", default=None)
+
+
+def show_times_in(zone: tzinfo | None) -> None:
+    """From now on `moment` writes times in this zone; None: in this machine's."""
+    _zone.set(zone)
+
+
 def moment(moment_ms: int) -> str:
-    """A moment by this machine's clock: `2026-11-23 14:05:00`."""
-    return datetime.fromtimestamp(moment_ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A moment with its time zone: `2026-11-23 14:05:00 CET`."""
+    return datetime.fromtimestamp(moment_ms / 1_000, UTC).astimezone(_zone.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def percent(share: float) -> str:

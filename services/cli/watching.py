@@ -171,6 +171,9 @@ def _measured(run_ms: int | None, memory: str | None, cpu_ms: int | None) -> tup
 
 
 def _failures_text(document: Document, draw: Draw) -> str:
+    """Attempts that failed: on a terminal those alike in one row, for programs a row each."""
+    if draw is listed:
+        return _alike_failures_text(document["failures"])
     rows = [
         (
             f"{each['stage']}/{each['index']}",
@@ -184,6 +187,23 @@ def _failures_text(document: Document, draw: Draw) -> str:
         return ""
     heads = ("failed task", "attempt", "node", "reason", "memory", "CPU time", "detail")
     return "\n" + draw(heads, rows, kinds="krkkrrl")
+
+
+def _alike_failures_text(failures: list[Document]) -> str:
+    """A row for the failed attempts of a stage that have one reason and one detail."""
+    groups: dict[tuple[str, str, str], list[Document]] = {}
+    for each in failures:
+        groups.setdefault((each["stage"], each["reason"], each["detail"]), []).append(each)
+    rows = []
+    for (stage, reason, detail), found in groups.items():
+        tasks = ranges_text(sorted({each["index"] for each in found}))
+        attempts = ranges_text(sorted({each["attempt"] for each in found}))
+        nodes = list(dict.fromkeys(each["node"] for each in found))
+        on = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node")
+        rows.append((f"{stage}/{tasks}", attempts, f"{len(found):,}", on, reason, detail))
+    if not rows:
+        return ""
+    return "\n" + listed(("failed tasks", "attempts", "failures", "node", "reason", "detail"), rows, kinds="llrkkl")
 
 
 def _results_text(document: Document, draw: Draw) -> str:

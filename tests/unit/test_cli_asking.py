@@ -247,6 +247,29 @@ def test_submit_follows_the_job_where_that_is_asked_for(state, code):
     assert said.out.splitlines()[-1].endswith(f"j: {state} after 5 ms")
 
 
+# ---------------------------------------------------------------- errors for programs
+def test_a_refusal_is_a_json_document_too_where_json_is_asked_for():
+    answers = {("POST", "/v1/jobs"): [refused(422, "refused:exceeds_capacity", "stages[0].demand: too large")]}
+    with a_gateway(answers) as (url, _):
+        said = largesse("submit", ROOT / "examples/jobs/word-count.yaml", "--json", "--url", url)
+
+    assert (said.code, said.err) == (1, "largesse: stages[0].demand: too large\n")
+    assert json.loads(said.out)["error"] == {
+        "type": "urn:largesse:refused:exceeds_capacity",
+        "detail": "stages[0].demand: too large",
+        "exit_code": 1,
+    }
+
+
+def test_a_command_that_has_printed_its_document_prints_no_other_for_its_exit_code():
+    event = b"data: " + json.dumps(ENDED | {"state": "failed"}).encode() + b"\n\n"
+    answers = {("GET", "/v1/jobs/j/events"): [(200, event, {"Content-Type": "text/event-stream"})]}
+    with a_gateway(answers) as (url, _):
+        said = largesse("watch", "j", "--json", "--url", url)
+
+    assert (said.code, json.loads(said.out)["state"]) == (1, "failed")
+
+
 # ---------------------------------------------------------------- no answer
 @pytest.fixture
 def closed_port():

@@ -1,12 +1,14 @@
 """Reservations for people and for programs: charts fit the terminal, texts say what an answer is about."""
 
 import json
+from contextvars import copy_context
 
 import pytest
 
 from services.cli import plan_chart
+from services.cli.arguments import use_zone
 from services.cli.documents import read_job
-from services.cli.ending import Wrong
+from services.cli.ending import Refused, Wrong
 from services.cli.getting import _resource_time
 from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
 from services.cli.reserving import _dry_series, _request, _series
@@ -65,7 +67,7 @@ def test_in_a_pipe_a_promise_is_its_begin_its_end_and_the_most_units(capsys):
     heads, a, b = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert heads == ["reservation", "user", "queue", "state", "from", "to", "units", "answer"]
     assert (a[0], a[6], a[7]) == ("a", "5", "")
-    assert (len(a[4]), len(a[5])) == (len("1970-01-01 00:00:00"),) * 2
+    assert (a[4], a[5]) == (moment(0), moment(7_200_000))
     assert (b[4:7], b[7].startswith("no (no_room)")) == (["", "", ""], True)
 
 
@@ -306,3 +308,64 @@ def test_a_series_is_shown_with_its_occurrences():
     assert "86400 s from" in told
     assert "2 occurrences so far" in told
     assert "s.19700101T000000Z" in told
+
+
+# ---------------------------------------------------------------- time zones
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [("UTC", "2026-07-01 12:00:00 UTC"), ("Europe/Berlin", "2026-07-01 14:00:00 CEST")],
+)
+def test_times_name_their_zone_and_are_shown_in_the_one_that_was_asked_for(zone, told):
+    def shown():
+        use_zone(zone)
+        return moment(1_782_907_200_000)
+
+    assert copy_context().run(shown) == told
+
+
+def test_a_zone_that_is_not_known_is_refused_with_the_option():
+    with pytest.raises(Wrong, match=r"^--zone: "):
+        use_zone("Europe/Atlantis")
+
+
+# ---------------------------------------------------------------- where a fault stands
+TEXT = """window(0, 2h,
+  all(atom(b="1 cpu", g=1, h=2, l=5m, w=20m),
+      atom(b="1 gpu, 2Gi", g=1, h=2, l=5m, w=20m)))
+"""
+AS_YAML = """op: window
+s: 0
+e: 2h
+of:
+  op: all
+  of:
+  - {op: atom, b: "1 cpu", g: 1, h: 2, l: 5m, w: 20m}
+  - op: atom
+    b: {gpu: 1,
+        memory: 2Gi}
+    g: 1
+    h: 2
+    l: 5m
+    w: 20m
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [(TEXT, "line 3, column 14: gpu"), (AS_YAML, "line 9, column 14: gpu")],
+    ids=["text", "YAML"],
+)
+def test_what_the_cell_finds_wrong_in_a_request_is_told_with_its_line_and_column(tmp_path, text, place):
+    file = tmp_path / "r.rdl"
+    file.write_text(text)
+    document, places = _request("r", str(file), None, "UTC")
+    assert document["rdl"]["of"]["of"][1]["b"]["gpu"] == "1"
+
+    with pytest.raises(Refused) as refused, places.named():
+        raise Refused("r is not accepted: rdl.of.of[1].b.gpu: the cell has none of it")
+    assert str(refused.value) == f"r is not accepted: {file}: {place}: the cell has none of it"
+
+    no = {"accepted": False, "detail": "rdl.of.of[1].b.gpu: none of it"}
+    assert places.in_answer({"answer": no})["answer"]["detail"] == f"{file}: {place}: none of it"
+    assert places.in_answer({"answer": None}) == {"answer": None}
+    assert places.told("rdl.of.of[7].b: no such part") == "rdl.of.of[7].b: no such part"

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.quantities import quantity_text, rounded_text
+from services.cli import getting
 from services.cli.classes import HEADS, HISTORY_SHOWN_MAX, KINDS, OFF, about_pools, class_rows
 from services.cli.getting import node_row, numbered
 from services.cli.queues import tree_rows
@@ -71,6 +72,36 @@ def test_no_line_but_one_of_an_id_is_wider_than_the_terminal(monkeypatch, column
     lines = jobs_text([job(name, "running") for name in IDS[:3]]).splitlines()
 
     assert max(map(len, lines)) <= columns
+
+
+def failure(index, attempt, node="n1", detail="ended with status 1"):
+    made = {"stage": "map", "index": index, "attempt": attempt, "node": node, "reason": "exit_code"}
+    return made | {"detail": detail, "peak_memory": None, "cpu_ms": None}
+
+
+def test_failed_attempts_that_are_alike_are_one_row_and_for_programs_a_row_each(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    alike = [failure(index, attempt) for attempt in (1, 2) for index in (0, 1, 2, 5)]
+    found = [*alike, failure(3, 1, "n2"), failure(3, 2, detail="killed by signal 9")]
+    document = job("j", "failed") | {"stages": [], "failures": found}
+
+    rows = [words(line) for line in job_text(document).splitlines() if line.startswith("map/")]
+    assert [[word.strip() for word in row] for row in rows] == [
+        ["map/0-3, 5", "1-2", "9", "2 nodes", "exit_code", "ended with status 1"],
+        ["map/3", "2", "1", "n1", "exit_code", "killed by signal 9"],
+    ]
+    assert sum(line.startswith("map/") for line in job_text(document, tabbed).splitlines()) == 10
+
+
+@pytest.mark.parametrize(
+    ("until_ms", "told"), [(1_000, "what ran there was ended"), (2**52, "what runs there is ended")]
+)
+def test_a_drain_is_told_of_in_the_past_once_its_deadline_is_over(monkeypatch, until_ms, told):
+    monkeypatch.setattr(getting, "moment", str)
+    drain = {"author": "ops", "reason": "", "until_ms": until_ms}
+    node = {"node": "n", "state": "draining", "running": 0, "kept": None, "free": {}, "capacity": {}, "drain": drain}
+
+    assert node_row(node)[3] == f"; drained by ops; {told} at {until_ms}"
 
 
 def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):

@@ -98,6 +98,14 @@ def test_what_is_refused_of_a_knob(knob, value, told):
     assert str(refusal({"set": {knob: value}})).startswith(told)
 
 
+@pytest.mark.parametrize(("knob", "value", "word"), [("headroom", False, "off"), ("classes", True, "on")])
+def test_where_yaml_1_1_has_made_a_boolean_of_a_word_the_word_is_to_be_quoted(knob, value, word):
+    told = str(refusal({"set": {knob: value}}))
+    assert told.startswith(f"set.{knob}: has to be one of ")
+    assert f'; write "{word}", in quotes; is ' in told
+    assert "in quotes" not in str(refusal({"set": {"preset": value}}))  # It has no such word.
+
+
 def test_a_list_that_is_refused_is_shown():
     assert str(refusal({"set": {THRESHOLDS: [50, 30]}})) == f"set.{THRESHOLDS}: has to be ascending; is [50, 30]"
     assert str(refusal({"set": {THRESHOLDS: [1, "2"]}})).endswith('; is [1, "2"]')

@@ -43,6 +43,8 @@ def test_a_run_says_how_many_were_kept_and_which_were_not(result, monkeypatch):
     text = summary(result, [])
 
     assert "3: 1 in time, 2 refused" in text
+    assert "in time: all its jobs succeeded by its deadline\nrefused: not promised\n" in text
+    assert "accepted: promised, but" not in text  # Only what occurs is explained.
     head, _, unkept = text.partition("reservations not kept:\n")
     assert "kept" not in head
     assert {line.split()[0] for line in unkept.splitlines() if line[0] != " "} == {"astray", "too-wide"}

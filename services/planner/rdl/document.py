@@ -18,12 +18,18 @@ _NODES_MAX = 20_000  # Of a YAML document, with what aliases repeat.
 
 def read_document(document: str, known: Clock) -> dict[str, Any]:
     """RDL as `planning/rdl.py` reads it: seconds of the plan, quantities as text. Raises BadDocument."""
+    return read_located(document, known)[0]
+
+
+def read_located(document: str, known: Clock) -> tuple[dict[str, Any], dict[str, Spot]]:
+    """The same, and where its parts stand in the document, by their paths: `rdl.of[1].b.cpu`. Raises BadDocument."""
     if len(document) > TEXT_MAX:
         bad(Spot(1, 1), f"the request is too long: at most {TEXT_MAX} characters, has {len(document)}")
     if not any(line.strip() and not line.strip().startswith("#") for line in document.splitlines()):
         bad(Spot(1, 1), "is empty: write a request, like window(10:00, 12:00, atom(...))")
     call = _Yaml().call(_composed(document)) if _is_yaml(document) else read_text(document)
-    return Builder(known).build(call)
+    builder = Builder(known)
+    return builder.build(call), builder.spots
 
 
 def _is_yaml(document: str) -> bool:

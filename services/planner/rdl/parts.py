@@ -43,32 +43,35 @@ class Call:
 
 
 class Builder:
-    """Turns calls into RDL."""
+    """Turns calls into RDL. `spots`: where each part stands, by its path in the RDL (`rdl.of[1].b.cpu`)."""
 
     def __init__(self, known: Clock) -> None:
         self.known = known
         self.atoms_left = ATOMS_MAX
+        self.spots: dict[str, Spot] = {}
 
-    def build(self, call: Call, depth: int = 1) -> dict[str, Any]:
+    def build(self, call: Call, depth: int = 1, path: str = "rdl") -> dict[str, Any]:
         """RDL as parsed from JSON. Raises BadDocument."""
+        self.spots[path] = call.spot
         if depth > DEPTH_MAX:
             bad(call.spot, f"is nested too deep: at most {DEPTH_MAX} levels")
         if call.operator == "atom":
-            return self.atom(call)
+            return self.atom(call, path)
         if call.operator == "window":
-            return self.window(call, depth)
+            return self.window(call, depth, path)
         if call.operator not in KINDS:
             bad(call.spot, f'"{call.operator}" is no operator: {", ".join(OPERATORS)}{meant(call.operator, OPERATORS)}')
         for each in (*call.named.values(), *(each for each in call.listed if isinstance(each, Value))):
             bad(each.spot, f"{call.operator} holds requests only, like {call.operator}(atom(...), atom(...))")
         if not call.listed:
             bad(call.spot, f"{call.operator} has to hold at least one request")
+        held = [each for each in call.listed if isinstance(each, Call)]
         return {
             "op": call.operator,
-            "of": [self.build(each, depth + 1) for each in call.listed if isinstance(each, Call)],
+            "of": [self.build(each, depth + 1, f"{path}.of[{i}]") for i, each in enumerate(held)],
         }
 
-    def window(self, call: Call, depth: int) -> dict[str, Any]:
+    def window(self, call: Call, depth: int, path: str) -> dict[str, Any]:
         """Its times, and the one request that it holds."""
         _known(call, ("s", "e"))
         times = [each for each in call.listed if isinstance(each, Value)]
@@ -88,9 +91,9 @@ class Builder:
             bad(
                 call.named["e"].spot, f"the window ends {begin - end} s before it starts: it has to end after its start"
             )
-        return {"op": "window", "s": begin, "e": end, "of": self.build(held[0], depth + 1)}
+        return {"op": "window", "s": begin, "e": end, "of": self.build(held[0], depth + 1, f"{path}.of")}
 
-    def atom(self, call: Call) -> dict[str, Any]:
+    def atom(self, call: Call, path: str) -> dict[str, Any]:
         """Its five fields, named or in the order b, g, h, l, w."""
         self.atoms_left -= 1
         if self.atoms_left < 0:
@@ -105,19 +108,20 @@ class Builder:
             call.named[free.pop(0)] = each
         if free:
             bad(call.spot, f'atom has no {free[0]}: write atom(b="1 cpu, 2Gi", g=1, h=20, l=5m, w=200m)')
+        self.spots |= {f"{path}.{name}": value.spot for name, value in call.named.items()}
         least, most = self.units("g", call.named["g"]), self.units("h", call.named["h"])
         if least > most:
             bad(call.named["g"].spot, f"g is {least}, more than h, the most units in parallel ({most})")
         return {
             "op": "atom",
-            "b": self.amounts(call),
+            "b": self.amounts(call, path),
             "g": least,
             "h": most,
             "l": self.length("l", call.named["l"], SECONDS_MAX),
             "w": self.length("w", call.named["w"], WORK_MAX),
         }
 
-    def amounts(self, call: Call) -> dict[str, str]:
+    def amounts(self, call: Call, path: str) -> dict[str, str]:
         """One unit: "1 cpu, 2Gi", or by resource."""
         given = dict(call.amounts)
         if not given:
@@ -138,6 +142,7 @@ class Builder:
                     bad(text.spot, f"b: names {resource} twice")
                 given[resource] = Value(amount, text.spot)
         for resource, value in given.items():
+            self.spots[f"{path}.b.{resource}"] = value.spot
             if not RESOURCE_NAME.fullmatch(resource):
                 bad(value.spot, f'b: "{resource}" is no resource name: lower-case letters, digits, "_", "-"')
             try:
