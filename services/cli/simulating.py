@@ -22,7 +22,7 @@ from services.cli.show import in_blocks, listed, percent, rendered, span, table
 from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.outages import Outage, read_outages
-from services.simulator.reservations import of_series, outcome_of, outcomes_text
+from services.simulator.reservations import of_series, outcome_of, outcomes_legend, outcomes_text
 from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.usage_history import UsageHistory
@@ -204,9 +204,10 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         rows[-1:-1] = [("reservations", outcomes_text(reservations)), *told[:SERIES_SHOWN_MAX]]
     work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
-    return (
-        head + rendered(table(("", ""), rows)) + _rejections(len(result["rejected"]), refused) + _unkept(reservations)
-    )
+    text = rendered(table(("", ""), rows))
+    if reservations:
+        text += "\nreservations:\n" + outcomes_legend(reservations)
+    return head + text + _rejections(len(result["rejected"]), refused) + _unkept(reservations)
 
 
 def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str]) -> str:

@@ -20,7 +20,15 @@ from schemas import (
 )
 from schemas.edge.strict_json import loads
 
-OUTCOMES = ("in time", "accepted", "late", "broken", "refused", "not answered")
+OUTCOMES = {
+    "in time": "all its jobs succeeded by its deadline",
+    "accepted": "promised, but no job ran under it, or it has no deadline",
+    "late": "promised and kept, but its jobs did not all succeed by its deadline",
+    "broken": "promised, and the promise was not kept",
+    "refused": "not promised",
+    "not answered": "the run ended first",
+}
+"""What may become of a reservation, and what that means."""
 """What `outcome_of` says, the best first."""
 
 
@@ -135,8 +143,7 @@ class Reservations:
 
 
 def outcome_of(reservation: Entry) -> str:
-    """What became of an entry of `result`, in a word or two: `refused`, `not answered`, `broken`, `late` (its jobs did
-    not all succeed by its deadline), `in time`, or only `accepted` where no job ran under it or it has no deadline."""
+    """What became of an entry of `result`: one of OUTCOMES."""
     if not reservation["accepted"]:
         return "refused" if reservation["reason"] else "not answered"
     if reservation["broken"]:
@@ -149,6 +156,12 @@ def outcomes_text(reservations: Iterable[Entry]) -> str:
     counts = Counter(map(outcome_of, reservations))
     told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
     return f"{counts.total():,}: {told}" if told else "0"
+
+
+def outcomes_legend(reservations: Iterable[Entry]) -> str:
+    """What the outcomes that occur mean, a line each."""
+    found = set(map(outcome_of, reservations))
+    return "".join(f"{outcome}: {told}\n" for outcome, told in OUTCOMES.items() if outcome in found)
 
 
 def of_series(reservations: Iterable[Entry]) -> dict[str, list[Entry]]:
