@@ -138,3 +138,15 @@ def test_room_gathered_for_one_class_is_not_taken_for_another():
     cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(6)}, loads, headroom_after_ms=AFTER_MS)
     longest_ms = longest_below(loads, {"small": 17, "gangs": 9, "later": 3}, cell)
     assert max(longest_ms.values()) <= AFTER_MS + LONGEST_MS
+
+
+def test_a_node_that_is_held_stays_so_when_those_whose_tasks_end_there_come_to_hold_less_than_they_are_due():
+    """Only where it is chosen anew does it count whose tasks end; otherwise the wait would begin again and again."""
+    loads = {
+        "small": Load({"cpu": 1}, tasks=9_000, durations_ms=LASTS_MS),
+        "gangs": Load({"cpu": 5}, 2, 106, gang=True, durations_ms=LASTS_MS, from_ms=1_000),
+        "large": Load({"cpu": 8}, durations_ms=LASTS_MS, from_ms=4_000),
+    }
+    tree = [queue("small", weight=1), queue("gangs", weight=2), queue("large", weight=2)]
+    cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(4)}, loads, headroom_after_ms=AFTER_MS)
+    assert longest_below(loads, {"large": 2}, cell)["large"] <= AFTER_MS + LONGEST_MS

@@ -102,8 +102,8 @@ def _gather(
         if name in board.room.number:
             number = board.room.number[name]
             promised[number], kept_for[number] = said, task_class_of(board, said).index
-            if said.complete_ms is None or said.complete_ms >= now_ms:
-                before.setdefault(kept_for[number], {})[number] = said.tasks
+            is_late = said.complete_ms is not None and said.complete_ms < now_ms
+            before.setdefault(kept_for[number], {})[number] = 0 if is_late else said.tasks
     most = max(1, len(board.room.nodes) * policy.headroom_nodes_permille // 1_000)
     running = _Running(state, board, placements, now_ms)
     held: dict[int, Reserved] = {}

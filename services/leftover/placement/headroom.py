@@ -180,25 +180,29 @@ def gather(
     room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
 ) -> dict[int, Reserved]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
-    suffice. None of those `taken`, and at most `most` nodes. Of gangs those that find all of their room.
+    suffice, and every task that ends there counts, as others get none of it (0 tasks: it is late, and does not come
+    first). None of those `taken`, and at most `most` nodes. Of gangs those that find all of their room.
     """
     task, nodes = wanted.task, room.nodes
     tasks = wanted.tasks - wanted.own
     stay = {n: count for n, count in before.items() if n not in taken and could_hold(room, task, nodes[n])}
-    every = list(stay)
-    found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, stay), tasks, most)
+    wanted.of_all = True
+    at = _looked_at(room, wanted, now_ms, ends, list(stay))
+    found = _soonest(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, most)
     if _rooms(found) < wanted.tasks:
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
         able.sort(key=lambda n: (_missing(task, nodes[n]), n))
-        every = [*stay, *able[: wanted.tasks + LOOKED_AT]]
-        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), tasks, most, stay)
-        if _rooms(found) < tasks and not wanted.of_all:
+        able = able[: wanted.tasks + LOOKED_AT]
+        wanted.of_all = False
+        found = _soonest(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, most, stay)
+        if _rooms(found) < tasks:
             wanted.of_all = True
-            found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), tasks, most, stay)
-    if wanted.own:
-        wanted.of_own = True
-        stay = {number: len(moments) for number, moments in found.items()}
-        found = _soonest(room, wanted, _looked_at(room, wanted, now_ms, ends, every, {}), wanted.tasks, most, stay)
+            found = _soonest(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, most, stay)
+        if wanted.own:
+            wanted.of_own = True
+            stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
+            at = _looked_at(room, wanted, now_ms, ends, [*at, *able])
+            found = _soonest(room, wanted, at, wanted.tasks, most, stay)
     if task.gang:
         found = _in_gangs(room, wanted, _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay), ends)
     return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
@@ -230,20 +234,10 @@ def _rooms(found: dict[int, list[Moment]]) -> int:
     return sum([len(moments) for moments in found.values()])
 
 
-def _looked_at(
-    room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int], counts: dict[int, int]
-) -> dict[int, list[Moment]]:
-    """By node, when it holds the first, the second .. of the tasks that are wanted; no more than `counts` says."""
-    return {
-        number: moments_of(
-            wanted.task,
-            room.nodes[number],
-            now_ms,
-            ends(number, wanted),
-            min(_most_on_a_node(wanted), counts.get(number, wanted.tasks)),
-        )
-        for number in numbers
-    }
+def _looked_at(room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int]) -> dict[int, list[Moment]]:
+    """By node, when it holds the first, the second .. of the tasks that are wanted."""
+    most = _most_on_a_node(wanted)
+    return {n: moments_of(wanted.task, room.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
 
 
 def _soonest(
