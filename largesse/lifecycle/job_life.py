@@ -24,8 +24,8 @@ COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start", "memory"
 DOUBLINGS_MAX = 32
 """A back-off is doubled so often at most: `retry_backoff_ms_max` cuts it off long before."""
 
-Verdict = Literal["again", "over"]
-"""Of a failure: its task (its gang) is retried; the job has failed."""
+AfterFailure = Literal["again", "over"]
+"""What follows a failure: its task (its gang) is retried; the job has failed."""
 
 
 def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None:
@@ -39,7 +39,7 @@ def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None
     return end_tasks(graph, progress, at, count)
 
 
-def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> Verdict:
+def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> AfterFailure:
     """One attempt of task `index` of stage `at` has ended without success: whether the task is retried.
 
     The first failure in a gang's attempt ends it for all: what had succeeded in it counts no more. Later ones in the

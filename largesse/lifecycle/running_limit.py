@@ -1,8 +1,8 @@
-"""Which jobs may run: a queue with `running_jobs_max` lets so many through, the others are parked.
+"""Which jobs may run: a queue with `running_jobs_max` lets so many run, the others are *parked*, that is held back.
 
-Shared words of every core that follows jobs. A job that was let through stays so until it ends, also when the limit is
-lowered. Who goes next: of the jobs that every queue above them has a place for, the one of highest priority, then the
-one admitted first.
+Used by every core that follows jobs. A job that may run may do so until it ends, also when the limit is lowered. Who is
+next: of the parked jobs for which every queue above them is below its limit, the one of highest priority, then the one
+admitted first.
 """
 
 from bisect import insort
@@ -14,16 +14,16 @@ from schemas.queues import Queue
 def admit(running: RunningLimits, job: str, queue: str, priority: int, admitted: int) -> bool:
     """Whether a job that comes now may run at once; else it is parked."""
     running.leaf[job] = queue
-    if not running.limits or _pass(running, queue):
+    if not running.limits or _count(running, queue):
         return True
     insort(running.parked.setdefault(queue, []), Parked(job, priority, admitted), key=_rank)
     return False
 
 
 def leave(running: RunningLimits, job: str) -> list[str]:
-    """A job is over: those that may run from now on, in the order in which they were let through.
+    """A job is over. Returns the jobs that may run from now on, in the order in which they were admitted to run.
 
-    Costs the leaves that have parked jobs, only where there are limits.
+    Takes time proportional to the leaves with parked jobs, and only where there are limits.
     """
     queue = running.leaf.pop(job, None)
     if queue is None or not running.limits:
@@ -35,11 +35,11 @@ def leave(running: RunningLimits, job: str) -> list[str]:
         return []
     for path in _limited(running, queue):
         running.through[path] -= 1
-    return _let_through(running)
+    return _release(running)
 
 
 def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
-    """A new tree is in force: jobs that may run from now on. A job that was let through stays so."""
+    """A new tree is in force. Returns the jobs that may run from now on; those that might before still may."""
     running.limits = {}
     if tree is not None:
         _collect(running.limits, tree, "")
@@ -50,16 +50,16 @@ def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
             if job not in before:
                 for path in _limited(running, queue):
                     running.through[path] += 1
-    return _let_through(running)
+    return _release(running)
 
 
 def is_parked(running: RunningLimits, job: str) -> bool:
-    """Whether a live job stands before the gate."""
+    """Whether a live job is held back."""
     return any(parked.job == job for parked in running.parked.get(running.leaf.get(job, ""), ()))
 
 
 def full_queue(running: RunningLimits, queue: str) -> str | None:
-    """The queue, this one or the nearest above it, that has no place; None where all have one."""
+    """The queue, this one or the nearest above it, that is at its limit; None where none is."""
     return next((path for path in _limited(running, queue) if running.through[path] >= running.limits[path]), None)
 
 
@@ -79,7 +79,7 @@ def _limited(running: RunningLimits, queue: str) -> list[str]:
         path = path.rpartition("/")[0]
 
 
-def _pass(running: RunningLimits, queue: str) -> bool:
+def _count(running: RunningLimits, queue: str) -> bool:
     if full_queue(running, queue) is not None:
         return False
     for path in _limited(running, queue):
@@ -87,7 +87,7 @@ def _pass(running: RunningLimits, queue: str) -> bool:
     return True
 
 
-def _let_through(running: RunningLimits) -> list[str]:
+def _release(running: RunningLimits) -> list[str]:
     ready: list[str] = []
     while True:
         heads = [waiting[0] for queue, waiting in running.parked.items() if full_queue(running, queue) is None]
@@ -95,7 +95,7 @@ def _let_through(running: RunningLimits) -> list[str]:
             return ready
         head = min(heads, key=_rank)
         queue = running.leaf[head.job]
-        _pass(running, queue)
+        _count(running, queue)
         _keep(running, queue, running.parked[queue][1:])
         ready.append(head.job)
 

@@ -63,7 +63,7 @@ class Graph:
 
 @dataclass(slots=True)
 class Parked:
-    """A job before the gate. `admitted`: the seq of its admission."""
+    """A job that `running_jobs_max` of a queue holds back. `admitted`: the seq of its admission."""
 
     job: str
     priority: int
@@ -72,8 +72,8 @@ class Parked:
 
 @dataclass(slots=True)
 class RunningLimits:
-    """`limits` and `through` (jobs let through) by queue path, "" the whole tree, only for queues with a limit; `leaf`:
-    live job -> its queue; `parked`: by leaf queue, who waits, first comes first.
+    """`limits` and `through` (how many jobs may run now) by queue path ("" is the root), only for queues with a limit;
+    `leaf`: live job -> its queue; `parked`: by leaf queue, the jobs held back, the next to run first.
     """
 
     limits: dict[str, int] = field(default_factory=dict)

@@ -194,7 +194,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
     if not job.began:
-        return [{"reason": "gate", "tasks": waiting, "text": queueing.before_gate(job)}]
+        return [{"reason": "running_limit", "tasks": waiting, "text": queueing.held_back(job)}]
     asked = min(waiting, job.asked[at])
     reasons = []
     if asked and (reserved := queueing.reserved.why(job, at)):

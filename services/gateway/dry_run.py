@@ -88,17 +88,17 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
 
 def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
     """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
-    had the cell this tree: its gates may let more jobs run than now.
+    had the cell this tree: its limits may let more jobs run than now.
     """
-    gate = state.running_limits
-    through: dict[str, bool] = {}
-    if gate.parked and tree is not state.queues:
-        # `limit` puts new lists in the place of those that it shortens; all else of the view's gate it only reads.
-        through = dict.fromkeys(limit(replace(gate, parked=dict(gate.parked)), tree), True)
+    limits = state.running_limits
+    released: dict[str, bool] = {}
+    if limits.parked and tree is not state.queues:
+        # `limit` puts new lists in the place of those that it shortens; all else of the view it only reads.
+        released = dict.fromkeys(limit(replace(limits, parked=dict(limits.parked)), tree), True)
     found: dict[tuple[str, str], Document] = {}
     holding = 0
     for name, job in state.jobs.items():
-        if name in gate.leaf and (job.began or name in through):
+        if name in limits.leaf and (job.began or name in released):
             for at, left in enumerate(job.progress.left):
                 if left and not job.progress.parents[at]:
                     alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
@@ -107,7 +107,7 @@ def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
                     holding += running
     if holding < len(state.holds):
         for key, hold in state.holds.items():
-            if key.partition("/")[0] not in gate.leaf:
+            if key.partition("/")[0] not in limits.leaf:
                 _alike(found, hold.queue, hold.demand)["over"] += 1
     by_leaf: dict[str, list[Document]] = {}
     for (leaf, _), alike in found.items():

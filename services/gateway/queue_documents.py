@@ -42,7 +42,7 @@ def queue_document(state: State) -> Document:
     above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which has no siblings, and
     inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now (under
     `slots` places count, which `used` tells beside what tasks ask for); jobs that have not ended, of those that wait so
-    many `parked` before a gate; `breach` where a guarantee is broken.
+    many `parked` by `running_jobs_max`; `breach` where a guarantee is broken.
 
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
     `promised`: what reservations of the queue may have now, used or not; it is not part of the shares, which are of

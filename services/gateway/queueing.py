@@ -19,7 +19,7 @@ from services.gateway.view_state import NodeRow, State
 
 PendingReason = Literal[
     "after",
-    "gate",
+    "running_limit",
     "queue_max",
     "back_off",
     "no_room",
@@ -45,19 +45,19 @@ class Queueing:
     def __init__(self, state: State) -> None:
         self._state = state
         self.reserved = ReservedWaits(state)
-        self._lines: dict[str, list[tuple[int, int]]] = {}
+        self._parked: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
         self._draining: dict[str, NodeRow] | None = None
         self._drained: dict[str, str | None] = {}
 
-    def before_gate(self, job: LiveJob) -> str:
+    def held_back(self, job: LiveJob) -> str:
         """Which queue's `running_jobs_max` holds a job back and how many jobs are ahead of it, in words."""
-        gate = self._state.running_limits
-        full = full_queue(gate, job.spec.queue)
-        if full is None or job.spec.job not in gate.leaf:
+        running = self._state.running_limits
+        full = full_queue(running, job.spec.queue)
+        if full is None or job.spec.job not in running.leaf:
             return "is being cancelled"
-        most = gate.limits[full]
-        ahead = bisect_left(self._line(full), (-job.spec.priority, job.admitted))
+        most = running.limits[full]
+        ahead = bisect_left(self._parked_below(full), (-job.spec.priority, job.admitted))
         place = f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it" if ahead else "it is next"
         return f"{named(full)} allows {plural(most, 'job')} at a time; {place}"
 
@@ -107,14 +107,16 @@ class Queueing:
             return None
         return f"all tasks of the gang ({stage.tasks}) fit only with {names}, which {drain}"
 
-    def _line(self, full: str) -> list[tuple[int, int]]:
+    def _parked_below(self, full: str) -> list[tuple[int, int]]:
         """The jobs that one queue's `running_jobs_max` holds back, from all leaves below it, first to go first."""
-        line = self._lines.get(full)
-        if line is None:
+        found = self._parked.get(full)
+        if found is None:
             parked = self._state.running_limits.parked
             leaves = [leaf for leaf in parked if not full or leaf == full or leaf.startswith(full + "/")]
-            line = self._lines[full] = sorted((-job.priority, job.admitted) for leaf in leaves for job in parked[leaf])
-        return line
+            found = [(-job.priority, job.admitted) for leaf in leaves for job in parked[leaf]]
+            found.sort()
+            self._parked[full] = found
+        return found
 
     def _holds(self, queue: str) -> Vector:
         """What all leaves below a queue with a `max` hold together."""

@@ -249,7 +249,7 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         if job.progress.parents[at]:
             reason = "after"
         elif not job.began:
-            reason = "gate"
+            reason = "running_limit"
         else:
             asked = min(waiting, job.asked[at])
             reason = "back_off" if job.retry_ms[at] > state.time else "next_round"

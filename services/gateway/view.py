@@ -177,7 +177,7 @@ def _job_ended(state: State, record: Record) -> None:
 
 
 def _cancelled(state: State, record: Record) -> None:
-    """Its place behind the gate is free; JobEnded follows."""
+    """It no longer counts against `running_jobs_max`; JobEnded follows."""
     body: JobCancelled = record.body
     _let_run(state, leave(state.running_limits, body.job), record)
 

@@ -47,7 +47,7 @@ class LiveJob(JobLife):
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
     ("": none; as long as the highest index granted), by node how many attempts are there now, and how many of those
     are copies: beside another attempt of their task, or after its success. `admitted`: seq of its admission.
-    `began`: seq of the record since which it may run; 0: it stands before its queue's gate."""
+    `began`: seq of the record since which it may run; 0: its queue's `running_jobs_max` holds it back."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (

@@ -79,7 +79,7 @@ def check_tasks(cell):
         if job.graph.tasks != [1]:  # Of a job of one task leftover keeps none.
             assert cell.leftover.jobs[name].progress == job.progress
         if is_parked(cell.altruism.running_limits, name):
-            assert not does_wait(job), f"{name} stands before the gate of its queue"
+            assert not does_wait(job), f"{name} is held back by a running limit"
             continue
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in waiting(job).get(at, []) for i in range(span.first, span.first + span.count)]

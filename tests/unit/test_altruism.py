@@ -62,7 +62,7 @@ def test_a_job_that_asks_for_something_else_says_all_of_it():
     assert asked(story) == {"j": [StageAsk("b", 0, 3, 1, 0), StageAsk("c", 0, 99, 1, 0)]}
 
 
-def test_a_job_before_a_full_gate_asks_for_nothing_until_it_is_let_through():
+def test_a_job_that_a_running_limit_holds_back_asks_for_nothing_until_it_may_run():
     story = cell()
     story.take(config(tree(Queue("a", running_jobs_max=1))))
     story.take(job("j", queue="a"), job("k", queue="a"), job("l", queue="a"))

@@ -28,7 +28,7 @@ class Inner:
 @dataclass
 class Outer:
     inner: dict[str, Inner]
-    gate: RunningLimits = field(default_factory=RunningLimits)
+    limits: RunningLimits = field(default_factory=RunningLimits)
     maybe: Inner | None = None
 '''
 
@@ -45,7 +45,7 @@ def compiled(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)
     for kind in (module.Inner, module.Outer):
         for each in fields(kind):
-            each.type = {"spans": list, "inner": dict, "gate": RunningLimits, "maybe": type}[each.name]
+            each.type = {"spans": list, "inner": dict, "limits": RunningLimits, "maybe": type}[each.name]
     return module
 
 

@@ -176,8 +176,8 @@ def test_a_job_that_is_over_asks_for_nothing_though_its_tasks_still_run():
     assert levels(story) == {}
 
 
-# ---------------------------------------------------------------- the gate
-def test_a_job_before_the_gate_asks_for_nothing_until_it_is_let_through():
+# ---------------------------------------------------------------- running limits
+def test_a_job_that_a_running_limit_holds_back_asks_for_nothing_until_it_may_run():
     story = cell(replace(queue("a"), running_jobs_max=1), queue("b"))
     story.take(wants("j1", 2, queue_name="a"), wants("j2", 3, queue_name="a"), wants("k", 1, queue_name="b"))
     assert levels(story) == {"a": 200, "b": 100}

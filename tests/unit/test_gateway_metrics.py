@@ -182,7 +182,7 @@ def test_a_job_whose_gate_opens_is_looked_at_again():
     planted(cell, {"name": "root", "children": [{"name": "q", "running_jobs_max": 1}]})
     for name in ("first", "second"):
         cell.take(job(name, stage("s", 1, demand=CPU), queue="q"))
-    assert set(looked(tally, cell.view).waiting) == {("q", "next_round"), ("q", "gate")}
+    assert set(looked(tally, cell.view).waiting) == {("q", "next_round"), ("q", "running_limit")}
     cell.cancel("first")
 
     assert_as_documents_say(tally, cell.view)

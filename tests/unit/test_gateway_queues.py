@@ -255,13 +255,13 @@ def test_jobs_before_the_gate_are_counted_and_say_which_queue_is_full():
     assert queues(cell)["ads"]["jobs"] == {"waiting": 2, "running": 2, "parked": 2}
     assert queues(cell)["ads/test"]["jobs"] == {"waiting": 1, "running": 1, "parked": 1}
     assert queues(cell)[""]["jobs"]["parked"] == 2
-    assert why(cell, "c") == ("gate", "queue ads allows 2 jobs at a time; it is next")
-    assert why(cell, "d") == ("gate", "queue ads allows 2 jobs at a time; 1 is ahead of it")
+    assert why(cell, "c") == ("running_limit", "queue ads allows 2 jobs at a time; it is next")
+    assert why(cell, "d") == ("running_limit", "queue ads allows 2 jobs at a time; 1 is ahead of it")
     assert cell.job("d")["why"] == "queue ads allows 2 jobs at a time; 1 is ahead of it"
 
     cell.finish("a", "s")
 
-    assert why(cell, "d") == ("gate", "queue ads allows 2 jobs at a time; it is next")
+    assert why(cell, "d") == ("running_limit", "queue ads allows 2 jobs at a time; it is next")
     assert queues(cell)["ads"]["jobs"]["parked"] == 1
 
 
@@ -283,14 +283,14 @@ def test_a_stage_that_waits_for_another_says_so_also_before_the_gate():
     cell = Watched(queues=tree(queue("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
     cell.submit("j", stage("m"), stage("r", after=["m"]), queue="a")
 
-    assert [each["why"][0]["reason"] for each in cell.job("j")["stages"]] == ["gate", "after"]
+    assert [each["why"][0]["reason"] for each in cell.job("j")["stages"]] == ["running_limit", "after"]
 
 
 def test_a_job_that_is_cancelled_before_the_gate_waits_for_nobody():
     cell = Watched(queues=tree(queue("a", running_jobs_max=1))).submit("runs", stage(), queue="a")
     cell.submit("j", stage(), queue="a").submit("k", stage(), queue="a").take(JobCancelled("j"))
 
-    assert why(cell, "j") == ("gate", "is being cancelled")
+    assert why(cell, "j") == ("running_limit", "is being cancelled")
     assert why(cell, "k")[1].endswith("it is next")
     assert cell.settle().job("j")["state"] == "cancelled"
 

@@ -115,7 +115,7 @@ def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) ->
     are over, one of the others.
     """
     story = _Story()
-    story.put(ConfigChanged(policy, _without_gates(tree) if tree is not None else None))
+    story.put(ConfigChanged(policy, _without_running_limits(tree) if tree is not None else None))
     for number in range(asked.nodes if asked.capacity else 0):
         # Where nodes count for anything but their sum, each has as many places.
         amounts = asked.capacity if number == 0 else dict.fromkeys(asked.capacity, 0)
@@ -139,9 +139,9 @@ def _sorted(vector: Vector) -> Vector:
     return {kind: amount for kind, amount in sorted(vector.items()) if amount}
 
 
-def _without_gates(queue: Queue) -> Queue:
-    """Who stands before a gate does not ask; the one job of a leaf stands for those that do."""
-    return replace(queue, children=[_without_gates(child) for child in queue.children], running_jobs_max=None)
+def _without_running_limits(queue: Queue) -> Queue:
+    """Jobs that are held back do not ask; the one job of a leaf represents those that do."""
+    return replace(queue, children=[_without_running_limits(child) for child in queue.children], running_jobs_max=None)
 
 
 class _Story:
