@@ -28,13 +28,15 @@ class Load:
 
 
 class PlacedCell:
-    """A cell that runs what it grants. `area` of a leaf: kind -> amount x ms that its tasks held since `count_from`."""
+    """A cell that runs what it grants. `held`, by leaf or group and kind, what its tasks hold; `area`: that x ms;
+    `running`: by job, how many of its tasks run."""
 
     def __init__(self, queues, nodes, loads, **knobs):
         """`nodes`: name -> (capacity, labels). `loads`: leaf -> Load or list of them."""
         self.cell = Cell()
         self.cell.observer = self._see
         self.held = Counter()
+        self.running = Counter()
         self.area = Counter()
         self.capacity = Counter()
         self.ends, self.later, self.lasts = [], [], {}
@@ -58,12 +60,19 @@ class PlacedCell:
                     lasts = load.durations_ms[index % len(load.durations_ms)]
                     heappush(self.ends, (record.time + lasts, grant.job, index, grant))
                 self._hold(leaf, load.demand, grant.count)
+                self.running[grant.job] += grant.count
+
+    def gang_tasks(self, leaf):
+        """How many tasks the gangs of a leaf have that run, with those that have ended in them already."""
+        loads = [self.lasts[name] for name, count in self.running.items() if count]
+        return sum(load.tasks for path, load in loads if path == leaf and load.gang)
 
     def forget(self, node):
         """A node is lost, with all that ran there."""
         for _, name, _, _ in [end for end in self.ends if end[3].node == node]:
             leaf, load = self.lasts[name]
             self._hold(leaf, load.demand, -1)
+            self.running[name] -= 1
         self.ends = sorted(end for end in self.ends if end[3].node != node)
 
     def _hold(self, leaf, demand, count):
@@ -87,6 +96,7 @@ class PlacedCell:
                 end_ms, name, index, grant = heappop(self.ends)
                 leaf, load = self.lasts[name]
                 self._hold(leaf, load.demand, -1)
+                self.running[name] -= 1
                 ended.append(TaskEnd(name, "s", index, 1, grant.attempt, grant.node, grant.epoch, [end_ms]))
             if ended:
                 self.cell.take(TaskFinished(ended), AUTHOR)
