@@ -71,10 +71,10 @@ def live(root: TreeNode, draw: Random) -> list[float | None]:
     began = time.process_time()
     live_tree = LiveTree(root, CAPACITY, foresees=True)
     build = time.process_time() - began
-    names = sorted(live_tree.places)
+    names = sorted(live_tree.leaf_states)
     for name in names[:: max(1, len(names) // 2_000)]:
         live_tree.give(name, draw.randint(1, 20))
-    holding = [name for name in names if live_tree.places[name].tasks]
+    holding = [name for name in names if live_tree.leaf_states[name].tasks]
 
     def start() -> None:
         name = live_tree.next()
@@ -109,7 +109,7 @@ def full(live_tree: LiveTree, holding: list[str], draw: Random) -> float:
     """Seconds for one task's end and the start of who comes next, where nothing at all was free."""
     live_tree.set_demand("hog", list(live_tree.free), 1)
     live_tree.give("hog")
-    running = [name for name in holding for _ in range(live_tree.places[name].tasks)]
+    running = [name for name in holding for _ in range(live_tree.leaf_states[name].tasks)]
 
     def change() -> None:
         at = draw.randrange(len(running))

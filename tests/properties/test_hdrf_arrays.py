@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.fairness import CAPACITY, tree
 from schemas.quantities import SHARE_UNITS
-from services.fairness.hdrf import arrays, laid
+from services.fairness.hdrf import arrays, tree_lists
 from services.fairness.hdrf.arrays import ArrayTree
 from services.fairness.hdrf.baselines import ordered
 from services.fairness.hdrf.static import fill, fill_by_events
@@ -21,7 +21,7 @@ from tests.strategies import for_all
 ROUNDING = ONE >> 30
 """What shares may be off (services/fairness/hdrf/paths.py)."""
 
-orders = st.sampled_from(laid.ORDERS)
+orders = st.sampled_from(tree_lists.ORDERS)
 wide_weights = st.one_of(st.integers(1, 5), st.fractions(Fraction(1, 50), 50, max_denominator=99), st.just(10**4))
 wide_amounts = st.one_of(st.integers(0, 3), st.integers(0, 10**6), st.integers(10**14, 2**66))
 wide_capacities = st.one_of(st.integers(0, 40), st.integers(1, 10**15), st.sampled_from([10**15, 2**64, 2**72]))
@@ -96,7 +96,7 @@ def test_a_plot_whose_leaves_ask_for_something_else_is_filled_as_a_new_one_to_th
     for _ in range(3):
         for node in data.draw(st.lists(st.sampled_from(list(leaves(root))), max_size=3)):
             node.demand = data.draw(st.tuples(*[st.integers(0, 9)] * len(capacity)))
-            laid_out.put(node.name, node.demand)
+            laid_out.set_demand(node.name, node.demand)
         found, new = laid_out.fill(), ArrayTree(root, capacity).fill()
 
         assert (found.shares(), found.inner_shares()) == (new.shares(), new.inner_shares())
@@ -114,7 +114,7 @@ def test_kept_paths_of_a_large_tree_are_those_of_a_new_one_to_the_last_bit(seed,
     for changes in (0, 1, 2, 40, 1, 150):
         for node in draw.sample(everyone, changes):
             node.demand = [draw.choice([0, 1, draw.randint(1, have // 10)]) for have in CAPACITY]
-            laid_out.put(node.name, node.demand)
+            laid_out.set_demand(node.name, node.demand)
         found, new = laid_out.fill(), ArrayTree(root, CAPACITY).fill()
 
         assert (found.shares(), found.inner_shares()) == (new.shares(), new.inner_shares())
@@ -148,7 +148,7 @@ def test_nodes_that_take_without_rising_are_filled_together_before_the_others(ot
 @pytest.mark.parametrize(
     ("root", "capacity"),
     [
-        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=laid.WEIGHTS_MAX)), (10,), id="weights"),
+        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=tree_lists.WEIGHTS_MAX)), (10,), id="weights"),
         pytest.param(inner("r", leaf("a", *[1] * 62)), [10] * 62, id="kinds"),
         pytest.param(inner("r", leaf("a", 1, tasks=2**2000 >> 1000)), (1,), id="tasks"),
         pytest.param(inner("r", inner("nobody")), (10,), id="a group without members"),
@@ -161,7 +161,7 @@ def test_so_much_fits_into_arrays(root, capacity):
 @pytest.mark.parametrize(
     ("root", "capacity"),
     [
-        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=laid.WEIGHTS_MAX + 1)), (10,), id="weights"),
+        pytest.param(inner("r", leaf("a", 1), leaf("b", 1, weight=tree_lists.WEIGHTS_MAX + 1)), (10,), id="weights"),
         pytest.param(inner("r", leaf("a", *[1] * 63)), [10] * 63, id="kinds"),
         pytest.param(inner("r", leaf("a", 10**309)), (1,), id="demands"),
         pytest.param(inner("r", leaf("a", 1), order="fifo"), (10,), id="one child after the other"),

@@ -130,7 +130,7 @@ class ATreeInUse(RuleBasedStateMachine):
         standing = plain.stand()
         for node in walk(self.root):
             if node.children:
-                assert self.live.view.seen(self.live.branches[node.name]).blocked == standing[node.name].blocked
+                assert self.live.view.attributed(self.live.branches[node.name]).blocked == standing[node.name].blocked
                 assert abs(Fraction(self.live.share(node.name), ONE) - self.open_share(standing[node.name])) < NEARLY
 
     def open_share(self, standing):
@@ -144,7 +144,7 @@ TestATreeInUse.settings = settings(stateful_step_count=25)
 def churned(live, waves):
     """Tasks end and what is free is given out anew; a leaf waits for as many more as it has lost."""
     for name, part in waves:
-        place = live.places[name]
+        place = live.leaf_states[name]
         ended = -(-place.tasks * part // 4)
         if ended:
             live.finish(name, ended)
@@ -228,7 +228,7 @@ def test_what_is_free_is_of_use_to_nobody(cell, data):
     churned(live, data.draw(waves_over(root)))
 
     assert all(left >= 0 for left in live.free)
-    for place in live.places.values():
+    for place in live.leaf_states.values():
         fits = all(need <= left for need, left in zip(place.demand, live.free, strict=True))
         assert place.waiting == 0 or not any(place.demand) or not fits
 

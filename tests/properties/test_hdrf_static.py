@@ -301,7 +301,7 @@ def test_the_naive_walk_by_heaps_leads_where_the_live_tree_does(cell, holds):
     tree = LiveTree(root, capacity)
     tree.fill()
 
-    assert held_at_last(root, capacity) == {name: place.used for name, place in tree.places.items()}
+    assert held_at_last(root, capacity) == {name: place.used for name, place in tree.leaf_states.items()}
 
 
 def test_nor_does_it_end_where_many_tasks_are_given_at_a_time():
@@ -311,4 +311,4 @@ def test_nor_does_it_end_where_many_tasks_are_given_at_a_time():
     tree = LiveTree(root, (40_000, 40_000))
     hand_out(tree)
 
-    assert held_at_last(root, (40_000, 40_000)) == {name: place.used for name, place in tree.places.items()}
+    assert held_at_last(root, (40_000, 40_000)) == {name: place.used for name, place in tree.leaf_states.items()}

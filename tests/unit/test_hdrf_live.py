@@ -177,7 +177,7 @@ def test_so_many_views_are_kept_and_no_more():
     live = LiveTree(inner("r", *kinds), (1,) * width)
     for combination in range(2**width):
         for j in range(width):
-            place = live.places[f"k{j}"]
+            place = live.leaf_states[f"k{j}"]
             if combination >> j & 1 and not place.tasks:
                 live.set_demand(place.name, place.demand, 1)
                 live.give(place.name)

@@ -64,7 +64,7 @@ def could_start(state: State, leaf: str) -> tuple[int, Vector]:
         waits -= state.backoff_tasks[leaf]
         backoff_demand = state.backoff_demand.get(leaf, _NOTHING)
         waiting = {kind: amount - backoff_demand.get(kind, 0) for kind, amount in waiting.items()}
-    assert waits >= 0, f"{leaf}: more tasks rest than wait"
+    assert waits >= 0, f"{leaf}: more tasks in back-off than waiting"
     return waits, waiting
 
 

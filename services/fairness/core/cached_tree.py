@@ -11,7 +11,7 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.fill_tree import PIECE, Caps, FillTree
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
-from services.fairness.hdrf.arrays import ArrayTree, Filled, array_tree_of
+from services.fairness.hdrf.arrays import ArrayFill, ArrayTree, array_tree_of
 
 
 class CachedTree:
@@ -28,7 +28,7 @@ class CachedTree:
         self._names = dict.fromkeys(tree.names, True)
         self._units = sum([PIECE not in name for name in fill_tree.units])
         self.idle = {name: True for name in tree.names if PIECE not in name and name not in fill_tree.asked}
-        self._blur(tree.names)
+        self._note_clipped(tree.names)
 
     def follow(self, state: State, accounts: TreeAccounts, caps: Caps) -> bool:
         """Applies the changes in `moved`. False if the tree can no longer be used and has to be built anew."""
@@ -43,10 +43,10 @@ class CachedTree:
         if self._units - len(self.idle) < arrays.LEAVES_MIN:
             return False  # A new tree would be filled otherwise.
         changed = [name for name in self._fill_tree.follow(units, caps) if name in self._names]
-        self._blur(changed)
+        self._note_clipped(changed)
         return all(self._write(name) for name in changed)
 
-    def fill(self) -> Filled:
+    def fill(self) -> ArrayFill:
         """A filling."""
         return self._tree.fill()
 
@@ -62,16 +62,16 @@ class CachedTree:
             self.idle[account.name] = True
         return True
 
-    def _blur(self, names: Sequence[str]) -> None:
+    def _note_clipped(self, names: Sequence[str]) -> None:
         """Demands that were cut down to a maximum carry a rounding error; the arrays have to know which."""
         if self._fill_tree.bits:
             for name in names:
-                self._tree.blur(name, self._fill_tree.is_clipped(name))
+                self._tree.set_clipped(name, self._fill_tree.is_clipped(name))
 
     def _write(self, name: str) -> bool:
         """False where arrays have too few bits for it."""
         try:
-            self._tree.put(name, self._fill_tree.units[name])
+            self._tree.set_demand(name, self._fill_tree.units[name])
         except OverflowError:
             return False
         return True
@@ -94,5 +94,5 @@ def cached_tree_of(fill_tree: FillTree, accounts: TreeAccounts) -> CachedTree | 
     root = fill_tree.root
     if root is None or not fill_tree.whole or not _is_kept(accounts) or fill_tree.passes_over:
         return None
-    tree = array_tree_of(root, fill_tree.capacity, blurs=fill_tree.bits > 0)
+    tree = array_tree_of(root, fill_tree.capacity, clips=fill_tree.bits > 0)
     return CachedTree(fill_tree, tree) if tree is not None else None

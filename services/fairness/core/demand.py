@@ -9,12 +9,12 @@ from services.fairness.core.state import State
 
 
 def divide_capacity(state: State) -> None:
-    """Works out what of the cell is divided."""
+    """Computes what part of the cell is divided."""
     state.capacity = divisible(state.whole, counted_promises(state.policy, state.promises))
 
 
 def recount(state: State) -> None:
-    """Sums everything up anew, after what a task or a node counts for has changed. Costs the nodes and live jobs."""
+    """Recomputes all sums, after the units have changed that count. Takes time proportional to nodes and live jobs."""
     state.whole, state.total = {}, {}
     state.demand, state.sets, state.waiting, state.used, state.backoff_tasks, state.backoff_demand = (
         {},
@@ -59,7 +59,7 @@ def add_waits(state: State, leaf: str, tasks: int) -> None:
 
 
 def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
-    """So many tasks more of a leaf (fewer, where negative) wait out a back-off."""
+    """So many tasks more of a leaf (fewer, where negative) are in back-off."""
     if tasks and leaf:
         left = state.backoff_tasks.get(leaf, 0) + tasks
         if left:
@@ -83,7 +83,7 @@ def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:
 
 
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:
-    """Adds so many tasks (takes off, where negative) to a leaf's vector; what comes to nothing is dropped."""
+    """Adds so many tasks (subtracts, where negative) to a leaf's vector; kinds that become 0 are dropped."""
     vector = sums.get(leaf)
     if vector is None:
         vector = sums[leaf] = {}

@@ -27,14 +27,14 @@ _FILLED = Policy(preset="hdrf")
 @dataclass(slots=True)
 class Directions:
     """Of the live jobs: the set that each is in, and its direction; of each set ("queue//kinds") the sum of those.
-    `stale`: jobs that have got on since, that came or went."""
+    `stale`: jobs that have progressed, come or gone since."""
 
     stale: dict[str, bool]
     jobs: dict[str, tuple[str, Vector]] = field(default_factory=dict)
     sums: dict[str, Vector] = field(default_factory=dict)
 
     def put(self, name: str, key: str, direction: Vector) -> None:
-        """A job goes in this direction from now on; nowhere where that is empty."""
+        """Sets the direction of a job; empty: it has none."""
         before = self.jobs.pop(name, None)
         if before is not None:
             self._add(*before, -1)
@@ -51,7 +51,7 @@ class Directions:
 
 
 def entitlements(state: State, *, full: bool) -> list[Entitlement]:
-    """Those that moved since they were told; with `full` all."""
+    """Entitlements that have moved since they were published; with `full` all."""
     told = state.entitled
     if state.policy.preset not in PLANNING:
         return [entitlement(key, 0) for key in sorted(told)]
@@ -112,7 +112,7 @@ def _leaves(tree: Queue | None) -> dict[str, bool]:
 
 def _tree(tree: Queue | None, leaves: dict[str, bool], sums: dict[str, Vector]) -> tuple[Queue, dict[str, str]]:
     """The tree with the sets of jobs below their queues, and the path of each set. A cell without queues is one queue;
-    policies that order jobs, or go by what is held, say nothing about entitlements."""
+    policies that order jobs, or depend on current holdings, define no entitlements."""
     sets: dict[str, list[str]] = {}
     for key in sorted(sums):
         queue = queue_of(key)

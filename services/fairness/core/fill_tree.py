@@ -1,4 +1,4 @@
-"""The tree of queues as input to a filling: which units share with which others, with what weights and demands.
+"""The tree of queues as input to progressive filling: which units are siblings, with what weights and demands.
 
 Units are what is shared out (largesse/lifecycle/queue_policy.py): leaves, and inner queues that serve their jobs as one
 list, each with the summed demand of the leaves below. Under `hdrf` and `naive-hdrf` (and `capacity`) the children of a
@@ -25,18 +25,18 @@ from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import ONE, ONE_BITS, TreeNode
 
-TOP = "/"  # No path of a queue is called so.
+TOP = "/"  # Not a valid path of a queue.
 
 PIECE = "//"
-"""Stands between the path of a leaf and a set of kinds; no path has it inside."""
+"""Separates the path of a leaf from a set of kinds; no path contains it."""
 
 HELD = ("naive-hdrf", "capacity")
-"""Policies that go by what is held at the moment, not by a filling of an empty cell."""
+"""Policies that depend on current holdings, not on a filling of an empty cell."""
 
 FLAT = ("drf", "collapsed")
 
 Caps = Mapping[str, Sequence[int]]
-"""Units that are taken to ask for these amounts, in the order of the capacity vector."""
+"""By unit, the demand that counts instead of its own, in the order of the capacity vector."""
 
 _WEIGHT_BITS, _LEAST_BITS = 50, 10
 """A share in the place of a weight: this much of it. A queue with next to nothing weighs no more than 2^-40 of all."""
@@ -45,12 +45,12 @@ _FINE_BITS = 64
 
 
 def goes_by_holdings(tree: Queue, policy: str) -> bool:
-    """Whether levels somewhere in a tree go by what is held; `policy` is that of the root, unless it names another."""
+    """Whether levels somewhere in a tree depend on current holdings; `policy`: of the root, unless it names another."""
     return policy in HELD or any(queue.policy in HELD for _, queue in walk(tree))
 
 
 class FillTree:
-    """One tree, as it stands for one filling: `root`, None where no queue asks for anything.
+    """The tree for one filling: `root`, None where no queue asks for anything.
 
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`: path
     -> demand; `asked`: those of them that ask for something. `whole`: the others are in it, too. `pieces`: leaves that
@@ -65,7 +65,7 @@ class FillTree:
         self._tree = state.queues
         self._policy = sharing_of(state.policy.preset)
         self._accounts = accounts
-        self._parts: dict[str, int] = {}  # Leaf -> the part of its demand that maxima leave, of 2^bits.
+        self._parts: dict[str, int] = {}  # Leaf -> the fraction of its demand within all maxima, in units of 2^-bits.
         self._clipped: dict[str, bool] = {}  # Queues that asked for more than their maximum.
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
         self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
@@ -74,7 +74,7 @@ class FillTree:
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
         self._state = state
-        self._nodes: dict[str, TreeNode] = {}  # Path -> where it stands in the tree.
+        self._nodes: dict[str, TreeNode] = {}  # Path -> its node in the tree.
         self.churned: list[TreeNode] = []
         self.asking: dict[str, bool] = {}
         self._goes_by_holdings = state.by_holdings
@@ -94,7 +94,7 @@ class FillTree:
 
     @property
     def capacity(self) -> list[int]:
-        """The cell's, in the measure of demands."""
+        """The capacity of the cell, in the units of the demands."""
         return [have << self.bits for have in self._accounts.capacity]
 
     def leaves_of(self, unit: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ class FillTree:
         return [name for name, demand in zip(names, before, strict=True) if self.units[name] != demand]
 
     def _top_clipped(self, account: QueueAccount) -> QueueAccount | None:
-        """The highest queue on the way up whose maximum takes something off, or did."""
+        """The topmost of a queue and its ancestors whose maximum clips demand now, or did before."""
         top: QueueAccount | None = None
         at: QueueAccount | None = account
         while at is not None:
@@ -152,11 +152,11 @@ class FillTree:
         return top
 
     def _may_be_whole(self) -> bool:
-        """Whether units without demand may stand in the tree: only if no other queue's weight depends on them."""
+        """Whether units without demand may be in the tree: only if no other queue's weight depends on them."""
         policies = [self._policy, *[queue.policy for _, queue in walk(self._tree)]]
         return not (self._goes_by_holdings or any(self._accounts.root.claims) or "collapsed" in policies)
 
-    # ------------------------------------------------------------------ growing
+    # ------------------------------------------------------------------ building
     def _grow(self) -> TreeNode | None:
         if "" not in self.asking:
             return None
@@ -221,7 +221,7 @@ class FillTree:
         return found
 
     def _weights(self, found: dict[str, int]) -> dict[str, int]:
-        """What stands for weights. A queue that is left nothing keeps its own weight for what the others cannot use."""
+        """The weights to use. A queue that is left nothing keeps its own weight, for what the others cannot use."""
         heaviest = max([self._accounts.queues[name].weight for name in found], default=1)
         least = {name: (self._accounts.queues[name].weight << _LEAST_BITS) // heaviest for name in found}
         return {name: max(1, least[name], part >> ONE_BITS - _WEIGHT_BITS) for name, part in found.items()}
@@ -278,7 +278,7 @@ class FillTree:
 
     # ------------------------------------------------------------------ maxima
     def _clip(self, over: Sequence[QueueAccount]) -> None:
-        """Takes off what these queues ask for beyond their maxima, from the leaves up."""
+        """Clips the demand of these queues to their maxima, from the leaves up."""
         for account in sorted(
             over, key=lambda account: (-len(account.name.split("/")), account.name == "", account.name)
         ):
@@ -287,13 +287,13 @@ class FillTree:
             if queue is None or not queue.children or policy in LISTS:
                 self._clip_evenly(account)
             else:
-                # Those whose children stand elsewhere, side by side with others, are built on their own.
+                # Queues whose children were moved up, beside others, get a node of their own.
                 node = self._nodes.get(account.name) or self._apart(queue, account.name, policy, share)
                 if node.children:
                     self._clip_below(account, node)
 
     def _apart(self, queue: Queue, path: str, policy: str, share: int) -> TreeNode:
-        """A copy of a queue that is no node of the tree, for its maximum alone; the tree stays as it is."""
+        """A copy of a queue that is not in the tree, to apply its maximum; the tree is not changed."""
         before = dict(self._nodes), list(self.churned), dict(self.amounts)
         node = self._node(queue, path, policy, share)
         self._nodes, self.churned, self.amounts = before

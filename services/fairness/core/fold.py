@@ -1,4 +1,4 @@
-"""What fairness learns, record by record: `FOLDS` is the table of cases."""
+"""How fairness folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
@@ -57,7 +57,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one record."""
+    """Folds one record."""
     FOLDS[type(record.body)](state, record)
 
 
@@ -163,7 +163,9 @@ def _forget(state: State, name: str) -> None:
     for at, left in enumerate(job.progress.left):
         held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
         if held is not None:
-            count_tasks(state, job.queue, held.demand, 0, len(held.since))  # It holds them still, but not as asked for.
+            count_tasks(
+                state, job.queue, held.demand, 0, len(held.since)
+            )  # It still holds them, but no longer asks for them.
         if left and job.progress.parents[at] == 0:
             _ask(state, job, at, -left)
 
@@ -208,7 +210,7 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     change_work(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
-    fail(job, at, index, attempt, reason)  # Where the job is over JobEnded follows.
+    fail(job, at, index, attempt, reason)  # Where that ends the job, JobEnded follows.
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)
     if job.graph.stages[at].gang:
@@ -218,7 +220,7 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
 
 
 def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Allocation:
-    """Tasks hold nothing any more; the caller counts what that means for their leaf."""
+    """Tasks hold nothing any more; the caller updates the sums of their leaf."""
     key = f"{name}/{stage}"
     held, running = state.held[key], state.running
     for index in range(first, first + tasks):

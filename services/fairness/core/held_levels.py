@@ -1,4 +1,4 @@
-"""Levels that go by what is held: naive hierarchical DRF, and `capacity`, which is that over what is guaranteed.
+"""Levels that depend on current holdings: naive hierarchical DRF, and `capacity`, the same beyond guarantees.
 
 From an empty cell both give what H-DRF gives; what they are known for (a leaf starves beside a sibling that nobody
 competes with) comes of tasks that end and start. So a walk begins at what units hold now and hands out what is free,
@@ -21,7 +21,7 @@ from services.fairness.core.state import State
 from services.fairness.hdrf.whole_tasks import held_at_last
 from services.fairness.tree import TreeNode, leaves, walk
 
-_REST = "//"  # No path of a queue is called so.
+_REST = "//"  # Not a valid path of a queue.
 
 
 def handed_out(state: State, accounts: TreeAccounts, top: TreeNode, cell: Sequence[int]) -> Mapping[str, Sequence[int]]:
@@ -31,7 +31,7 @@ def handed_out(state: State, accounts: TreeAccounts, top: TreeNode, cell: Sequen
     for account in _limited(accounts, "" if top.name == TOP else top.name):
         units = [leaf for leaf in leaves(root) if not account.name or leaf.name.startswith(f"{account.name}/")]
         if not _is_within(units, account.most):
-            # Those whose children stand elsewhere, side by side with others, are none of the nodes.
+            # Queues whose children were moved up, beside others, are not in the tree.
             inside = nodes.get(account.name or TOP) or TreeNode(account.name, children=units)
             _keep_within(inside, account.most, accounts.capacity)
     return held_at_last(root, cell)

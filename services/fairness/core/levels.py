@@ -127,7 +127,7 @@ def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) 
 
 
 def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, pieces: Mapping[str, Sequence[str]]) -> None:
-    """Levels of nodes below leaves become parts of the leaves' levels."""
+    """Turns the levels of nodes below leaves into parts of the leaves' levels."""
     for leaf, names in pieces.items():
         levels, sets = filled.levels, state.sets.get(leaf, {})
         filled.parts[leaf], filled.pieces[leaf] = {}, {}
@@ -141,7 +141,7 @@ def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, piece
 
 
 def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree, before: CellLevels | None) -> CellLevels:
-    """What `_fill` comes to with a tree that is kept; `before`: what it came to last, which is given up."""
+    """The result of `_fill` with a cached tree; `before`: its last result, which is overwritten."""
     found = cached.fill()
     levels = dict(zip(found.names, found.units(), strict=True))
     satisfied = dict(zip(found.names, found.satisfied, strict=True))
@@ -217,7 +217,7 @@ def _cell(shares: Sequence[Sequence[int]], accounts: TreeAccounts) -> list[int]:
 
 
 def _passed_over(got: Mapping[str, Sequence[int]], known: Mapping[str, int]) -> dict[str, int]:
-    """What queues come to that no filling has told of: the sum of their units."""
+    """The amounts of queues that are in no filling: the sums of their units."""
     sums: dict[str, list[int]] = {}
     for unit, vector in got.items():
         for path in upwards(unit.partition(PIECE)[0].rpartition("/")[0]):

@@ -23,14 +23,14 @@ from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
 
 CAP_FALLS_MS = 1_000
-"""A unit that holds less than its cap for so long is taken to be able to place only what it holds."""
+"""A unit that holds less than its cap for so long counts as able to place only what it holds."""
 
 _RATIO_BITS = 30
 _BEYOND = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
 
 
 def forget_placed(state: State) -> None:
-    """Another tree is in force: which units can place what they are due is found out anew."""
+    """Another tree is in force: which units can place what they are due has to be observed again."""
     state.short, state.capped, state.touched = {}, {}, {}
 
 
@@ -63,7 +63,7 @@ def fold_levels(state: State, body: Shares) -> None:
 
 
 def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant], time: int) -> None:
-    """A round is over: takes note of who is short of its level, who was passed over, and what can be placed."""
+    """A round is closed: records which units are below their level, which were passed over, and what can be placed."""
     touched, state.touched = state.touched, {}
     if accounts is None:
         return
@@ -134,7 +134,7 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
         size = accounts.share_of([demand.get(kind, 0) for kind in accounts.kinds]) * (len(held.since) if is_gang else 1)
         unit = accounts.group_of(account.name).name
         if is_divided(state, unit):
-            continue  # It is served set by set.
+            continue  # Each of its sets of kinds is served by itself.
         sizes[unit] = max(sizes.get(unit, 0), size)
     worst = 0
     for name, size in sizes.items():
@@ -157,7 +157,7 @@ def _set_cap(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts)
 
 
 def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts, time: int) -> None:
-    """Upwards at once; downwards after a while."""
+    """Moves a cap: upwards at once, downwards after a while."""
     if accounts.share_of(unit.used) >= accounts.share_of(cap_of(cap, accounts)):
         _set_cap(state, cap, unit, accounts)
     elif cap.less_ms is None:

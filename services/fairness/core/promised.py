@@ -1,4 +1,4 @@
-"""Capacity that is promised to reservations is not divided, and jobs of accepted reservations ask for nothing of what
+"""Capacity that is promised to reservations is not divided, and jobs of accepted reservations demand nothing of what
 is (docs/concepts/dress.md): they have their promise, and what nobody else can use.
 """
 

@@ -1,4 +1,4 @@
-"""What is published of every queue, and the watch over guarantees: a guarantee that stays broken for longer than the
+"""What is published of every queue, and broken guarantees: a guarantee that stays broken for longer than the
 longest-running task is reported.
 
 A queue is below its guarantee if tasks of it wait (other than for a back-off) and it would still be below with one more
@@ -21,7 +21,7 @@ from services.fairness.core.refill import CellLevels
 from services.fairness.core.state import State
 
 
-# ---------------------------------------------------------------- the books
+# ---------------------------------------------------------------- accounts
 def accounts_of(state: State) -> TreeAccounts | None:
     """The accounts of all queues, brought up to date; None without a tree."""
     if state.queues is None or not state.queues.children:
@@ -45,7 +45,7 @@ def accounts_of(state: State) -> TreeAccounts | None:
 def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
     account, kinds = accounts.queues.get(leaf), accounts.kinds
     if account is None or account.children:
-        return  # Tasks still run there of jobs that were over before another tree did away with the leaf.
+        return  # Tasks of ended jobs still run there, and a new tree has removed the leaf.
     tasks, waiting = could_start(state, leaf)
     demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
     accounts.put(
@@ -69,7 +69,7 @@ def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, liste
     return account
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- published values
 def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
     """The levels that are in force from now on."""
     if accounts.source is not filled or accounts.keeps_levels:
@@ -126,7 +126,7 @@ def fold_said(state: State, body: Shares) -> None:
 
 
 def forget_queues(state: State) -> None:
-    """Another tree is in force: nothing is known any more of queues that are not in it."""
+    """Another tree is in force: forgets queues that are not in it."""
     tree = dict(walk(state.queues)) if state.queues is not None else {}
     for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
         for name in [name for name in kept if name not in tree]:
@@ -134,9 +134,9 @@ def forget_queues(state: State) -> None:
     state.accounts = None
 
 
-# ---------------------------------------------------------------- the watch
+# ---------------------------------------------------------------- broken guarantees
 def watch(state: State, time: int) -> None:
-    """A round is over: takes note of who is below its guarantee now, and who no longer is."""
+    """A round is closed: records which queues are below their guarantee now, and which no longer are."""
     accounts = accounts_of(state)
     state.oldest_ms = next(iter(state.running), None)
     if accounts is None:
@@ -163,7 +163,7 @@ def breaches(
     reports: list[tuple[str, int, bool]] = []
     for name, since_ms in state.below.items():
         if since_ms >= limit:
-            break  # They come in the order of time.
+            break  # They are in order of time.
         reports.append((name, since_ms, _is_placeable(accounts.queues[name], dues)))
     around = {path: True for unit in dues for path in upwards(unit)}
     for name in sorted({**state.unplaced, **around}):
@@ -184,7 +184,7 @@ def breaches(
 
 
 def _is_placeable(account: QueueAccount, dues: Mapping[str, int]) -> bool:
-    """False where something waits below a queue, and none of it would find room. Costs the queues below it."""
+    """False where tasks wait below a queue and none of them fits on a node. Visits all queues below."""
     if not account.waiting:
         return True
     if account.is_group:

@@ -1,4 +1,4 @@
-"""What fairness learns of rounds: what was opened, said, granted and closed."""
+"""How fairness folds the records of rounds: openings, its own answers, grants and closings."""
 
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import open_promises
@@ -73,7 +73,7 @@ def fold_abandoned(state: State, record: Record[RoundAbandoned]) -> None:
 
 def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
-    # A copy counts for nobody: its task holds its share already, and the copy has what nobody else can use.
+    # A copy counts against no queue: its task does already, and a copy only gets what no other task can use.
     grants = [grant for grant in body.grants if grant.why != "speculative"]
     for grant in grants:
         _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
@@ -85,7 +85,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
 def fold_time(state: State, record: Record[TimeReached]) -> None:
     body = record.body
     if body.wake_ms != state.wake_ms:
-        state.changed_seq = record.seq  # A job waited for this moment, and may ask for something now.
+        state.changed_seq = record.seq  # A job waited for this time, and may ask for something now.
 
 
 def fold_shares(state: State, record: Record[Shares]) -> None:

@@ -1,16 +1,16 @@
-"""Dynamic H-DRF in fractions: nothing is rounded and everything worked out anew each time. For small trees and for
-proof.
+"""Dynamic H-DRF in exact fractions: nothing is rounded, and everything is recomputed each time. For small trees, and as
+a reference in tests.
 
 `Exact.stand` attributes a vector to every node as section 3.4 of the paper has it; `order` and `next_leaves` walk the
-tree by it; `refill` hands out what is free in slivers grown into a flow. `dynamic.py` does the same in whole tasks,
-step by step.
+tree by it; `refill` hands out what is free by progressive filling. `dynamic.py` does the same in whole tasks, one at a
+time.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from services.fairness.hdrf.leaves import Wants
+from services.fairness.hdrf.leaves import DemandSizes
 from services.fairness.tree import RANK_ORDERS, TreeNode, leaves
 
 
@@ -26,7 +26,7 @@ class Standing:
 
 @dataclass(slots=True)
 class Motion:
-    """How a node moves per unit of its own clock."""
+    """The derivatives of a node's state by its own clock."""
 
     speed: list[Fraction]  # What it takes, in shares of the cell; behind them, in tasks.
     drift: list[Fraction]  # How its attributed vector changes.
@@ -90,13 +90,13 @@ class Exact:
         if not all(leaf.demand for leaf in leaves(self.root)):
             return 0
         free = [Fraction(units) for units in self.capacity]
-        wants = Wants()
+        demand_sizes = DemandSizes()
         for leaf in leaves(self.root):
             free = [left - used for left, used in zip(free, self.held[leaf.name], strict=True)]
             if self.mask(leaf):
-                wants.add(self.mask(leaf), leaf.demand)
+                demand_sizes.add(self.mask(leaf), leaf.demand)
         if self.whole:
-            return wants.full([left.numerator // left.denominator for left in free])
+            return demand_sizes.full([left.numerator // left.denominator for left in free])
         return sum([1 << j for j, left in enumerate(free) if left <= 0])
 
     def mask(self, leaf: TreeNode) -> int:
@@ -106,7 +106,7 @@ class Exact:
     def stand(self) -> dict[str, Standing]:
         """Where every node stands now, by name."""
         found: dict[str, Standing] = {}
-        self._stand(self.root, None, self.full(), found)
+        self._standing_of(self.root, None, self.full(), found)
         return found
 
     def order(self) -> list[str]:
@@ -125,8 +125,8 @@ class Exact:
             for have, column in zip(self.capacity, zip(*self.held.values(), strict=True), strict=True)
         ]
 
-    def _stand(self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing]) -> Standing:
-        below = [self._stand(child, node, full, found) for child in node.children]
+    def _standing_of(self, node: TreeNode, parent: TreeNode | None, full: int, found: dict[str, Standing]) -> Standing:
+        below = [self._standing_of(child, node, full, found) for child in node.children]
         if not node.children:
             vector = self._shares(self.held[node.name])
             blocked = bool(node.demand) and (not self.mask(node) or bool(self.mask(node) & full))

@@ -1,4 +1,4 @@
-"""The paths of a tree's nodes until the first kind is used up, kept from one filling to the next.
+"""The paths of a tree's nodes until the first kind is saturated, kept from one filling to the next.
 
 These paths are most of a filling, and a node's path depends only on what the leaves below it ask for. So where few
 leaves ask for something else than at the last filling, only the paths of the nodes above them are composed anew.
@@ -10,34 +10,37 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from services.fairness.hdrf import paths, turns
-from services.fairness.hdrf.laid import Depth
-from services.fairness.hdrf.paths import LONG, Compared, Rows
-from services.fairness.hdrf.turns import Array, Turns
+from services.fairness.hdrf import breakpoints, paths
+from services.fairness.hdrf.breakpoints import Array, Breakpoints
+from services.fairness.hdrf.paths import LONG, Compared, Segments
+from services.fairness.hdrf.tree_lists import Depth
 
-_COLUMNS = [field.name for field in fields(Rows) if field.name not in ("node", "first", "many")]
+_COLUMNS = [field.name for field in fields(Segments) if field.name not in ("node", "first", "many")]
 _SPARE, _SPARE_SHIFT = 4, 3
-"""So many rows, and an eighth, a node can gain before the rows of its depth are moved."""
+"""A node can gain so many segments, and an eighth, before the segments of its depth are moved."""
 
-LeafTurns = Callable[[int, Array], Turns | None]
-"""The turns of the leaves right below some nodes of a depth, which are marked."""
+LeafBreakpoints = Callable[[int, Array], Breakpoints | None]
+"""The breakpoints of the leaves below the marked nodes of a depth."""
 
 
 class KeptPaths:
-    """The rows of all nodes, a `Rows` a depth. A node has room for further rows behind its own; those are at a height
-    that nothing reaches.
+    """The segments of all nodes, one `Segments` a depth. Behind the segments of a node there is room for more, filled
+    with segments at a height that is never reached.
     """
 
     def __init__(self) -> None:
-        self._rows: list[Rows] = []
+        self._segments: list[Segments] = []
         self._room: list[Array] = []
 
-    def update(self, depths: Sequence[Depth], compared: Compared, kinds: int, leaf_turns: LeafTurns) -> list[Rows]:
-        """The paths of the present demands; `compared`: the kinds that count below the top. Resets what is stale."""
-        is_new = not self._rows
+    def update(
+        self, depths: Sequence[Depth], compared: Compared, kinds: int, leaf_breakpoints: LeafBreakpoints
+    ) -> list[Segments]:
+        """The paths for the present demands. `compared`: by which kinds children below the root are compared. Clears
+        the stale marks of `depths`."""
+        is_new = not self._segments
         if is_new:
-            self._rows = [paths.no_rows(len(depth.parent), kinds) for depth in depths]
-            self._room = [rows.many for rows in self._rows]
+            self._segments = [paths.no_segments(len(depth.parent), kinds) for depth in depths]
+            self._room = [segments.many for segments in self._segments]
         children = np.zeros(0, dtype=bool)  # Those of the depth below whose paths have changed.
         for at in range(len(depths) - 1, -1, -1):
             depth = depths[at]
@@ -49,76 +52,76 @@ class KeptPaths:
             if len(nodes):
                 place = np.zeros(len(stale), dtype=np.int64)
                 place[nodes] = np.arange(len(nodes))
-                found = leaf_turns(at, stale)
+                found = leaf_breakpoints(at, stale)
                 if found is not None:
                     found.node = place[found.node]
-                found = turns.merge(
-                    found, self._turns_of_children(at + 1, depths[at + 1], stale, place) if below else None
+                found = breakpoints.merge(
+                    found, self._breakpoints_of_children(at + 1, depths[at + 1], stale, place) if below else None
                 )
                 here = replace(compared, marked=depth.naive[nodes] if depth.naive.any() else None) if at else None
                 none = np.zeros((kinds, len(nodes)), dtype=np.int64)
-                rows = paths.no_rows(len(nodes), kinds)
+                segments = paths.no_segments(len(nodes), kinds)
                 if found is not None:
-                    rows = paths.compose(found, len(nodes), none, depth.slope[nodes], here)
-                self._put(at, nodes, rows)
+                    segments = paths.compose(found, len(nodes), none, depth.slope[nodes], here)
+                self._put(at, nodes, segments)
             depth.stale[:] = False
             children = stale
-        return self._rows
+        return self._segments
 
-    def _turns_of_children(self, at: int, depth: Depth, stale: Array, place: Array) -> Turns | None:
-        """How stale nodes see the paths of their children, which are those of depth `at`."""
+    def _breakpoints_of_children(self, at: int, depth: Depth, stale: Array, place: Array) -> Breakpoints | None:
+        """The breakpoints of the children of stale nodes; the children are those of depth `at`."""
         children = np.flatnonzero(stale[depth.parent])
-        return paths.turns_of(self._taken(at, children), place[depth.parent[children]])
+        return paths.breakpoints_of(self._taken(at, children), place[depth.parent[children]])
 
-    def _taken(self, at: int, nodes: Array) -> Rows:
-        """The rows of some nodes, numbered in their order."""
-        rows = self._rows[at]
-        many = rows.many[nodes]
-        if len(nodes) == len(rows.many) and many.sum() == len(rows.node):
-            return rows
-        lines = _ranges(rows.first[nodes], many)
-        columns = {name: getattr(rows, name).take(lines, axis=-1) for name in _COLUMNS}
+    def _taken(self, at: int, nodes: Array) -> Segments:
+        """The segments of some nodes, which are renumbered in their order."""
+        segments = self._segments[at]
+        many = segments.many[nodes]
+        if len(nodes) == len(segments.many) and many.sum() == len(segments.node):
+            return segments
+        lines = _ranges(segments.first[nodes], many)
+        columns = {name: getattr(segments, name).take(lines, axis=-1) for name in _COLUMNS}
         first = np.cumsum(many) - many
-        return Rows(np.repeat(np.arange(len(nodes)), many), first, many, **columns)
+        return Segments(np.repeat(np.arange(len(nodes)), many), first, many, **columns)
 
-    def _put(self, at: int, nodes: Array, found: Rows) -> None:
-        """Some nodes have other rows."""
-        if len(nodes) == len(found.many) == len(self._rows[at].many):
-            self._rows[at], self._room[at] = found, found.many.copy()
+    def _put(self, at: int, nodes: Array, found: Segments) -> None:
+        """Replaces the segments of some nodes."""
+        if len(nodes) == len(found.many) == len(self._segments[at].many):
+            self._segments[at], self._room[at] = found, found.many.copy()
             return
         if (found.many > self._room[at][nodes]).any():
             self._make_room(at, nodes, found.many)
-        rows, room = self._rows[at], self._room[at]
-        first = rows.first[nodes]
+        segments, room = self._segments[at], self._room[at]
+        first = segments.first[nodes]
         lines = _ranges(first, found.many)
         for name in _COLUMNS:
-            getattr(rows, name)[..., lines] = getattr(found, name)
-        rows.height[_ranges(first + found.many, room[nodes] - found.many)] = LONG
-        rows.many[nodes] = found.many
+            getattr(segments, name)[..., lines] = getattr(found, name)
+        segments.height[_ranges(first + found.many, room[nodes] - found.many)] = LONG
+        segments.many[nodes] = found.many
 
     def _make_room(self, at: int, nodes: Array, many: Array) -> None:
-        """Moves the rows of a depth, so that these nodes have room for so many."""
-        rows = self._rows[at]
-        kept = rows.many.copy()
+        """Moves the segments of a depth, so that these nodes have room for so many."""
+        segments = self._segments[at]
+        kept = segments.many.copy()
         kept[nodes] = 0
-        needed = rows.many.copy()
+        needed = segments.many.copy()
         needed[nodes] = many
         room = needed + (needed >> _SPARE_SHIFT) + _SPARE
         first = np.cumsum(room) - room
-        lines, before = _ranges(first, kept), _ranges(rows.first, kept)
+        lines, before = _ranges(first, kept), _ranges(segments.first, kept)
         columns = {}
         for name in _COLUMNS:
-            column = getattr(rows, name)
+            column = getattr(segments, name)
             columns[name] = np.zeros((*column.shape[:-1], int(room.sum())), dtype=column.dtype)
             columns[name][..., lines] = column.take(before, axis=-1)
         blank = np.ones(len(columns["height"]), dtype=bool)
         blank[lines] = False
         columns["height"][blank] = LONG
-        self._rows[at] = Rows(np.repeat(np.arange(len(room)), room), first, kept, **columns)
+        self._segments[at] = Segments(np.repeat(np.arange(len(room)), room), first, kept, **columns)
         self._room[at] = room
 
 
 def _ranges(first: Array, many: Array) -> Array:
-    """All of `first` .. `first + many - 1`, one after the other."""
+    """The concatenation of the ranges `first` .. `first + many - 1`."""
     before = np.cumsum(many) - many
     return np.repeat(first - before, many) + np.arange(int(many.sum()))

@@ -1,7 +1,7 @@
-"""What a live tree keeps of its leaves: each one's place, and per inner node groups of those that ask for the same
+"""What a live tree keeps of its leaves: the state of each, and per inner node groups of leaves that ask for the same
 kinds.
 
-A kind that fills up or frees again blocks and frees whole groups, so that it costs nothing per leaf. Everything is a
+A kind that becomes full, or free again, blocks or unblocks whole groups, without any cost per leaf. Everything is a
 share or a level (share / weight) in units of `FINE`; sums of integers, so that taking away undoes exactly what adding
 did.
 """
@@ -22,7 +22,7 @@ _KEY_SHIFT = 96
 
 
 def key_of(level: int) -> int:
-    """What levels are compared by: without their last bits, which tell only how they were rounded."""
+    """What levels are compared by: a level without its last bits, which are rounding errors."""
     return level + (1 << _KEY_SHIFT - 1) >> _KEY_SHIFT
 
 
@@ -31,7 +31,7 @@ Entry = tuple[int, str, Any]
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class LeafState:
     """A leaf. It holds `tasks`, in all `used` base units, and waits for `waiting` more of `demand` (None: endless)."""
 
     name: str
@@ -58,32 +58,32 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The leaves of one inner node that ask for one set of kinds, strays aside."""
+    """The leaves of one inner node that ask for one set of kinds, without its strays."""
 
     shares: list[int]
     directions: list[int]
     ready: list[Entry] = field(default_factory=list)
     aside: list[Entry] = field(default_factory=list)
 
-    def add(self, place: Place) -> None:
-        insort(self.ready if place.aside is None else self.aside, (place.key, place.name, place))
-        self.shares = plus(self.shares, place.shares)
-        self.directions = plus(self.directions, place.direction)
+    def add(self, state: LeafState) -> None:
+        insort(self.ready if state.aside is None else self.aside, (state.key, state.name, state))
+        self.shares = plus(self.shares, state.shares)
+        self.directions = plus(self.directions, state.direction)
 
-    def take(self, place: Place) -> None:
-        """Undo `add`, with the place as it was then."""
-        remove(self.ready if place.aside is None else self.aside, place.key, place.name)
-        self.shares = minus(self.shares, place.shares)
-        self.directions = minus(self.directions, place.direction)
+    def take(self, state: LeafState) -> None:
+        """Undo `add`, with the state as it was then."""
+        remove(self.ready if state.aside is None else self.aside, state.key, state.name)
+        self.shares = minus(self.shares, state.shares)
+        self.directions = minus(self.directions, state.direction)
 
-    def put_aside(self, place: Place, kind: int | None) -> None:
-        """A task of it fits no more, for want of `kind`; None: it may fit again."""
-        remove(self.ready if place.aside is None else self.aside, place.key, place.name)
-        place.aside = kind
-        insort(self.ready if kind is None else self.aside, (place.key, place.name, place))
+    def set_lack(self, state: LeafState, kind: int | None) -> None:
+        """A task of it no longer fits, because too little of `kind` is free; None: it may fit again."""
+        remove(self.ready if state.aside is None else self.aside, state.key, state.name)
+        state.aside = kind
+        insort(self.ready if kind is None else self.aside, (state.key, state.name, state))
 
     def least(self) -> Entry | None:
-        """Who has the least, whether a task of it fits or not."""
+        """The leaf with the least level, whether a task of it fits or not."""
         if self.aside and (not self.ready or self.aside[0] < self.ready[0]):
             return self.aside[0]
         return self.ready[0] if self.ready else None
@@ -105,8 +105,8 @@ def minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
 
 @dataclass(slots=True)
-class Wants:
-    """Of all demanding leaves, by the set of kinds that they ask for: the sizes asked, ascending, kind by kind."""
+class DemandSizes:
+    """The task sizes of all demanding leaves, ascending: by the set of kinds that a leaf asks for, then by kind."""
 
     sizes: dict[int, dict[int, list[int]]] = field(default_factory=dict)
 
@@ -123,10 +123,10 @@ class Wants:
             del self.sizes[mask]
 
     def full(self, free: Sequence[int]) -> int:
-        """The kinds that are used up: nothing is left, or too little for any leaf that nothing else holds back.
+        """The kinds that are full: nothing is left, or too little for any leaf that no other kind blocks.
 
-        With whole tasks the last bit of a kind may be useless to all; counting it as free would keep its share in
-        every comparison. A leaf that other kinds hold back says nothing about this one.
+        With whole tasks the rest of a kind may be too small for any task; if it counted as free, its share would
+        count in every comparison. Leaves that are blocked by other kinds do not count here.
         """
         full = sum([1 << j for j, units in enumerate(free) if units <= 0])
         while True:

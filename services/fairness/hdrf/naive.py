@@ -42,7 +42,7 @@ class NaiveNode:
 
 
 class NaiveWalk:
-    """A tree that is being given tasks. Quantities in base units, in the order of `capacity`."""
+    """A tree to which tasks are given. Quantities in base units, in the order of `capacity`."""
 
     def __init__(self, root: TreeNode, capacity: Sequence[int]) -> None:
         self.units = [(1 << FINE_BITS) // have if have > 0 else 0 for have in capacity]

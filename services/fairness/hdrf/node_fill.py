@@ -1,9 +1,8 @@
-"""The event loop of a filling (static.py): when kinds are used up, which children of an inner node take part at the
-moment, how fast, and what the next event is.
+"""The event loop of progressive filling (static.py): when kinds become full, which children of an inner node are filled
+at the moment, how fast, and what the next event is.
 
-The filling is progressive filling of a tree (water-filling): the *water* of a node is the level that its taking
-children have reached. Everything is a share or a level (share / weight) in units of `ONE`; speeds are per unit of
-level, in the same units.
+The *water level* of a node is the level (share / weight) that its unblocked children have reached. Shares and levels
+are in units of `ONE`; speeds are per unit of level, in the same units.
 """
 
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS
 
 
 class LeafFill:
-    """One leaf while it is filled. A level of `ONE` makes its usage `speed` and its dominant share `rise`."""
+    """One leaf during a filling. At a level of `ONE` its usage is `speed` and its dominant share is `rise`."""
 
     __slots__ = (
         "each", "held", "level_max", "level_min", "mask", "name", "rise", "satisfied", "share_max", "speed", "started",
@@ -26,31 +25,32 @@ class LeafFill:
         self.share_max = share_max  # Its share when it has all it asks for.
         self.level_max: int | None = None  # And its level. None: it never has.
         self.satisfied = not mask
-        self.started = False  # The water has reached it.
-        self.held: list[int] = []  # Its usage at first, and where it then stands.
+        self.started = False  # The water level has reached it.
+        self.held: list[int] = []  # Its usage at first, and its level then.
         self.level_min = self.each = self.rise = 0  # `each`: what a task adds to its level.
         self.speed: list[int] = []
 
 
 class InnerFill:
-    """One inner node while it is filled.
+    """One inner node during a filling.
 
-    Its water stands at `level`, the least share / weight among children that can still take. Its leaves that take
-    stand at `front`, the others ahead of it; an inner child stands at its own `height`. Children at the water's level
-    are rising with it, or lagging: they take without rising, and while there are any only they are filled, and `lag`
-    counts instead of `level`. Whichever counts is the node's clock. Everything is as of its last event; an event
-    moves only its path.
+    `level` is its water level: the least share / weight among the children that can still take. Its leaves that take
+    are at the level `front`, the others ahead of it; an inner child is at its own `height`. Children at the water level
+    either rise with it or are stalled: these take while their height stays the same, and as long as there are any, only
+    they are filled, and `lag` (what each has taken since, over its weight) grows instead of `level`. Whichever of the
+    two grows is the node's clock. All fields are as of the node's last event; an event updates only the nodes on its
+    path to the root.
     """
 
     __slots__ = (
         "attached", "blocked", "clock", "compared", "due", "ends", "front", "front_active", "front_speed",
         "front_takers", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
-        "line", "mark", "name", "nothing", "number", "order", "pace", "queue", "rise_speed", "rises", "rising", "speed",
-        "starts", "still", "used", "waiting", "weight_down", "weight_up",
+        "mark", "name", "nothing", "number", "order", "pace", "queue", "ranked", "rise_speed", "rises", "rising",
+        "speed", "stalled", "starts", "used", "waiting", "weight_down", "weight_up",
     )  # fmt: skip
 
     def __init__(self, name: str | None, order: str, number: int, width: int) -> None:
-        self.name = name  # None: it stands around a single leaf.
+        self.name = name  # None: it was made around a single leaf.
         self.order = order
         self.number = number  # Breaks ties in heaps: the place in the tree. 0: the top.
         self.weight_up = self.weight_down = (
@@ -66,14 +66,14 @@ class InnerFill:
             tuple[int, int]
         ] = []  # Level and place of leaves ahead of the front, the next to be reached last.
         self.level = self.lag = self.clock = self.height = self.mark = 0
-        self.blocked = self.still = self.attached = self.front_active = False
+        self.blocked = self.stalled = self.attached = self.front_active = False
         self.nothing = [0] * width
         self.used = [0] * width
         self.front_speed = self.nothing
         self.rises: list[tuple[int, InnerFill]] = []  # Level at a rising child's next event.
         self.lags: list[tuple[int, InnerFill]] = []  # Likewise in `lag`.
-        self.waiting: list[tuple[int, InnerFill]] = []  # Height of a child ahead of the water. Leaves wait at `front`.
-        self.line: list[InnerFill] = []  # Under a rank order: who is still to come, the next one last.
+        self.waiting: list[tuple[int, InnerFill]] = []  # Height of a child that has to wait. Leaves wait at `front`.
+        self.ranked: list[InnerFill] = []  # Under a rank order: children still to be filled, the next one last.
         self.compared: Sequence[int] = ()  # The kinds that its parent compares it by.
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
@@ -83,7 +83,7 @@ class InnerFill:
         return self.number < other.number
 
     def open_leaves(self) -> None:
-        """Take stock of the leaves that ask for something."""
+        """Initialise what is kept of the leaves that ask for something."""
         for place, leaf in enumerate(self.leaves):
             if leaf.held:
                 self.used = list(map(add, self.used, leaf.held))
@@ -96,7 +96,7 @@ class InnerFill:
         self.starts.sort(reverse=True)
 
     def start_over(self, full: int) -> None:
-        """Block the leaves that need a full kind, and forget who moves how fast."""
+        """Block the leaves that need a full kind, and reset all speeds."""
         if self.leaves:
             self.start_leaves_over(full)
         self.front_active = False
@@ -104,7 +104,7 @@ class InnerFill:
         self.speed = self.rise_speed = self.lag_speed = self.nothing  # Of the cell, per unit of its clock.
         for heap in (self.rises, self.lags, self.waiting):
             heap.clear()
-        self.line = []
+        self.ranked = []
 
     def start_leaves_over(self, full: int) -> None:
         """Block those that need a full kind, and count the others at the front."""
@@ -124,8 +124,8 @@ class InnerFill:
                 self.front_speed = list(map(sum, zip(*taking, strict=True)))
         self.find_front()
 
-    def line_up(self) -> None:
-        """The water falls to the lowest child: it and its equals take, the others wait ahead."""
+    def start_at_lowest(self) -> None:
+        """Sets the water level to that of the lowest child: children there take, the others wait above it."""
         heights = [self.front] if self.front_takers else []
         for child in self.inner:
             child.height = max([child.used[j] for j in child.compared]) * child.weight_down // child.weight_up
@@ -144,7 +144,7 @@ class InnerFill:
             heapify(self.waiting)
 
     def advance(self, clock: int) -> None:
-        """Move on a straight line; no event lies between."""
+        """Advances the clock; there is no event in between."""
         ahead = clock - self.clock
         if ahead > 0:
             used = list(map(add, self.used, [speed * ahead >> ONE_BITS for speed in self.speed]))
@@ -159,9 +159,9 @@ class InnerFill:
             self.level = clock
 
     def attach(self, child: "InnerFill") -> None:
-        """Let a child take part that the water has reached."""
+        """Starts to fill a child that the water level has reached."""
         child.attached = True
-        if child.still:
+        if child.stalled:
             self.lagging += 1
             self.lag_speed = list(map(add, self.lag_speed, child.given))
         else:
@@ -170,17 +170,17 @@ class InnerFill:
         self.expect(child)
 
     def expect(self, child: "InnerFill") -> None:
-        """Note when a child that takes part has its next event."""
-        child.mark = self.lag if child.still else self.level
+        """Notes when a child that is being filled has its next event."""
+        child.mark = self.lag if child.stalled else self.level
         if child.due is not None:
-            heap = self.lags if child.still else self.rises
+            heap = self.lags if child.stalled else self.rises
             due = child.mark + (child.pace * (child.due - child.clock) >> ONE_BITS)
             heappush(heap, (due, child))
 
-    def detach(self, child: "InnerFill", still: bool, given: list[int]) -> None:
-        """Take a child out that can take no more or moves differently now; `still` and `given` are what it did."""
+    def detach(self, child: "InnerFill", stalled: bool, given: list[int]) -> None:
+        """Stops filling a child that can take no more or changes its speed; `stalled` and `given` are as they were."""
         child.attached = False
-        if still:
+        if stalled:
             self.lagging -= 1
             self.lag_speed = list(map(sub, self.lag_speed, given))
         else:
@@ -188,9 +188,9 @@ class InnerFill:
             self.rise_speed = list(map(sub, self.rise_speed, given))
 
     def settle(self) -> None:
-        """Work out which children take now, how fast, and when the next event comes. Blocked if none can take."""
-        while not self.lagging and self.line:
-            self.attach(self.line.pop())
+        """Determines which children are filled now, how fast, and when the next event is. Blocked if none can take."""
+        while not self.lagging and self.ranked:
+            self.attach(self.ranked.pop())
         if not (self.lagging or self.rising or self.front_active):
             ahead = self.next_ahead()
             if ahead is not None:
@@ -209,7 +209,7 @@ class InnerFill:
             self.find_pace()
 
     def next_ahead(self) -> int | None:
-        """Where the next child stands that the water has still to reach."""
+        """The level of the next child that the water level has still to reach."""
         if self.front_active or not self.front_takers:
             return self.waiting[0][0] if self.waiting else None
         return min(self.front, self.waiting[0][0]) if self.waiting else self.front
@@ -228,7 +228,7 @@ class InnerFill:
         return due
 
     def find_pace(self) -> None:
-        """How fast it rises among its siblings, or that it stands still; and when another kind overtakes."""
+        """How fast its height grows, or that it is stalled; and when another kind becomes dominant."""
         speed, used, compared = self.speed, self.used, self.compared
         top = rise = 0
         for j in compared:
@@ -243,12 +243,12 @@ class InnerFill:
                 overtakes = self.clock - ((used[j] - top << ONE_BITS) // (speed[j] - rise))
                 if self.due is None or overtakes < self.due:
                     self.due = overtakes
-        self.still = rise == 0
+        self.stalled = rise == 0
         self.pace = pace = (rise or max(speed)) * self.weight_down // self.weight_up or 1
         self.given = [(each << ONE_BITS) // pace for each in speed]
 
     def join(self) -> None:
-        """Let those take part that the water has reached."""
+        """Starts to fill the children that the water level has reached."""
         while self.waiting and self.waiting[0][0] <= self.level:
             self.attach(heappop(self.waiting)[1])
         if self.front_active:
@@ -257,19 +257,19 @@ class InnerFill:
             self.front_starts()
 
     def front_starts(self) -> None:
-        """The water has reached the leaves that stand at the front."""
+        """The water level has reached the leaves at the front."""
         self.front_active = True
         self.rise_speed = list(map(add, self.rise_speed, self.front_speed))
 
     def find_front(self) -> None:
-        """If no leaf is left at the front, it is where the next one stands."""
+        """If no leaf is left at the front, the front moves to the next leaf."""
         while not self.front_takers and self.starts:
             self.front = self.starts[-1][0]
             self.front_speed = self.nothing
             self.start_leaves(self.front)
 
     def start_leaves(self, level: int) -> None:
-        """The front has come to this level: those that stand there take, too."""
+        """The front has come to this level: leaves that start there take, too."""
         while self.starts and self.starts[-1][0] <= level + NEAR:
             leaf = self.leaves[self.starts.pop()[1]]
             if leaf.mask in self.groups and not leaf.satisfied:
@@ -281,7 +281,7 @@ class InnerFill:
                     self.front_speed = list(map(add, self.front_speed, leaf.speed))
 
     def satisfy(self) -> None:
-        """Take out the leaves whose limit the water has reached."""
+        """Removes the leaves whose limit the water level has reached."""
         while self.front_active and self.queue and self.queue[-1][0] <= self.level:
             leaf = self.leaves[self.queue.pop()[1]]
             if self.leave(leaf):
@@ -291,7 +291,7 @@ class InnerFill:
             self.find_front()
 
     def leave(self, leaf: LeafFill) -> bool:
-        """Count a satisfied leaf out, unless it was blocked before."""
+        """Removes a satisfied leaf, unless it was blocked before. Returns whether it was removed."""
         if leaf.mask not in self.groups:
             return False
         leaf.satisfied = True
@@ -365,14 +365,14 @@ class Flow:
         now = inner.lag if lagging else inner.level
         while heap and heap[0][0] <= now:
             child = heap[0][1]
-            still, given = child.still, child.given
+            stalled, given = child.stalled, child.given
             clock = child.due
             assert clock is not None, "only what is due happens"
             child.advance(clock)
             self.happen(child)
-            if still or child.still or child.blocked:
+            if stalled or child.stalled or child.blocked:
                 heappop(heap)
-                inner.detach(child, still, given)
+                inner.detach(child, stalled, given)
                 if not child.blocked:
                     inner.attach(child)
                 continue
@@ -402,7 +402,7 @@ class Flow:
             inner.front = inner.level
         for child in inner.inner:
             if child.attached:
-                now = inner.lag if child.still else inner.level
+                now = inner.lag if child.stalled else inner.level
                 clock = child.clock + ((now - child.mark << ONE_BITS) // child.pace)
                 child.advance(clock if child.due is None else min(clock, child.due))
                 child.mark = now
@@ -417,9 +417,9 @@ class Flow:
         inner.inner = [child for child in inner.inner if not child.blocked]
         inner.start_over(self.full)
         if inner.order in RANK_ORDERS:
-            inner.line = inner.inner[::-1]
+            inner.ranked = inner.inner[::-1]
         else:
-            inner.line_up()
+            inner.start_at_lowest()
         inner.settle()
 
     def compared(self, order: str) -> Sequence[int]:

@@ -1,12 +1,12 @@
-"""Static H-DRF (Bhattacharya et al., SoCC 2013, section 3.1): what every queue is entitled to, by events, not slivers.
+"""Static H-DRF (Bhattacharya et al., SoCC 2013, section 3.1): what every queue is entitled to, computed event by event.
 
-Water-fill a weighted tree: from the root always towards the demanding child with the least dominant share / weight,
-until every leaf has all it asks for or needs a kind that is full. Between two events everything moves on straight
-lines, so only the events are computed: a kind is full; a leaf is satisfied; a child that was ahead is caught up with;
-another kind becomes dominant in an inner node. Kinds that are full count in no inner node's share (Algorithm 1 of the
-paper counts them, and so ties differently). A node whose dominant kind none of its takers asks for does not rise until
-another kind overtakes: so long it alone is filled, or several such nodes in proportion to their weights (the paper
-leaves ties to chance).
+Progressive filling (water-filling) of a weighted tree: from the root always towards the demanding child with the least
+dominant share / weight, until every leaf has all it asks for or needs a kind that is full (saturated). Between two
+events everything grows linearly, so only the events are computed: a kind becomes full; a leaf is satisfied; the filling
+reaches a child whose share was ahead; another kind becomes dominant in an inner node. Kinds that are full count in no
+inner node's share (Algorithm 1 of the paper counts them, and so ties differently). If no child that takes asks for a
+node's dominant kind, the node's share does not grow until another kind overtakes: the node is *stalled*, and until then
+only it is filled, or several such nodes in proportion to their weights (the paper leaves ties open).
 
 `fill(root, capacity)` is pure. A leaf is served in fractions of its tasks; `whole_tasks.py` gives whole ones.
 """
@@ -23,7 +23,7 @@ from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, TreeNode, i
 
 @dataclass(slots=True)
 class Reached:
-    """How far a node got. `share` of `ONE` is its dominant share, not divided by its weight."""
+    """The allocation of a node. `share` of `ONE` is its dominant share, not divided by its weight."""
 
     share: int
     satisfied: bool  # It has all it asked for; otherwise a full kind holds it back.
@@ -62,8 +62,8 @@ def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
 
 
 def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
-    """`fill` of a tree of any size and order, within 2^-60 of the cell: all in integers, and what lies that close is a
-    tie.
+    """`fill` for a tree of any size and order, exact to 2^-60 of the cell: in integers, where differences below that
+    are ties.
     """
     layout = _Layout(root, capacity, {})
     flow = Flow(layout.inners, capacity, layout.width)
@@ -74,9 +74,8 @@ def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
 def pour(
     root: TreeNode, capacity: Sequence[int], tasks: Mapping[str, int], full: int, spare: Sequence[int]
 ) -> dict[str, int]:
-    """Go on from where leaves hold `tasks`, until only `spare` base units of a kind are left that is not `full`.
-
-    Returns the whole tasks that each leaf then holds. `full`: the kinds to leave out from the start, a bit each.
+    """Continues a filling in which leaves hold `tasks`, until only `spare` base units are left of a kind that is not in
+    `full`, the kinds to leave out from the start, a bit each. Returns the whole tasks that each leaf then holds.
     """
     layout = _Layout(root, capacity, tasks)
     flow = Flow(layout.inners, capacity, layout.width)
@@ -111,7 +110,7 @@ class _Layout:
             up = child.weight.numerator * heaviest.denominator
             down = child.weight.denominator * heaviest.numerator
             if child.children or order in RANK_ORDERS:
-                below = self.add_node(child)  # Under a rank order a leaf goes its own pace, like an inner node.
+                below = self.add_node(child)  # Under a rank order a leaf is filled at its own pace, like an inner node.
                 below.weight_up, below.weight_down = up, down
                 inner.inner.append(below)
             else:
@@ -144,7 +143,7 @@ class _Layout:
 
 
 def _whole_tasks(flow: Flow, held: Mapping[str, int]) -> dict[str, int]:
-    """The whole tasks in what each leaf has at the moment at which a kind became full; `held`: what it had at first."""
+    """The whole tasks that each leaf holds when a kind has become full; `held`: those it held at first."""
     found = dict(held)
     for inner in flow.inners:
         for leaf in inner.leaves:

@@ -2,9 +2,9 @@
 free.
 
 The walk is the one of `dynamic.py` without rescaling. Where a cell takes more tasks than can be given one by one, three
-things shorten the way without changing where it leads by more than a task: what is far from any event flows
-(`hdrf.pour`) up to where every leaf could still get one more; a leaf gets several tasks at a time as long as all
-leaves together could get eight times as much; and only the rest is given task by task.
+things shorten the way without changing the result by more than a task: far from any event, leaves are filled in
+fractions (`static.pour`) up to where every leaf could still get one more task; a leaf gets several tasks at a time as
+long as all leaves together could get eight times as much; and only the rest is given task by task.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ def fill_whole(root: TreeNode, capacity: Sequence[int], plain: int = STEPS_PLAIN
     """
     tree = LiveTree(root, capacity, rescales=False)
     asked = {leaf.name: leaf.tasks for leaf in leaves(root)}
-    more = _step(tree, plain + 4 * len(tree.places), bundles=False)
+    more = _step(tree, plain + 4 * len(tree.leaf_states), bundles=False)
     while more:
         _pour(tree, root, asked)
-        more = _step(tree, 4 * len(tree.places) + 64, bundles=True)
+        more = _step(tree, 4 * len(tree.leaf_states) + 64, bundles=True)
     return tree
 
 
@@ -36,7 +36,7 @@ def hand_out(tree: LiveTree, *, plain: bool = True) -> None:
     """Give out what is free, like `LiveTree.fill`, but many tasks at a time where there are very many to give.
     `plain`: the first ones one by one in any case.
     """
-    more = not plain or _step(tree, STEPS_PLAIN + 4 * len(tree.places), bundles=False)
+    more = not plain or _step(tree, STEPS_PLAIN + 4 * len(tree.leaf_states), bundles=False)
     while more:
         more = _step(tree, STEPS_PLAIN, bundles=True)
 
@@ -52,7 +52,7 @@ def held_at_last(root: TreeNode, capacity: Sequence[int]) -> dict[str, list[int]
             node.held, node.tasks = leaf.used, leaf.waiting
     tree = LiveTree(root, capacity)
     hand_out(tree, plain=not naive)
-    return {name: place.used for name, place in tree.places.items()}
+    return {name: state.used for name, state in tree.leaf_states.items()}
 
 
 def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:
@@ -68,11 +68,11 @@ def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:
 def _bundle(tree: LiveTree, leaf: str) -> int:
     """How many tasks may go to a leaf at once: no more than an eighth of what all leaves could get of the scarcest
     kind."""
-    place = tree.places[leaf]
-    shares = [need * unit for need, unit in zip(place.demand, tree.units, strict=True)]
+    state = tree.leaf_states[leaf]
+    shares = [need * unit for need, unit in zip(state.demand, tree.units, strict=True)]
     scarce = min([tree.free[j] * tree.units[j] for j in tree.view.open])
-    tasks = scarce // (8 * len(tree.places) * max(shares))
-    return max(1, tasks if place.waiting is None else min(tasks, place.waiting))
+    tasks = scarce // (8 * len(tree.leaf_states) * max(shares))
+    return max(1, tasks if state.waiting is None else min(tasks, state.waiting))
 
 
 def _pour(tree: LiveTree, root: TreeNode, asked: dict[str, int | None]) -> None:
@@ -81,8 +81,8 @@ def _pour(tree: LiveTree, root: TreeNode, asked: dict[str, int | None]) -> None:
     spare = [0] * len(tree.capacity)
     able = []
     for leaf in leaves(root):
-        place = tree.places[leaf.name]
-        if place.mask and not place.mask & tree.view.full and tree.short_of(place) is None:
+        state = tree.leaf_states[leaf.name]
+        if state.mask and not state.mask & tree.view.full and tree.short_of(state) is None:
             spare = [units + need for units, need in zip(spare, leaf.demand, strict=True)]
             able.append(leaf)
             leaf.tasks = asked[leaf.name]

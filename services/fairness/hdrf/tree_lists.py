@@ -1,15 +1,15 @@
-"""A large tree of queues as lists, one for each depth: from these the arrays are made (arrays.py)."""
+"""A large tree of queues as lists, one for each depth, from which the arrays are built (arrays.py)."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 
-from services.fairness.hdrf.turns import Array
+from services.fairness.hdrf.breakpoints import Array
 from services.fairness.tree import TreeNode
 
 WEIGHTS_MAX = 1 << 14
-"""The heaviest of siblings over the lightest at most: levels, in 64 bits, are finer by as much as a weight is less."""
+"""The ratio of the weights of two siblings at most: levels have 64 bits, of which small weights use more."""
 
 ORDERS = ("hdrf", "naive")
 """How arrays can compare the children of a node."""
@@ -18,9 +18,9 @@ ORDERS = ("hdrf", "naive")
 @dataclass(slots=True)
 class Depth:
     """The inner nodes of one depth. `parent`: the place of each one's parent among the nodes above; `slope`: the
-    heaviest weight among its siblings over its own; `naive`: whether its parent counts full kinds, too. `leaves`: the
-    leaves right below these nodes, by node and then by the level at which they have all they ask for, but for nodes
-    that are `stale`: leaves there have been given other demands since the last filling.
+    heaviest weight among its siblings over its own; `naive`: whether its parent counts saturated kinds, too. `leaves`:
+    the children of these nodes that are leaves, by node and then by the level at which they are satisfied, except below
+    nodes that are `stale`: the demand of a leaf there has changed since the last filling.
     """
 
     parent: Array
@@ -30,14 +30,14 @@ class Depth:
     stale: Array
 
     def sort_leaves(self, node: Array, most: Array) -> None:
-        """Puts the leaves below stale nodes in order; `node` and `most` of all leaves of the tree."""
+        """Sorts the leaves below stale nodes; `node` and `most` are those of all leaves of the tree."""
         where = np.flatnonzero(self.stale[node[self.leaves]])
         leaves = self.leaves[where]
         self.leaves[where] = leaves[np.lexsort((most[leaves], node[leaves]))]
 
 
 @dataclass(slots=True)
-class Laid:
+class TreeLists:
     """A tree as lists. `depths`: of each depth the nodes, as in `Depth`; `inner` and `places`: depth and place of each
     inner node, and of the node above each leaf; `rises`: each leaf's weight over the heaviest of its siblings.
     """
@@ -50,7 +50,7 @@ class Laid:
     rises: list[float] = field(default_factory=list)
 
     def add_node(self, node: TreeNode, parent: int, depth: int, slope: float, *, naive: bool) -> None:
-        """Lay a subtree. Raises OverflowError where arrays cannot hold it."""
+        """Adds a subtree. Raises OverflowError where arrays cannot hold it."""
         if node.order not in ORDERS or not node.children:
             raise OverflowError("only trees whose nodes compare their children by dominant share")
         if depth == len(self.depths):

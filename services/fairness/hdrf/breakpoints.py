@@ -1,4 +1,4 @@
-"""Where the speeds of nodes change along their paths, in arrays."""
+"""Breakpoints of the piecewise linear paths of nodes (`paths.py`): where their speeds change, in arrays."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,9 @@ Array = Any
 
 
 @dataclass(slots=True)
-class Turns:
-    """Where speeds change: of which node, at what level and lag of its water; by how much, per level and per lag (each
-    as `split` has it).
+class Breakpoints:
+    """Changes of speed: of which `node`, at which `level` and `lag` of its children, and by how much: `speed` per unit
+    of level, `drift` per unit of lag (both as `split` encodes them; `drift` None: no child stalls).
     """
 
     node: Array
@@ -26,7 +26,7 @@ class Turns:
 
 
 def split(speed: Array) -> Array:
-    """A speed by kind as two whole numbers by kind: the coarse parts, then the fine ones."""
+    """Speeds by kind, each as two integers: the coarse parts of all kinds, then the fine ones. Their sums are exact."""
     kinds = len(speed)
     parts = np.empty((2 * kinds, *speed.shape[1:]), dtype=np.int64)
     coarse = np.rint(speed * COARSE)
@@ -36,7 +36,7 @@ def split(speed: Array) -> Array:
 
 
 def joined(parts: Array) -> Array:
-    """And back again."""
+    """The speeds that `split` has encoded."""
     kinds = len(parts) // 2
     return parts[:kinds] * _COARSE_UNIT + parts[kinds:] * _FINE_UNIT
 
@@ -47,15 +47,15 @@ def starts_of(node: Array) -> Array:
 
 
 def running(changes: Array, starts: Array, many: Array) -> Array:
-    """Speeds after each change, from 0 at each start."""
+    """Speeds after each change: prefix sums that begin at 0 at each of `starts`."""
     sums = np.cumsum(changes, axis=1)
     if len(starts) > 1:
         sums -= np.repeat(sums[:, starts] - changes[:, starts], many, axis=1)
     return joined(sums)
 
 
-def merge(first: Turns | None, second: Turns | None) -> Turns | None:
-    """All turns in order; None if there are none. Only the second may have lags."""
+def merge(first: Breakpoints | None, second: Breakpoints | None) -> Breakpoints | None:
+    """All breakpoints by node, level and lag; None if there are none. Only the second may have lags."""
     found = first if second is None else second
     if found is None:
         return None
@@ -68,7 +68,7 @@ def merge(first: Turns | None, second: Turns | None) -> Turns | None:
         if drift is not None:
             drift = np.concatenate((np.zeros_like(first.speed), drift), axis=1)
     order = np.lexsort((level, node) if drift is None else (lag, level, node))
-    return Turns(
+    return Breakpoints(
         node[order],
         level[order],
         lag[order],
