@@ -20,7 +20,8 @@ from typing import Any
 
 from largesse import failpoints
 from services.agent import processes, shim
-from services.agent.cgroups import Groups, NoCgroups, open_groups
+from services.agent.cgroup_trees import NoCgroups
+from services.agent.cgroups import Groups, open_groups
 from services.agent.core import Start
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
 from services.agent.folders import OVER, attempt_folder, open_folder, run_name

@@ -20,40 +20,20 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal
 
+from services.agent.cgroup_trees import NoCgroups, Tree, delegated_tree, found_trees, processes_in, write_file
 from services.agent.processes import end
 
 CpuLimit = Literal["hard", "share", "none"]
 
-AGENT = "agent"
-"""The group for the processes that were in PARENT."""
-WANTED = ("cpu", "memory", "pids")
-MOUNTS, OWN = Path("/proc/self/mountinfo"), Path("/proc/self/cgroup")
-DELEGATED = ("user.delegate", "trusted.delegate")
-"""Extended attributes by which systemd marks a delegated group; the second can be read by root only."""
 PERIOD_US = 100_000
 CPU_MILLI_MIN = 50
 """A hard limit is never below this: an interpreter would take seconds to start."""
 SHARES_OF_CORE, SHARES_MIN = 1_024, 2
 WEIGHT_OF_CORE, WEIGHT_MIN, WEIGHT_MAX = 100, 1, 10_000
-MOVES_MAX = 10
-"""Looks at PARENT for processes that were forked while others were moved out of it."""
 MAKES_MAX = 10
 FORSAKEN_S = 3_600
 """An empty group of an attempt on any node is removed when it is so old."""
 REMOVE_WAIT_S, REMOVE_PAUSE_S = 2.0, 0.01
-
-
-class NoCgroups(Exception):
-    """Why no control groups can be made here, in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """A hierarchy in which groups can be made below `parent`. `controllers`: which of WANTED it limits by."""
-
-    version: Literal[1, 2]
-    parent: Path
-    controllers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +89,7 @@ class Groups:
             for tree in self.trees:
                 group = self._made(tree, key)
                 for name, text in _written(tree, limits):
-                    _write(group / name, text)
+                    write_file(group / name, text)
                 told["join"].append(str(group / "cgroup.procs"))
                 if tree.version == 2:
                     told["v2"], told["memory"] = str(group), "memory" in tree.controllers
@@ -136,7 +116,7 @@ class Groups:
             node.mkdir()
             if tree.version == 2:  # Each for itself: one of them may be refused.
                 for controller in tree.controllers:
-                    _write(node / "cgroup.subtree_control", f"+{controller}")
+                    write_file(node / "cgroup.subtree_control", f"+{controller}")
 
     def remove(self, key: str) -> None:
         """Removes the groups of an attempt that has ended. What still runs in them is killed, and another try made by
@@ -190,149 +170,11 @@ def open_groups(where: str, node_key: str) -> Groups:
     if where == "off":
         return Groups(node, why_not="LARGESSE_NODE_CGROUP=off")
     if where != "auto":
-        return Groups(node, (_delegated(Path(where)),))
+        return Groups(node, (delegated_tree(Path(where)),))
     try:
         return Groups(node, tuple(found_trees()))
     except NoCgroups as why:
         return Groups(node, why_not=str(why))
-
-
-# ---------------------------------------------------------------- which there are
-def found_trees(mounts: Path = MOUNTS, own: Path = OWN) -> list[Tree]:
-    """Where groups can be made, by what this process is in. Raises NoCgroups."""
-    paths = _own_paths(own)
-    trees: list[Tree] = []
-    why = "no cgroup file system is mounted"
-    for kind, mount, root, options in _mounts(mounts):
-        if kind == "cgroup2" and "" in paths:
-            try:
-                trees.append(_delegated(_parent_of(mount / _below(root, paths[""]))))
-            except NoCgroups as fault:
-                why = str(fault)
-        elif kind == "cgroup":
-            for controller in [name for name in ("cpu", "pids") if name in options and name in paths]:
-                parent = mount / _below(root, paths[controller])
-                if os.access(parent, os.W_OK):
-                    trees.append(Tree(1, parent, (controller,)))
-    if not trees:
-        raise NoCgroups(why)
-    return trees
-
-
-def _own_paths(own: Path) -> dict[str, str]:
-    """This process's group by controller; that of cgroup v2 under the empty name."""
-    try:
-        lines = own.read_text().splitlines()
-    except OSError as error:
-        raise NoCgroups(f"{own}: {error.strerror}") from None
-    paths = {}
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            paths[controller] = path
-    return paths
-
-
-def _mounts(mounts: Path) -> list[tuple[str, Path, str, list[str]]]:
-    """(file system, where, which part of it, its own options) of every cgroup file system (proc_pid_mountinfo(5))."""
-    try:
-        lines = mounts.read_text().splitlines()
-    except OSError as error:
-        raise NoCgroups(f"{mounts}: {error.strerror}") from None
-    found = []
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        words, about = before.split(), after.split()
-        if about[0] in ("cgroup", "cgroup2"):
-            found.append((about[0], Path(words[4]), words[3], about[2].split(",")))
-    return found
-
-
-def _below(root: str, path: str) -> str:
-    """A group's path below a mount that shows the hierarchy from `root` on."""
-    if path == root or path.startswith(root.rstrip("/") + "/"):
-        return path[len(root.rstrip("/")) :].lstrip("/")
-    return path.lstrip("/")
-
-
-def _parent_of(own: Path) -> Path:
-    """The group that is delegated to this process: its own, or the one above where it was moved by an earlier life, or
-    put by systemd's DelegateSubgroup. Raises NoCgroups.
-    """
-    candidates = [own.parent, own] if own.name == AGENT else [own]
-    for group in candidates:
-        if _is_top(group) or any(_attribute(group, name) == b"1" for name in DELEGATED):
-            return group
-    raise NoCgroups(
-        "its control group is not delegated to it: set Delegate=yes in its systemd unit, or name a group in "
-        "LARGESSE_NODE_CGROUP"
-    )
-
-
-def _is_top(group: Path) -> bool:
-    """Whether no group lies above: of the machine, or of the container's own view of it."""
-    return not (group.parent / "cgroup.procs").exists()
-
-
-def _attribute(group: Path, name: str) -> bytes:
-    try:
-        return os.getxattr(group, name)
-    except OSError:
-        return b""
-
-
-def _delegated(parent: Path) -> Tree:
-    """Makes a group of cgroup v2 ready to have others below it. Raises NoCgroups."""
-    try:
-        there = (parent / "cgroup.controllers").read_text().split()
-    except OSError as error:
-        raise NoCgroups(f"{parent} is no group of cgroup v2: {error.strerror}") from None
-    wanted = [name for name in WANTED if name in there]
-    if not wanted:
-        raise NoCgroups(f"cgroup v2 has none of the controllers {', '.join(WANTED)} at {parent}")
-    if not os.access(parent / "cgroup.subtree_control", os.W_OK) or not os.access(parent, os.W_OK):
-        raise NoCgroups(f"{parent} cannot be written to")
-    try:
-        enabled = [name for name in wanted if _enable(parent, name)]
-    except OSError as error:
-        raise NoCgroups(f"{parent} takes no controllers: {error.strerror}") from None
-    return Tree(2, parent, tuple(enabled))
-
-
-def _enable(parent: Path, controller: str) -> bool:
-    """Passes a controller on to the groups below. Raises OSError."""
-    control = parent / "cgroup.subtree_control"
-    if controller in control.read_text().split():
-        return True
-    if (parent / "cgroup.type").exists():
-        # Only a group without processes may limit those below it; the top of the machine may have both. CPU alone could
-        # be passed on, but would make it a root of threads, which takes no memory limits any more.
-        _move_out(parent)
-    for _ in range(MOVES_MAX):
-        try:
-            _write(control, f"+{controller}")
-        except OSError as error:
-            if error.errno not in (errno.EBUSY, errno.EOPNOTSUPP):
-                raise
-            _move_out(parent)  # Processes were forked into it meanwhile.
-        else:
-            return True
-    raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
-
-
-def _move_out(parent: Path) -> None:
-    """Moves the processes of a group into the group AGENT below it. Raises OSError."""
-    inner, moved = parent / AGENT, _processes(parent)
-    if moved:
-        inner.mkdir(exist_ok=True)
-    for pid in moved:
-        with suppress(ProcessLookupError):
-            _write(inner / "cgroup.procs", str(pid))
-
-
-def _processes(group: Path) -> list[int]:
-    """Without those of other pid namespaces, which are listed as 0. Raises OSError."""
-    return [pid for pid in map(int, (group / "cgroup.procs").read_text().split()) if pid]
 
 
 # ---------------------------------------------------------------- one attempt
@@ -369,28 +211,6 @@ def _cpu(version: int, limits: Limits) -> list[tuple[str, str]]:
     return [("cpu.shares", str(shares)), *quota]
 
 
-def _write(path: Path, text: str) -> None:
-    """Writes a file of the kernel's, which has to be there already. Raises OSError."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        if path.name in OPTIONAL:
-            return
-        raise
-    try:
-        os.write(file, text.encode())
-    except OSError as error:
-        # In cgroup v1 nothing may have more than the group above it, which then holds it anyway.
-        if (path.name, error.errno) != ("cpu.cfs_quota_us", errno.EINVAL):
-            raise
-    finally:
-        os.close(file)
-
-
-OPTIONAL = ("memory.swap.max", "memory.oom.group", "cpu.max", "cpu.cfs_period_us", "cpu.cfs_quota_us")
-"""Files that a kernel may have been built without (swap, bandwidth control)."""
-
-
 def _removed(group: Path) -> bool:
     """Ends what is in a group and removes it with all groups below; False where something is still there."""
     if not group.is_dir():
@@ -421,8 +241,8 @@ def _remove_empty(parent: Path) -> None:
 
 def _kill(group: Path) -> None:
     try:
-        _write(group / "cgroup.kill", "1")
+        write_file(group / "cgroup.kill", "1")
     except OSError:  # cgroup v1, or a kernel before 5.14.
         for inner in [group, *(path for path in group.rglob("*") if path.is_dir())]:
             with suppress(OSError):
-                end(_processes(inner))
+                end(processes_in(inner))

@@ -18,7 +18,8 @@ from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
 from schemas.wording import plural
 from services.agent.capacity import measured
-from services.agent.cgroups import NoCgroups, open_groups
+from services.agent.cgroup_trees import NoCgroups
+from services.agent.cgroups import open_groups
 from services.agent.settings import NodeSettings, TaskUser, read_task_user, with_limits
 from services.cli import interrupts
 from services.cli.client import URL_DEFAULT

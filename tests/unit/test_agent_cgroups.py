@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from services.agent.cgroups import Groups, Limits, NoCgroups, Tree, _written, found_trees, open_groups
+from services.agent.cgroup_trees import NoCgroups, Tree, found_trees
+from services.agent.cgroups import Groups, Limits, _written, open_groups
 
 MOUNTED = {
     "v1": [

@@ -11,7 +11,8 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.fill_tree import PIECE, Caps, FillTree
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
-from services.fairness.hdrf.arrays import ArrayFill, ArrayTree, array_tree_of
+from services.fairness.hdrf.array_fill import ArrayFill
+from services.fairness.hdrf.arrays import ArrayTree, array_tree_of
 
 
 class CachedTree:

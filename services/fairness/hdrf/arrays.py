@@ -5,17 +5,16 @@ depends on the tree alone, so that every instance fills a tree in the same way.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from schemas.quantities import SHARE_UNITS
 from services.fairness.hdrf import breakpoints, paths
+from services.fairness.hdrf.array_fill import ArrayFill
 from services.fairness.hdrf.breakpoints import Array, Breakpoints
 from services.fairness.hdrf.kept_paths import KeptPaths
 from services.fairness.hdrf.paths import LEVEL, NEARLY, USE, Segments
 from services.fairness.hdrf.tree_lists import Depth, TreeLists
-from services.fairness.tree import ONE_BITS, TreeNode
+from services.fairness.tree import TreeNode
 
 LEAVES_MIN = 128
 """Trees with fewer leaves are filled by events: arrays gain nothing there, and with few leaves cost several times as
@@ -35,8 +34,6 @@ TASKS_MAX = 1e200
 
 _ROUNDED, _ROUNDED_ONCE = 2.0**-35, 2.0**-50
 """What rounding may have taken from a share that was filled, and from one that is asked for. It is added back."""
-
-_SHARE_BITS = 60
 
 CLIP_ERROR = 2.0**-34
 """What clipping a demand to a maximum may have taken from a share by rounding. It is added back where that was done."""
@@ -113,7 +110,7 @@ class ArrayTree:
         for depth in np.unique(self.depth[at]).tolist():
             self.depths[depth].stale[self.node[at[self.depth[at] == depth]]] = True
 
-    def fill(self) -> "ArrayFill":
+    def fill(self) -> ArrayFill:
         """Fills the tree from empty."""
         filling = Filling(self)
         while filling.go_on():
@@ -242,7 +239,7 @@ class Filling:
                 parent = self.tree.depths[at + 1].parent
                 node, lines, parts = paths.stand_at(segments[at + 1], height[parent], lag[parent])
 
-    def filled(self) -> "ArrayFill":
+    def filled(self) -> ArrayFill:
         """The result, once every leaf is satisfied or blocked."""
         tree = self.tree
         asked = tree.share + np.where(tree.share > 0, _ROUNDED_ONCE, 0.0)
@@ -265,42 +262,6 @@ class Filling:
             (~np.concatenate(below)[tree.places]).tolist(),
             self.full,
         )
-
-
-@dataclass(slots=True)
-class ArrayFill:
-    """The result for leaves (`names`) and inner nodes (`inner`): dominant shares, at most 1, and whether each is
-    `satisfied`, that is has all it asked for. `full`: the saturated kinds, a bit each.
-    """
-
-    names: list[str]
-    inner: list[str]
-    _shares: Array
-    _inner_shares: Array
-    satisfied: list[bool]
-    inner_satisfied: list[bool]
-    full: int
-
-    def units(self) -> list[int]:
-        """Shares of the leaves in billionths, rounded down."""
-        return _whole(self._shares, SHARE_UNITS)
-
-    def inner_units(self) -> list[int]:
-        """And of the nodes."""
-        return _whole(self._inner_shares, SHARE_UNITS)
-
-    def shares(self) -> list[int]:
-        """Shares of the leaves, of `ONE`."""
-        return [share << ONE_BITS - _SHARE_BITS for share in _whole(self._shares, 1 << _SHARE_BITS)]
-
-    def inner_shares(self) -> list[int]:
-        """And of the nodes."""
-        return [share << ONE_BITS - _SHARE_BITS for share in _whole(self._inner_shares, 1 << _SHARE_BITS)]
-
-
-def _whole(shares: Array, one: int) -> list[int]:
-    found: list[int] = np.floor(shares * one).astype(np.int64).tolist()
-    return found
 
 
 def array_tree_of(root: TreeNode, capacity: Sequence[int], *, clips: bool = False) -> ArrayTree | None:
