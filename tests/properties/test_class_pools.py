@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
+from services.leftover.placement.board_state import LeafLevel
 from services.leftover.placement.class_pools import PPM, Pools
 from services.leftover.placement.fits import ClassIndex
 from tests.properties.placement_plain import Plain
@@ -112,7 +113,7 @@ def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, seed):
         if chance.random() < 0.15:
             leaf, units = chance.choice(["a", "b", "c"]), chance.choice(GUARANTEES)
             both.plain.guaranteed[leaf] = units
-            both.board.set_guaranteed(leaf, units)
+            both.board.set_levels([LeafLevel(leaf, both.board.leaf(leaf).target, guaranteed=units)])
         both.board.pools.beyond, both.plain.beyond = {}, set()
         step(both, chance)
         assert set(both.board.pools.beyond) == both.plain.beyond

@@ -12,7 +12,7 @@ import pytest
 from schemas import JobCancelled, NodeDrained, RoundClosed
 from schemas.edge.read import ConfigPatch
 from services.admission.core.judge import lose
-from services.leftover.placement import bins
+from services.leftover.placement import board_state
 from services.simulator.engine import Cell
 from tests.builders import config
 from tests.cells import AUTHOR, SlowCell, holds_of
@@ -93,7 +93,7 @@ def a_restart_at_any_point_changes_no_byte(play, seed):
 
 def a_board_that_is_built_anew_after_every_round_changes_no_byte(play):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bins, "CLASSES_MAX", 0)
+        patch.setattr(board_state, "CLASSES_MAX", 0)
         assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS, on_devices
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import TaskSpan
+from services.leftover.placement.board_state import LeafLevel
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.pending_reasons import reasons
+from services.leftover.placement.task_span import TaskSpan
 from tests.properties.placement_plain import (
     AGEING_MS,
     DEMANDS,
@@ -113,7 +114,7 @@ class Both:
 
     def level(self, leaf, target):
         leaf = ("a", "b", "c")[leaf % 3]
-        self.board.set_target(leaf, target)
+        self.board.set_levels([LeafLevel(leaf, target, guaranteed=self.board.leaf(leaf).guaranteed)])
         self.plain.targets[leaf] = target
 
     def serve(self, which):

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import strategies as st
 
-from services.leftover.placement.indexed_heap import ADMITTED_BITS, POSITION_BITS, IndexedHeap, JobHeap
+from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
+from services.leftover.placement.keys import ADMITTED_BITS, POSITION_BITS
 from tests.strategies import for_all
 
 

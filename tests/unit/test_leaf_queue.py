@@ -3,9 +3,10 @@
 import pytest
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import TaskSpan
+from services.leftover.placement.board_state import LeafLevel
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.nodes import Room
+from services.leftover.placement.task_span import TaskSpan
 
 LEAVES = 300
 
@@ -52,9 +53,9 @@ def test_a_claim_that_moves_while_its_leaf_waits_for_room_counts(board):
     board.serve("q007", 0)
     assert turn(board, "holder") == "q007"
     board.serve("q007", 9_999)
-    board.set_target("q290", 0)
+    board.set_levels([LeafLevel("q290", 0)])
     board.serve("q290", 0)
-    board.set_target("q299", 0)
+    board.set_levels([LeafLevel("q299", 0)])
     assert turn(board, "q007") == "q298"
 
 

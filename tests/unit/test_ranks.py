@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from services.leftover.placement.entries import ReadyQueue
+from services.leftover.placement.leaf_queue import ReadyQueue
 from services.leftover.placement.ranks import Ranks
 from tests.strategies import for_all
 

@@ -3,7 +3,6 @@
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import order_of, uses_shadow_order
-from largesse.lifecycle.remaining import KINDS
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
@@ -11,15 +10,17 @@ from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
 from schemas.queues import ServingOrder
 from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.order import key_of
 from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT, Discipline, TaskSpan
+from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import TaskSpan
 
 
 def build(state: State) -> Board:
@@ -47,13 +48,7 @@ def build(state: State) -> Board:
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
                 board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
-    for queue, target in state.targets.items():
-        board.set_target(queue, target)
-        board.set_due(queue, state.dues.get(queue, target), level_reduced=queue in state.level_reduced)
-    for queue, parts in state.parts.items():
-        board.kinds_levels.set(board.leaf(queue), [(kinds.split(KINDS), target) for kinds, target in parts.items()])
-    for queue, units in state.guarantees.items():
-        board.set_guaranteed(queue, units)
+    board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
@@ -160,25 +155,26 @@ def work_left(board: Board, job: Job) -> int:
 
 def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAsk]) -> list[TaskSpan]:
     """What a job asks for, as the board takes it; in the order of the shadow, where that is kept."""
-    graph, waits = job.graph, []
+    graph = job.graph
+    spans: list[TaskSpan] = []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
     for ask in asks:
-        place = graph.position[ask.stage]
-        stage = graph.stages[place]
+        stage_at = graph.position[ask.stage]
+        stage = graph.stages[stage_at]
         parts = [(ask.first, ask.count, False)]
         if stage.prefer and wait_ms(state.policy, stage):
             free.setdefault(ask.stage, over(state, name, stage))
             parts = parts_of(stage, ask, free)
         for first, count, near in parts:
             task = stage_class(board, name, job, stage, near)
-            span = TaskSpan(ask.stage, place, task, first, count, ask.attempt, ask.since_ms)
+            span = TaskSpan(ask.stage, stage_at, task, first, count, ask.attempt, ask.since_ms)
             span.optional = ask.kind == "optional"
-            waits.append(span)
+            spans.append(span)
     if free:
         board.over_ms[name] = next_over_ms(state, name, job)
-    if len(waits) > 1:
-        longest_first(state, job, waits)
-    return waits
+    if len(spans) > 1:
+        longest_first(state, job, spans)
+    return spans
 
 
 def stage_class(board: Board, name: str, job: Job, stage: Stage, near: bool = False) -> TaskClass:

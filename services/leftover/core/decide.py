@@ -2,10 +2,10 @@
 
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
-from schemas.quantities import SHARE_UNITS
 from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, spans_of
-from services.leftover.core.gather import due_of, hold, hold_for_gangs, is_reduced, said_of, shortfalls
+from services.leftover.core.gather import hold, hold_for_gangs, said_of, shortfalls
+from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
@@ -13,8 +13,7 @@ from services.leftover.core.reserved import keeps
 from services.leftover.core.serving import set_floors
 from services.leftover.core.speculation import speculate
 from services.leftover.core.state import Decided, State
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.pending_reasons import reasons
 
 
@@ -27,16 +26,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     state.board = board
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
     board.pools.set(state.pools_ppm)
-    for queue in shares.body.gone:
-        board.set_target(queue, SHARE_UNITS)
-        board.set_guaranteed(queue, 0)
-        board.kinds_levels.set(board.leaf(queue), [])
-        board.set_due(queue, None)
-    for level in shares.body.levels:
-        board.set_target(level.queue, max(level.target, level.due or 0))  # Its claim is back once there is room.
-        board.set_guaranteed(level.queue, level.guaranteed)
-        board.kinds_levels.set(board.leaf(level.queue), [(part.kinds, part.target) for part in level.kinds])
-        board.set_due(level.queue, due_of(level), level_reduced=is_reduced(level))
+    board.set_levels(said_levels(shares.body))
     for name in are_over(board, now_ms):
         del board.over_ms[name]
         if name in board.jobs:

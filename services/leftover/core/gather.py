@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas import HeldRoom, Level, Shortfall, Vector
+from schemas import HeldRoom, Shortfall, Vector
 from schemas.estimates import end_ms
 from schemas.grants import HoldReason
 from services.leftover.core.board import estimate_of, leaf_of, rules_said, stage_of, task_class_of
 from services.leftover.core.state import Allocation, State
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import LeafEntry, Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
     Wanted,
     blocked_heads,
@@ -22,6 +21,7 @@ from services.leftover.placement.headroom import (
     shortfall,
     wanted_by,
 )
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.task_class import TaskClass
@@ -39,16 +39,6 @@ class Gathered(NamedTuple):
 
 
 NOTHING = Gathered({}, None)
-
-
-def due_of(level: Level) -> int:
-    """What a leaf is due of its own: not what others cannot place at the moment."""
-    return (level.target if level.due is None else level.due) - level.lent
-
-
-def is_reduced(level: Level) -> bool:
-    """Whether a leaf is due more than its level, since its tasks find no room."""
-    return level.due is not None and level.due > level.target
 
 
 def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:

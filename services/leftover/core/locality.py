@@ -13,8 +13,8 @@ from typing import NamedTuple
 from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
 from services.leftover.core.state import Job, State
 from services.leftover.placement.barred import elsewhere, rooms_on
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import JobEntry, Placement
+from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.pending_reasons import reason_of, seekers
 from services.leftover.placement.task_class import TaskClass
 
@@ -102,7 +102,7 @@ def _could_start(
             rooms[number].rules = task.bounds.said if task.bounds is not None else []
     could: dict[tuple[str, str], int] = {}
     for job in _jobs_of(board, task):
-        for span in job.waits:
+        for span in job.spans:
             if span.task is task:
                 key = job.name, span.stage
                 could[key] = min(fitting, could.get(key, 0) + span.count)
@@ -112,7 +112,7 @@ def _could_start(
 def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -> int:
     """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
     known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
-    return known - sum([s.count for s in board.jobs[name].waits if s.stage == stage and s.task is not task])
+    return known - sum([s.count for s in board.jobs[name].spans if s.stage == stage and s.task is not task])
 
 
 def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:

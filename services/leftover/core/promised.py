@@ -15,8 +15,7 @@ from services.leftover.core.reserved import Claim, Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.revocable import call_revocable, device_shares
 from services.leftover.core.state import Allocation, State
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 

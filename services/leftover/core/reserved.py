@@ -11,8 +11,7 @@ from services.leftover.core.asks import asks_of
 from services.leftover.core.board import estimate_of, is_reserved, stage_class, stage_of
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Job, Reserving, State
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
 
 

@@ -11,8 +11,7 @@ from services.leftover.core.board import is_reserved, stage_of
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Moment, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 

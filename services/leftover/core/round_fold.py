@@ -2,7 +2,6 @@
 
 from largesse.lifecycle.promises import open_promises
 from largesse.lifecycle.queue_policy import uses_shadow_order
-from largesse.lifecycle.remaining import KINDS
 from schemas import (
     Asks,
     Grant,
@@ -19,7 +18,7 @@ from schemas.placement_rules import class_key, rules_of
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, spans_of
-from services.leftover.core.gather import due_of, is_reduced
+from services.leftover.core.levels import keep_levels
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved_runs import note_runs, take_back
 from services.leftover.core.serving import move
@@ -55,30 +54,7 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
     body = record.body
     if state.decided is not None and state.decided.shares_seen != record.id:
         forget_board(state)
-    for queue in body.gone:
-        state.targets.pop(queue, None)
-        state.dues.pop(queue, None)
-        state.level_reduced.pop(queue, None)
-        state.guarantees.pop(queue, None)
-        state.parts.pop(queue, None)
-    for level in body.levels:
-        state.targets[level.queue] = max(level.target, level.due or 0)
-        if level.kinds:
-            state.parts[level.queue] = {KINDS.join(part.kinds): part.target for part in level.kinds}
-        else:
-            state.parts.pop(level.queue, None)
-        if due_of(level) == state.targets[level.queue]:
-            state.dues.pop(level.queue, None)
-        else:
-            state.dues[level.queue] = due_of(level)
-        if is_reduced(level):
-            state.level_reduced[level.queue] = True
-        else:
-            state.level_reduced.pop(level.queue, None)
-        if level.guaranteed:
-            state.guarantees[level.queue] = level.guaranteed
-        else:
-            state.guarantees.pop(level.queue, None)
+    keep_levels(state, body)
 
 
 def fold_asks(state: State, record: Record[Asks]) -> None:

@@ -15,7 +15,7 @@ from services.leftover.core.shadow import advance, arrive, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import TaskSpan
+from services.leftover.placement.task_span import TaskSpan
 
 SHADOW_JOBS_MAX = 10_000
 """So many jobs are in the shadow at a time. The others join it in order of admission as jobs end there, and are served
@@ -92,12 +92,12 @@ def note_duration(state: State, job: Job, at: int) -> None:
         work.lasts_ms[at] = expected_ms(stage, job.seen)
 
 
-def longest_first(state: State, job: Job, waits: list[TaskSpan]) -> None:
+def longest_first(state: State, job: Job, spans: list[TaskSpan]) -> None:
     """What a job waits for, the stage with the longest way to the end of the job first."""
     work = state.shadow.works.get(job.admitted)
     if work is not None:
         path_ms = work.path_ms
-        waits.sort(key=lambda span: -path_ms[span.place])
+        spans.sort(key=lambda span: -path_ms[span.stage_at])
 
 
 def set_floors(state: State, board: Board) -> None:

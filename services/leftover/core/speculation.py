@@ -16,8 +16,7 @@ from services.leftover.core.board import stage_class
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, Job, Run, StageRuns, State
 from services.leftover.core.stragglers import may_be_copied
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.promised import Space, by_position

@@ -9,8 +9,7 @@ from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, PoolBreach, Queue, StageAsk, Vector
 from services.leftover.core.shadow_state import Shadow
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import Placement
+from services.leftover.placement.board import Board, Placement
 
 
 @dataclass(slots=True)

@@ -1,39 +1,77 @@
-"""Who gets the next task, and where: a board of jobs that wait, leaf by leaf and class by class.
+"""Who gets the next task, and where: a round over what waits, leaf by leaf and class by class.
 
 Leaf queues are served in two groups: first those that stay within their target share after one more task, then the
 rest. Within a group the lowest held / target ratio goes first, then the least recently served, then by path. (By the
 ratio alone all leaves that hold nothing are equal, and a queue due three of five tasks gets one beside four that are
 due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.)
 
-Inside a leaf higher priority, then the least dominant share (DRF), then the job that was admitted first: by ids, a job
-whose id sorts late could starve under arrivals. `fifo` is strict at the head. Work conserving: the round ends when
+Inside a leaf the order of waiting_jobs.py holds. `fifo` is strict at the head. Work conserving: the round ends when
 nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
 """
 
-from schemas.quantities import SHARE_UNITS
+from dataclasses import dataclass
+
 from services.leftover.placement.apart import counters_of
-from services.leftover.placement.bins import Buckets
-from services.leftover.placement.class_pools import Stage
-from services.leftover.placement.entries import (
-    CLASS_MASK,
-    NO_BUCKETS,
-    NO_WAITS,
-    OPTIONAL_BIT,
-    SEGMENT_BITS,
-    JobEntry,
-    LeafEntry,
-    PlacedTasks,
-    Placement,
-    TaskSpan,
-    job_class_of,
-    key_of,
-)
-from services.leftover.placement.indexed_heap import POSITION_BITS
-from services.leftover.placement.queue_limits import count_in, full_queue
+from services.leftover.placement.board_state import BoardState
+from services.leftover.placement.class_pools import ONE_STAGE, Stage
+from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.keys import OPTIONAL_BIT
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import TaskSpan
 
 
-class Board(Buckets):
+@dataclass(slots=True)
+class Placement:
+    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share, or
+    under the order `giving` optional. `devices`: shares, task by
+    task. `reserved`: inside what is promised to its job; `revocable`: on room that is promised to others before the
+    tasks are expected to end. `copy`: a second attempt of a task that runs, which counts for no queue.
+    """
+
+    job: str
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: int
+    beyond: bool
+    task: TaskClass
+    devices: list[list[tuple[int, int]]]
+    queue: str = ""
+    reserved: bool = False
+    revocable: bool = False
+    copy: bool = False
+
+    def __init__(
+        self,
+        job: str,
+        stage: str,
+        first: int,
+        count: int,
+        attempt: int,
+        node: int,
+        beyond: bool,
+        task: TaskClass,
+        devices: list[list[tuple[int, int]]],
+        queue: str = "",
+    ) -> None:
+        self.job = job
+        self.stage = stage
+        self.first = first
+        self.count = count
+        self.attempt = attempt
+        self.node = node
+        self.beyond = beyond
+        self.task = task
+        self.devices = devices
+        self.queue = queue
+        self.reserved = False
+        self.revocable = False
+        self.copy = False
+
+
+class Board(BoardState):
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
     # ------------------------------------------------------------ a round
@@ -51,26 +89,33 @@ class Board(Buckets):
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        for stage in self.pools.stages(self.leaf_queue):
+        pools = self.pools
+        for stage in pools.stages(self.leaf_queue) if pools.count > 1 else ONE_STAGE:
             self._serve(stage)
         candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
         return self.placed()
 
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
-        candidates, pools = self._candidates, self.pools
-        pools.begin(stage)
+        candidates, pools, leaf_queue = self._candidates, self.pools, self.leaf_queue
+        has_pools = pools.count > 1
+        if has_pools:
+            pools.begin(stage)
         self.packers.begin()
-        while (found := pools.next(self.leaf_queue, candidates.live)) is not None:
+        while True:
+            live = candidates.live
+            found = pools.next(leaf_queue, live) if has_pools else leaf_queue.next([live])
+            if found is None:
+                return
             leaf, bucket_id = found
-            task = self.classes[bucket_id & CLASS_MASK]
-            job = self.top(leaf, bucket_id)
-            span = job.first_span(task)
-            if self._has_fallen_behind(leaf, bucket_id, job, span):
+            first = self.first_if_current(leaf, bucket_id)
+            if first is None:
                 continue
+            job, span = first
+            task = span.task
             if stage.within and pools.refuses(job.job_class, task):
                 continue
-            if job.under and self._is_capped(leaf, bucket_id, job, span):
+            if job.under and self.is_capped(leaf, bucket_id, job, span):
                 continue
             if not (self._place_gang(leaf, job, span) if task.gang else self._place_one(leaf, job, span)):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
@@ -79,62 +124,6 @@ class Board(Buckets):
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
 
-    def _has_fallen_behind(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> bool:
-        """Whether the job was placed from another bucket since it entered this one, so that it comes later here, too.
-        What a job is served by only rises while tasks of it are placed, so each bucket can follow when its turn comes.
-        """
-        key = key_of(self.discipline, job, span)
-        if span.is_sole:
-            listed = leaf.ready[job.job_class].key[job.sole_id - span.optional]
-            if listed >> POSITION_BITS == key >> POSITION_BITS:
-                return False
-            self._offer_sole(leaf, job)
-            return True
-        bucket = leaf.buckets[bucket_id]
-        if bucket.key[job.admitted] == key:
-            return False
-        bucket.set(job.admitted, key)
-        self._offer(leaf, bucket_id, bucket)
-        return True
-
-    def top(self, leaf: LeafEntry, bucket_id: int) -> JobEntry:
-        """The job that stands first in a bucket of a leaf, or waits alone for its class there."""
-        sole_job = leaf.sole_jobs.get(bucket_id)
-        if sole_job is not None:
-            return sole_job
-        top = leaf.buckets[bucket_id].top()
-        assert top is not None, f"{leaf.name}: an empty bucket"
-        return self.by_admission[top]
-
-    def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
-        """The job that is served first in a bucket, with its first span there."""
-        task = self.classes[bucket_id & CLASS_MASK]
-        while True:
-            job = self.top(leaf, bucket_id)
-            span = job.first_span(task)
-            if span.is_sole or not self._has_fallen_behind(leaf, bucket_id, job, span):
-                return job, span
-
-    def key_in(self, leaf: LeafEntry, bucket_id: int) -> int:
-        """What the job that is served first in a bucket is served by."""
-        job, span = self.first_in(leaf, bucket_id)
-        return key_of(self.discipline, job, span)
-
-    def head(self, leaf: LeafEntry, job_class: int) -> int | None:
-        """The bucket that a leaf would serve first of a class of jobs, whether there is room or not."""
-        ready = leaf.ready[job_class]
-        while (id_ := ready.first()) is not None:
-            if id_ < 0:
-                sole = ready.sole_spans[id_]
-                bucket_id = sole.segment | sole.spans[0].task.index
-                if not self._has_fallen_behind(leaf, bucket_id, leaf.sole_jobs[bucket_id], sole.spans[0]):
-                    return bucket_id
-            else:
-                self.first_in(leaf, id_)
-                if ready.first() == id_:
-                    return id_
-        return None
-
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
         if not self.pools.is_pushed(leaf, job.job_class):
@@ -142,28 +131,12 @@ class Board(Buckets):
         live = self.pools.live_within(self._candidates.live)
         while (found := self.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:
             other, span = self.first_in(*found)
-            if other.under and self._is_capped(*found, other, span):
+            if other.under and self.is_capped(*found, other, span):
                 continue
             if self.pools.could_start(other.job_class, span.task, self.room, live):
                 self.pools.beyond[leaf.name, job.job_class] = True
                 break
         self.packers.begin()  # They have been asked for less than what is live.
-
-    def _is_capped(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> bool:
-        """Whether the next task would take a queue beyond its maximum; then its bucket leaves the ready queue until the
-        queue shrinks, and where the order is strict its segment.
-        """
-        full = full_queue(job, span.task)
-        if full is None:
-            return False
-        segment = bucket_id >> SEGMENT_BITS
-        buckets = [other for other in leaf.buckets if other >> SEGMENT_BITS == segment] if leaf.strict else [bucket_id]
-        for other in buckets:
-            self.leaf_queue.withdraw(leaf, job_class_of(other), other)
-            full.capped[leaf.name, other] = True
-        if leaf.strict:
-            leaf.stopped[segment] = full, leaf.buckets[bucket_id].key[job.admitted]
-        return True
 
     def _place_one(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan) -> bool:
         task = span.task
@@ -185,8 +158,7 @@ class Board(Buckets):
             return False
         for number, devices in taken:
             self._note(leaf, job, span, number, devices)
-        self._shrink(leaf, job, span, span.count)
-        self.open_others(task)
+        self._note_placed(leaf, job, span, span.count)
         return True
 
     def open_others(self, task: TaskClass) -> None:
@@ -205,77 +177,37 @@ class Board(Buckets):
             self._touched.append((job.name, span))
         beyond = self.discipline == "fair" and leaf.share >= leaf.target
         key = number, span.optional if leaf.order == "giving" else beyond
-        part = span.placed.get(key)
-        if part is None:
-            part = span.placed[key] = PlacedTasks()
-        part.count += 1
+        span.placed[key] = span.placed.get(key, 0) + 1
         if devices:
-            if part.devices is None:
-                part.devices = []
-            part.devices.append(devices)
+            if span.devices is None:
+                span.devices = {}
+            span.devices.setdefault(key, []).append(devices)
 
     def put(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, number: int) -> None:
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
         self._note(leaf, job, span, number, self.room.take(span.task, number))
-        self._shrink(leaf, job, span, 1)
+        self._note_placed(leaf, job, span, 1)
+
+    def _note_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
+        """Tasks of a span have found their nodes: everything that ranks what waits follows."""
+        self.move_placed(leaf, job, span, count)
+        if leaf.choosers:  # It packs, or has levels by sets of kinds.
+            self.packers.note(job)
+            self.kinds_levels.place(leaf, span.task, count)
         self.open_others(span.task)
 
     def placed(self) -> list[Placement]:
         """What was placed since the last call, each span's tasks in one piece a node."""
         placements = []
         for job, span in self._touched:
-            for (number, beyond), part in (span.placed or {}).items():
-                count = part.count
+            by_node, shares = span.placed or {}, span.devices or {}
+            for (number, beyond), count in by_node.items():
                 tasks = (job, span.stage, span.first, count, span.attempt, number, beyond, span.task)
-                placements.append(Placement(*tasks, part.devices or [], self.jobs[job].queue))
+                placements.append(Placement(*tasks, shares.get((number, beyond), []), self.jobs[job].queue))
                 span.first += count
-            span.placed = None
+            span.placed = span.devices = None
         self._touched = []
         return placements
-
-    def _shrink(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
-        """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
-        task, total = span.task, self.room.total
-        if job.under:
-            count_in(job.under, task.pairs, count)
-        if self.pools.count > 1:
-            self.pools.hold(job.job_class, task.pairs, count)
-        if not job.tasks:
-            self._ageing.drop(job.admitted)
-        job.tasks += count
-        job.aged = False
-        mine, ours = job.own_held(self._nothing), leaf.held
-        for p, amount in task.pairs:
-            mine[p] += amount * count
-            ours[p] += amount * count
-            if (share := mine[p] * SHARE_UNITS // total[p]) > job.share:
-                job.share = share
-            if (share := ours[p] * SHARE_UNITS // total[p]) > leaf.share:
-                leaf.share = share
-        span.count -= count
-        self._count_waiting(task, -count)
-        self.recheck[task.index] = True
-        next_: TaskSpan | None = span
-        if not span.count:
-            if len(job.waits) > 1:
-                job.waits.remove(span)
-            else:
-                job.waits = NO_WAITS
-            next_ = job.next_span(task)
-        bucket_id = job.segment << SEGMENT_BITS | task.index
-        if next_ is None:
-            self._withdraw(leaf, job, bucket_id)
-            job.buckets = [other for other in job.buckets if other != bucket_id] if len(job.buckets) > 1 else NO_BUCKETS
-        elif not span.is_sole:
-            bucket = leaf.buckets[bucket_id]
-            bucket.set(job.admitted, key_of(self.discipline, job, next_))
-            self._offer(leaf, bucket_id, bucket)
-        if span.is_sole:
-            self._shorten_sole(leaf, job, span, next_)
-        self.leaf_queue.move(leaf)
-        if leaf.choosers:  # It packs, or has levels by sets of kinds.
-            self.packers.note(job)
-            self.kinds_levels.place(leaf, task, count)
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it

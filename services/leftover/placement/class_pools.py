@@ -16,9 +16,9 @@ Under the order `giving` optional tasks are not served before the last stage: le
 
 from typing import NamedTuple
 
-from services.leftover.placement.entries import OPTIONAL_BIT, LeafEntry, job_class_of
 from services.leftover.placement.fits import ClassIndex, members
-from services.leftover.placement.leaf_queue import LeafQueue
+from services.leftover.placement.keys import OPTIONAL_BIT, job_class_of
+from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
@@ -39,6 +39,7 @@ class Stage(NamedTuple):
 
 
 EVERYBODY = Stage(within=False, owed=False)
+ONE_STAGE = (EVERYBODY,)
 STAGES = (Stage(within=True, owed=False), EVERYBODY)
 STAGES_OWED = (Stage(within=True, owed=True), Stage(within=False, owed=True), *STAGES)
 
@@ -145,7 +146,7 @@ class Pools:
     def stages(self, leaf_queue: LeafQueue) -> tuple[Stage, ...]:
         """The stages of a round."""
         if not self.compete:
-            return (EVERYBODY,)
+            return ONE_STAGE
         return STAGES_OWED if any(owed.key for owed in leaf_queue.owed) else STAGES
 
     def begin(self, stage: Stage) -> None:
@@ -162,8 +163,6 @@ class Pools:
         """The leaf and the bucket to serve next in this stage, or None; `live`: classes of tasks that are worth a
         try.
         """
-        if self.count == 1:
-            return leaf_queue.next([live])
         if self.stage.within:
             return leaf_queue.next(self.live_within(live), owed=self.stage.owed, end=1 << OPTIONAL_BIT)
         return leaf_queue.next([live] * self.count, owed=self.stage.owed)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, LeafEntry, job_class_of
+from services.leftover.placement.keys import CLASS_MASK, job_class_of
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.pending_reasons import seekers
 from services.leftover.placement.task_class import NodeRoom, TaskClass
@@ -48,7 +49,7 @@ def shortfall(leaf: LeafEntry) -> int:
     """How much less a leaf that waits holds than it is due, in share units; 0 where that is not more than one of its
     tasks, or where nothing is said of what it is due.
     """
-    least = leaf.sizes.least()
+    least = leaf.size_least
     if least is None or leaf.due is None or leaf.due - leaf.share <= least:
         return 0
     return leaf.due - leaf.share
@@ -63,7 +64,7 @@ def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
 
 def is_below(leaf: LeafEntry) -> bool:
     """Whether a leaf waits and holds less than it is due."""
-    return leaf.sizes.least() is not None and leaf.due is not None and leaf.share < leaf.due
+    return leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
 
 
 def least_needs(waiting: list[TaskClass]) -> dict[int, int]:

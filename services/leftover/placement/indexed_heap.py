@@ -3,6 +3,8 @@
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Generic, TypeVar
 
+from services.leftover.placement.keys import ADMITTED_MASK, POSITION_BITS
+
 Id = TypeVar("Id", int, str)
 
 
@@ -64,12 +66,6 @@ class IndexedHeap(Generic[Id]):
         return len(self.key)
 
 
-ADMITTED_BITS = 44
-POSITION_BITS = 24
-"""The lowest bits of what jobs are served by: when they were admitted, and below that which of their spans it is."""
-_ADMITTED_MASK = (1 << ADMITTED_BITS) - 1
-
-
 class JobHeap:
     """The same for jobs, by what they are served by: their numbers are part of their keys (`POSITION_BITS`), so the
     heap holds keys alone. Of a million jobs that wait nearly all are in such heaps.
@@ -86,7 +82,7 @@ class JobHeap:
         before = self.key.get(admitted)
         if before == key:
             return
-        assert key >> POSITION_BITS & _ADMITTED_MASK == admitted, f"{key} is no key of job {admitted}"
+        assert key >> POSITION_BITS & ADMITTED_MASK == admitted, f"{key} is no key of job {admitted}"
         self.key[admitted] = key
         heap = self._heap
         if before is not None and heap[0] == before:  # Most moves are of what is on top: no entry is left behind.
@@ -106,7 +102,7 @@ class JobHeap:
         heap, key = self._heap, self.key
         while heap:
             least = heap[0]
-            admitted = least >> POSITION_BITS & _ADMITTED_MASK
+            admitted = least >> POSITION_BITS & ADMITTED_MASK
             if key.get(admitted) == least:
                 return admitted
             heappop(heap)

@@ -9,8 +9,9 @@ on when that kind is used up. Only leaves that serve jobs by DRF do so: an order
 from dataclasses import dataclass
 
 from schemas.quantities import SHARE_UNITS, Vector
-from services.leftover.placement.entries import PRIORITY_BITS, LeafEntry, ReadyQueue
-from services.leftover.placement.leaf_queue import LeafQueue
+from services.leftover.placement.fits import bit_set
+from services.leftover.placement.keys import PRIORITY_BITS
+from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
@@ -44,15 +45,15 @@ class KindsLevels:
         self._room = room
         self._leaf_queue = leaf_queue  # Knows what runs.
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
+        self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
         self._parts: dict[str, list[Part]] = {}
         self._placed: list[Part] = []  # Those that this round has placed something of.
 
     def add_class(self, task: TaskClass) -> None:
         """There is another class of tasks."""
-        kinds = _kinds_of(task.pairs)
-        self._classes[kinds] = self._classes.get(kinds, 0) | 1 << task.index
+        self._new_classes.setdefault(_kinds_of(task.pairs), []).append(task.index)
 
-    def set(self, leaf: LeafEntry, levels: list[tuple[list[str], int]]) -> None:
+    def set(self, leaf: LeafEntry, levels: tuple[tuple[list[str], int], ...]) -> None:
         """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
         if leaf.order != "drf" or not (levels or leaf.name in self._parts):
             return
@@ -94,6 +95,10 @@ class KindsLevels:
 
     def begin(self) -> None:
         """A round begins: what the last one placed and the cell let start runs by now."""
+        if self._parts and self._new_classes:
+            for kinds, indexes in self._new_classes.items():
+                self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
+            self._new_classes = {}
         for part in self._placed:
             part.placed = [0] * len(part.placed)
             self._rank(part)

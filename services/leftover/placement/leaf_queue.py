@@ -1,12 +1,24 @@
-"""The line of leaves: whose claim to the next task is best, among those with something in their ready queue.
+"""Which leaf queue is served next, and with what: a priority queue of leaves, and in each leaf one of what is ready.
 
-A class that finds no room is not live: its buckets stay where they are, and searches pass over them (ranks.py). So a
-round costs the leaves that it serves and those whose claim has moved, not all in which somebody waits.
+Leaves come by their claim (`LeafQueue.claim`): those that stay within their level after one more task first, then the
+least ratio of what they hold to their level. Inside a leaf its `ReadyQueue` has what may be served, by key (keys.py).
+
+A class of tasks that finds no room is not live: what waits for it stays where it is, and searches pass over it by bit
+sets of classes (ranks.py). So a round costs the leaves that it serves and those whose claim has moved, not all in which
+somebody waits.
 """
 
-from schemas.quantities import Vector
-from services.leftover.placement.entries import LeafEntry
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from schemas.quantities import SHARE_UNITS, Vector
+from schemas.queues import ServingOrder
+from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
+from services.leftover.placement.keys import CLASS_MASK, POSITION_MASK
+from services.leftover.placement.queue_limits import QueueEntry
 from services.leftover.placement.ranks import Ranks
+from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import SoleSpans
 
 _RATIO_BITS = 30
 _SERVED_BITS = 64
@@ -14,6 +26,141 @@ _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 _RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
 """What a leaf would take next: what others were given since it found no room, which is its own again now that there is
 some; what it is due; more than that; or, where it is entitled to nothing, what nobody else can use."""
+
+
+class ReadyQueue(Ranks[int]):
+    """What a leaf may serve of one class of jobs, by key: buckets under their numbers, and the sole spans of a job
+    under the job's `sole_id`, which is negative. `classes`: bit set of all classes of tasks among them, possibly with
+    some that are gone. `sole_spans`: by `sole_id`. `found_key`: the key of what was found last. `mask`: which bits of
+    the number of a bucket are its class.
+    """
+
+    __slots__ = ("classes", "found_key", "mask", "sole_spans")
+
+    def __init__(self, mask: int) -> None:
+        super().__init__()
+        self.classes = 0
+        self.found_key = 0
+        self.mask = mask
+        self.sole_spans: dict[int, SoleSpans] = {}
+
+    def first_of(self, live: int, end: int | None = None) -> int | None:
+        """The first bucket whose class is in the set `live` and whose key is below `end`, or None. Of sole spans each
+        counts as the bucket that it would be.
+        """
+        if not self.classes & live:
+            return None
+        mask, sole_spans, union = self.mask, self.sole_spans, 0
+        found, found_key = -1, -1  # The best so far: sole spans stand under the key of the first of them.
+        for block in self.blocks:
+            first = block.entries[0][0]
+            if found >= 0 and first > found_key:
+                break
+            if end is not None and first >= end:
+                break
+            hit = block.classes & live
+            if hit:
+                for key, id_ in block.entries:
+                    if found >= 0 and key > found_key:
+                        break
+                    if end is not None and key >= end:
+                        break
+                    if id_ < 0:
+                        sole = sole_spans[id_]
+                        live_there = (sole.classes & hit) >> sole.lowest
+                        if live_there:
+                            for span in sole.spans:
+                                if live_there >> span.task.index - sole.lowest & 1:
+                                    break
+                            behind = span.position - (key & POSITION_MASK)
+                            if found < 0 or key + behind < found_key:
+                                found, found_key = sole.segment | span.task.index, key + behind
+                            if not behind:
+                                break
+                    elif hit >> (id_ & mask) & 1:
+                        found, found_key = id_, key
+                        break
+                else:
+                    if found < 0:
+                        block.classes ^= hit  # None of them is there any more.
+            union |= block.classes
+        else:
+            if found < 0:
+                self.classes = union  # Where `end` cut the last block short, it still has what lies behind that.
+        self.found_key = found_key
+        return found if found >= 0 else None
+
+
+def _ready_queues() -> list[ReadyQueue]:
+    return [ReadyQueue(CLASS_MASK)]
+
+
+@dataclass(slots=True, eq=False)
+class LeafEntry:
+    """A queue that jobs are served in. Shares are in 10^-9 of the cell.
+
+    What it may hold. `target`: its level; `due`: what it is due of its own, None where no level is known;
+    `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this no class pool
+    holds it back; `floor`: under `fsp`, jobs that hold less than this dominant share go before the others, the least
+    first. `held` by resource position and `share`, its dominant share, with what this round has placed. `served`: seq
+    of the opening whose round gave it something last.
+
+    What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
+    its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
+    one task (of a gang: all of its tasks) takes in share units, and `size_least` the least of these, None where nobody
+    waits; `gangs`: the numbers of those that are gangs. `ready`: by class of job, those of them that no maximum holds
+    back. `stopped`: where the order is strict, the segments whose head finds a queue full: that queue and the key of
+    the head. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class of job,
+    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
+    """
+
+    name: str
+    held: list[int]
+    order: ServingOrder = "drf"
+    target: int = SHARE_UNITS
+    due: int | None = None
+    level_reduced: bool = False
+    share: int = 0
+    served: int = 0
+    sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
+    size_least: int | None = None
+    gangs: dict[int, bool] = field(default_factory=dict)
+    buckets: dict[int, JobHeap] = field(default_factory=dict)
+    sole_jobs: dict[int, int] = field(default_factory=dict)
+    ready: list[ReadyQueue] = field(default_factory=_ready_queues)
+    guaranteed: int = 0
+    floor: int = 0
+    stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
+    headed: list[int] = field(default_factory=list)
+    choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
+    packs: bool = False
+
+    @property
+    def strict(self) -> bool:
+        """Whether nobody goes ahead of a head that does not fit."""
+        return self.order == "fifo"
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it waits, and with one task more holds no more than it is guaranteed."""
+        return bool(self.guaranteed) and self.size_least is not None and self.share + self.size_least <= self.guaranteed
+
+    def first_of(self, live: int, job_class: int = 0, end: int | None = None) -> int | None:
+        """The bucket that the leaf serves next, of one class of jobs and of a class of tasks in the set `live`, and
+        with a key below `end`; None where there is none. Of a strict leaf only its head.
+        """
+        ready = self.ready[job_class]
+        if not self.strict:
+            if not self.choosers:
+                return ready.first_of(live, end)
+            chosen = self.choosers[job_class](live, end)
+            if chosen is not None and chosen in ready.key:  # Else it is a sole span, and the search has set the key.
+                ready.found_key = ready.key[chosen]
+            return chosen
+        head = ready.first()
+        if head is not None:
+            ready.found_key = ready.key[head]
+        return head if head is not None and live >> (head & CLASS_MASK) & 1 else None
 
 
 class LeafQueue:
@@ -26,9 +173,7 @@ class LeafQueue:
         self.ranks: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]
         self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
         self.changed: dict[str, bool] = {}  # Leaves whose claim may have moved since somebody took this note.
-        self.reordered: dict[
-            str, bool
-        ] = {}  # The same, and those in whose ready queue another bucket, or none, may come first.
+        self.reordered: dict[str, bool] = {}  # The same, and those of which another bucket, or none, may come first.
         self.running: dict[str, dict[tuple[tuple[str, int], ...], int]] = {}  # By leaf and demand, how many tasks run.
         self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as a head.
 
@@ -38,16 +183,33 @@ class LeafQueue:
             return 0
         if leaf.target <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier = leaf.sizes.least(), _OWN
+        least, tier = leaf.size_least, _OWN
         if least is not None and leaf.share + least > leaf.target:
             tier = _BEYOND
         elif leaf.level_reduced:
             tier = _RETURNED
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
+    # ------------------------------------------------------------ what waits in a leaf
+    def open_bucket(self, leaf: LeafEntry, bucket_id: int, task: TaskClass) -> None:
+        """Somebody begins to wait in a leaf for tasks of a class."""
+        leaf.sizes.set(bucket_id, task.size)
+        if leaf.size_least is None or task.size < leaf.size_least:
+            leaf.size_least = task.size
+        if task.gang:
+            leaf.gangs[bucket_id] = True
+        self.move([leaf])  # Another task may be the smallest.
+
+    def close_bucket(self, leaf: LeafEntry, bucket_id: int) -> None:
+        """Nobody waits in a leaf for tasks of a class any more."""
+        leaf.sizes.drop(bucket_id)
+        leaf.gangs.pop(bucket_id, None)
+        leaf.size_least = leaf.sizes.least()
+        self.move([leaf])
+
     def offer(self, leaf: LeafEntry, job_class: int, id_: int, key: int, classes: int) -> None:
-        """Puts a bucket, or a job with what it alone waits for, into the ready queue of its leaf, or moves it to
-        another key. `classes`: bit set of theirs.
+        """Makes a bucket, or the sole spans of a job, ready to be served, or moves it to another key. `classes`: bit
+        set of theirs.
         """
         ready, ranks = leaf.ready[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
@@ -61,8 +223,27 @@ class LeafQueue:
             if leaf.name in self.owed[job_class].key:
                 self.owed[job_class].add_classes(leaf.name, classes)
 
+    def withdraw(self, leaf: LeafEntry, job_class: int, id_: int) -> None:
+        """A bucket, or the sole spans of a job, may not be served any more."""
+        leaf.ready[job_class].drop(id_)
+        self.reordered[leaf.name] = True
+        if not leaf.ready[job_class].key:
+            self.ranks[job_class].drop(leaf.name)
+            self.owed[job_class].drop(leaf.name)
+
+    # ------------------------------------------------------------ claims
+    def move(self, leaves: list[LeafEntry]) -> None:
+        """The claims of these leaves may be others."""
+        for leaf in leaves:
+            self.changed[leaf.name] = self.reordered[leaf.name] = True
+            claim: int | None = None
+            for job_class, ranks in enumerate(self.ranks):
+                if leaf.name in ranks.key:
+                    claim = self.claim(leaf) if claim is None else claim
+                    self._rank(leaf, job_class, claim)
+
     def _rank(self, leaf: LeafEntry, job_class: int, claim: int) -> None:
-        """The leaf has something in its ready queue of this class, and this claim."""
+        """The leaf has something ready of this class of jobs, and this claim."""
         classes = leaf.ready[job_class].classes
         self.ranks[job_class].set(leaf.name, claim, classes)
         if len(self.owed) == 1:
@@ -72,23 +253,7 @@ class LeafQueue:
         else:
             self.owed[job_class].drop(leaf.name)
 
-    def withdraw(self, leaf: LeafEntry, job_class: int, id_: int) -> None:
-        """Takes a bucket or a job out of the ready queue of its leaf."""
-        leaf.ready[job_class].drop(id_)
-        self.reordered[leaf.name] = True
-        if not leaf.ready[job_class].key:
-            self.ranks[job_class].drop(leaf.name)
-            self.owed[job_class].drop(leaf.name)
-
-    def move(self, leaf: LeafEntry) -> None:
-        """The leaf's claim may be another."""
-        self.changed[leaf.name] = self.reordered[leaf.name] = True
-        claim: int | None = None
-        for job_class, ranks in enumerate(self.ranks):
-            if leaf.name in ranks.key:
-                claim = self.claim(leaf) if claim is None else claim
-                self._rank(leaf, job_class, claim)
-
+    # ------------------------------------------------------------ what runs, and what is kept out
     def run(self, leaf: str, demand: Vector, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
         running, key = self.running.get(leaf), tuple(demand.items())
@@ -120,18 +285,19 @@ class LeafQueue:
         for index in heads:
             headed[index] = headed.get(index, 0) + 1
 
+    # ------------------------------------------------------------ who is next
     def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafEntry, int] | None:
         """The leaf with the best claim that has a bucket of a class of tasks in the set `live` (one for each class of
-        jobs), and the first such bucket whose key is below `end`; of a strict leaf its head alone. `owed`: only leaves
+        jobs), and the first such bucket whose key is below `end`; of a strict leaf only its head. `owed`: only leaves
         below their guarantee. None where there is none.
         """
         every = self.owed if owed else self.ranks
-        if len(every) == 1:
-            return self._first(every[0], 0, live[0], end)
         best: tuple[int, str, int, int] | None = None
         for job_class, ranks in enumerate(every):
             found = self._first(ranks, job_class, live[job_class], end)
             if found is not None:
+                if len(every) == 1:
+                    return found
                 leaf, bucket_id = found
                 rank = ranks.key[leaf.name], leaf.name, leaf.ready[job_class].found_key, bucket_id
                 if best is None or rank < best:

@@ -6,10 +6,12 @@ are not lent to: they would have to find all their room on held nodes.
 
 from collections.abc import Callable
 
-from services.leftover.placement.board import Board
-from services.leftover.placement.entries import JobEntry, LeafEntry, Placement, TaskSpan
+from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.pending_reasons import seekers, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
+from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.timeline import Reserved, can_lend, fits_now, lend
 
 Lasting = Callable[[str, str], int]

@@ -15,14 +15,15 @@ from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
-from services.leftover.placement.entries import CLASS_MASK, OPTIONAL_BIT, JobEntry, LeafEntry
+from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.keys import ADMITTED_BITS, CLASS_MASK, OPTIONAL_BIT, POSITION_BITS, RANK_SHIFT
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.waiting_jobs import rank_of
 
 PERMILLE = 1_000
 
-_RANK_SHIFT = 68  # In a bucket's key: below its job's rank lie the order of admission and the span's position.
-_ORDER_BITS = 44
 _TIER_SHIFT = {"tetris": 0, "tetris-fair": 40, "giving": 100}  # In a rank: below the priority.
 _OPTIONAL = 1 << OPTIONAL_BIT
 _UNSEEN = -(1 << 200)  # Better than any score.
@@ -54,7 +55,7 @@ class Packer:
         self.room = room
         self.classes = classes
         self.by_admission = by_admission
-        self._tier_shift = _RANK_SHIFT + _TIER_SHIFT[leaf.order]
+        self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
         self._is_fair = leaf.order == "tetris-fair"
         self._only_optional = leaf.order == "giving"
         self._fairness_permille = fairness_permille
@@ -95,9 +96,9 @@ class Packer:
             if key is None or not live >> (bucket_id & CLASS_MASK) & 1:
                 heappop(heap)
                 continue
-            if self._is_fair and key >> 24 > threshold:
+            if self._is_fair and key >> POSITION_BITS > threshold:
                 heappop(heap)
-                heappush(self._parked, (key >> 24, bucket_id))
+                heappush(self._parked, (key >> POSITION_BITS, bucket_id))
                 continue
             entry = self._entry(bucket_id, key)
             if entry == heap[0]:
@@ -130,7 +131,7 @@ class Packer:
 
     # ------------------------------------------------------------ fairness
     def _rank(self, job: JobEntry) -> int:
-        return self.leaf.rank(job) << _ORDER_BITS | job.admitted
+        return rank_of(job) << ADMITTED_BITS | job.admitted
 
     def _most(self, jobs: int) -> int:
         """So many of the jobs may pack: at least one."""
@@ -143,14 +144,14 @@ class Packer:
         if not self._is_ranked:
             leaf = self.leaf
             self._rank_of = {
-                job.admitted: self._rank(job) for job in self.by_admission.values() if job.waits and job.leaf is leaf
+                job.admitted: self._rank(job) for job in self.by_admission.values() if job.spans and job.leaf is leaf
             }
             self._ranks, self._moved, self._is_ranked = sorted(self._rank_of.values()), [], True
         for job in self._moved:
             before = self._rank_of.pop(job.admitted, None)
             if before is not None:
                 del self._ranks[bisect_left(self._ranks, before)]
-                if job.waits:
+                if job.spans:
                     self._rank_of[job.admitted] = now = self._rank(job)
                     insort(self._ranks, now)
         self._moved = []
@@ -174,11 +175,8 @@ class Packers:
             packers = [
                 Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.ready))
             ]
+            leaf.packs = True
             self._of[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
-
-    def serve(self, leaf: LeafEntry) -> bool:
-        """Whether a leaf packs."""
-        return leaf.name in self._of
 
     def begin(self) -> None:
         """A round begins, or a part of one."""

@@ -4,7 +4,8 @@ from typing import Literal
 
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import CLASS_MASK, SEGMENT_BITS, LeafEntry, job_class_of
+from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
+from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import full_queue
 from services.leftover.placement.task_class import TaskClass
 
@@ -25,8 +26,9 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     """Why the tasks of each class wait, for the classes where that may have changed since the last call; for all
     where orders are strict or queues have a maximum, since there any change can alter it.
     """
-    for index in board.pools.flipped():
-        board.recheck[index] = True
+    if board.pools.count > 1:
+        for index in board.pools.flipped():
+            board.recheck[index] = True
     for index in board.bounded:
         board.recheck[index] = True  # Others may have taken the room that was barred to it.
     recheck = board.classes if board.is_mixed else [board.classes[index] for index in board.recheck]
@@ -48,7 +50,7 @@ def reason_of(board: Board, task: TaskClass) -> Reason:
         return "no_node"
     if task.bounds is not None and is_barred(board.room, task):
         return "locality" if task.bounds.is_near else "spread"  # Room that nobody else can use is lent beyond pools.
-    if board.pools.is_used_up(task):
+    if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"
 
@@ -69,7 +71,7 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
             continue
         if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
             continue
-        if full_queue(board.top(leaf, bucket_id), task) is None:
+        if full_queue(board.top(leaf, bucket_id).under, task) is None:
             found.append((leaf, bucket_id))
     return found
 
@@ -86,7 +88,7 @@ def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
         heads[segment] = min(heads.get(segment, (1 << 400, 0, 0)), (bucket.key[top], bucket_id, top))
     able: dict[int, tuple[int, int]] = {}
     for key, bucket_id, top in heads.values():
-        if full_queue(board.by_admission[top], board.classes[bucket_id & CLASS_MASK]) is None:
+        if full_queue(board.by_admission[top].under, board.classes[bucket_id & CLASS_MASK]) is None:
             job_class = job_class_of(bucket_id)
             able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))
     return [bucket_id for _, bucket_id in able.values()]

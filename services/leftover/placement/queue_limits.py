@@ -1,8 +1,30 @@
-"""Queues that may not grow beyond a maximum, and which of them a job lies under."""
+"""Queues that may not grow beyond a maximum, and which of them a job lies under.
+
+A task starts only if every queue above its job, its own included, stays within its maximum. Jobs of a leaf that lie
+under different such queues are in different segments (keys.py), since one may have to wait while the other is served.
+"""
+
+from dataclasses import dataclass, field
 
 from schemas.quantities import Vector
-from services.leftover.placement.entries import JobEntry, QueueEntry
 from services.leftover.placement.task_class import TaskClass
+
+
+@dataclass(slots=True, eq=False)
+class QueueEntry:
+    """A queue with a maximum: `most` and `held` by resource position. `capped`: buckets that wait for it to shrink, as
+    (leaf, bucket).
+    """
+
+    path: str
+    most: dict[int, int]
+    held: list[int]
+    capped: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+    def has_room(self, pairs: list[tuple[int, int]], count: int) -> bool:
+        """Whether `count` more tasks stay within the maximum; `pairs` as (resource position, amount)."""
+        most, held = self.most, self.held
+        return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
 class QueueLimits:
@@ -15,9 +37,7 @@ class QueueLimits:
         self._above: dict[str, tuple[int, tuple[QueueEntry, ...]]] = {}
 
     def above(self, queue: str) -> tuple[int, tuple[QueueEntry, ...]]:
-        """The segment of jobs of a queue, and the queues with a maximum that it lies under; segment 0 if there are
-        none.
-        """
+        """The segment of jobs of a queue, and the queues with a maximum that it lies under; 0 if there are none."""
         if not self.given:
             return 0, ()
         known = self._above.get(queue)
@@ -25,7 +45,7 @@ class QueueLimits:
             names = queue.split("/") if queue else []
             paths = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then upwards to "".
             entries = [self._entry(path) for path in paths if self.given.get(path)]
-            segment = 1 + sum(1 for segment, _ in self._above.values() if segment) if entries else 0
+            segment = 1 + sum(1 for number, _ in self._above.values() if number) if entries else 0
             known = self._above[queue] = segment, tuple(entries)
         return known
 
@@ -38,11 +58,13 @@ class QueueLimits:
         return entry
 
 
-def full_queue(job: JobEntry, task: TaskClass) -> QueueEntry | None:
-    """The queue, if any, that one more task of a job (or its whole gang) would take beyond its maximum."""
-    if not job.under:
+def full_queue(under: tuple[QueueEntry, ...], task: TaskClass) -> QueueEntry | None:
+    """The queue, if any, of those that a job lies under, that one more of its tasks (or its whole gang) would take
+    beyond its maximum.
+    """
+    if not under:
         return None
-    return next((entry for entry in job.under if not entry.has_room(task.pairs, task.gang or 1)), None)
+    return next((entry for entry in under if not entry.has_room(task.pairs, task.gang or 1)), None)
 
 
 def count_in(entries: tuple[QueueEntry, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:

@@ -1,0 +1,211 @@
+"""What the core tells a board: the leaves with their levels, the jobs with what they hold, and the classes of tasks."""
+
+from typing import NamedTuple
+
+from schemas.jobs import PlacementRule
+from schemas.placement_rules import class_key
+from schemas.quantities import Vector, largest_share
+from schemas.queues import ServingOrder
+from services.leftover.placement.barred import bind
+from services.leftover.placement.entries import BY_SHARE, Discipline, JobEntry
+from services.leftover.placement.keys import CLASS_MASK
+from services.leftover.placement.kinds_levels import KindsLevels
+from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.packing import Alignment, Packers
+from services.leftover.placement.queue_limits import QueueLimits, count_in
+from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import TaskSpan
+from services.leftover.placement.waiting_jobs import WaitingJobs
+
+CLASSES_MAX = 4_096
+"""So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
+
+
+class LeafLevel(NamedTuple):
+    """What fairness says of a leaf, in 10^-9 of the cell (`LeafEntry` says what is what). `kinds`: where its tasks ask
+    for several sets of kinds of resource, the level of each set (kinds_levels.py).
+    """
+
+    queue: str
+    target: int
+    due: int | None = None
+    level_reduced: bool = False
+    guaranteed: int = 0
+    kinds: tuple[tuple[list[str], int], ...] = ()
+
+
+class BoardState(WaitingJobs):
+    """Everything on a board, as the core keeps it up to date between rounds."""
+
+    def __init__(
+        self,
+        room: Room,
+        discipline: Discipline,
+        orders: dict[str, ServingOrder] | None = None,
+        maxima: dict[str, Vector] | None = None,
+        pools_ppm: list[int] | None = None,
+        alignment: Alignment | None = None,
+    ) -> None:
+        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
+        `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `alignment`: how leaves
+        pack."""
+        self.orders = orders or {}
+        strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
+        super().__init__(room, discipline, pools_ppm or [], is_mixed=strict or bool(maxima))
+        self.maxima = QueueLimits(maxima or {}, room.position)
+        self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
+        self.kinds_levels = KindsLevels(room, self.leaf_queue)
+        self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
+        self._class_of: dict[tuple[object, ...], TaskClass] = {}
+        self._stale_jobs: dict[str, bool] = {}  # What these hold may have changed since their shares were worked out.
+        self._stale_leaves: dict[str, bool] = {}
+        self._touched: list[tuple[str, TaskSpan]] = []  # Spans with placements of this round, and the names of jobs.
+
+    # ------------------------------------------------------------ leaves
+    def leaf(self, name: str) -> LeafEntry:
+        """The entry of a leaf queue."""
+        entry = self.leaves.get(name)
+        if entry is None:
+            order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
+            entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
+            entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
+            self.packers.add(entry)
+        return entry
+
+    def set_levels(self, levels: list[LeafLevel]) -> None:
+        """Fairness says these levels from now on."""
+        for level in levels:
+            leaf = self.leaf(level.queue)
+            leaf.target, leaf.due, leaf.level_reduced = level.target, level.due, level.level_reduced
+            self._stale_leaves[level.queue] = True
+            if leaf.guaranteed != level.guaranteed:
+                leaf.guaranteed = level.guaranteed
+                self.leaf_queue.move([leaf])
+            if level.kinds or leaf.choosers:
+                self.kinds_levels.set(leaf, level.kinds)
+
+    def serve(self, name: str, seq: int) -> None:
+        """A leaf was given something by the round that opened with this record."""
+        self.leaf(name).served = seq
+        self._stale_leaves[name] = True
+
+    # ------------------------------------------------------------ jobs
+    def add_job(
+        self, name: str, admitted: int, leaf: str, priority: int, queue: str = "", work: int = 0, job_class: int = 0
+    ) -> None:
+        """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
+        there or below; `work`: what is to be done of it, in share units x ms.
+        """
+        limits, under = self.maxima.above(queue)
+        pool = self.pools.job_class(job_class)
+        entry = JobEntry(name, admitted, self.leaf(leaf), priority, self._nothing, queue, limits, under, work, pool)
+        self.jobs[name] = self.by_admission[admitted] = entry
+
+    def leaf_of(self, name: str) -> LeafEntry:
+        """The entry of the leaf that a job is served in."""
+        return self.jobs[name].leaf
+
+    def set_work(self, name: str, work: int) -> None:
+        """What a job is served by, where that is not its share: see `JobEntry.work`."""
+        if self.jobs[name].work != work:
+            self.jobs[name].work = work
+            self.rerank(name)
+
+    def rerank(self, name: str) -> None:
+        """The job may come earlier or later in its leaf from the next round on."""
+        if self.jobs[name].spans:  # Else it is ranked once it waits for something.
+            self._stale_jobs[name] = True
+
+    def remove_job(self, name: str) -> None:
+        """The job is over; what its attempts still hold counts for nobody until it is given back."""
+        job = self.jobs.pop(name)
+        if job.spans:
+            self._unwait(job)
+        del self.by_admission[job.admitted]
+        if job.tasks:
+            leaf = job.leaf
+            leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
+            self.pools.give_back(job.job_class, job.held)
+            self._stale_leaves[leaf.name] = True
+        self._stale_jobs.pop(name, None)
+
+    def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
+        """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
+        if self.maxima.given:
+            for leaf_name, bucket_id in count_in(self.maxima.above(queue)[1], task_pairs, count):
+                self._uncap(self.leaves[leaf_name], bucket_id)
+        job = self.jobs.get(name)
+        if job is None:
+            return
+        leaf = job.leaf
+        if job.held is self._nothing:
+            job.held = self._nothing.copy()
+        mine, ours = job.held, leaf.held
+        for p, amount in task_pairs:
+            if p >= 0:
+                mine[p] += amount * count
+                ours[p] += amount * count
+        if self.pools.count > 1:
+            self.pools.hold(job.job_class, task_pairs, count)
+        job.tasks += count
+        self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
+
+    def _refresh(self) -> None:
+        """Works out the shares that have moved since the last round."""
+        total = self.room.total
+        leaves = [self.leaves[name] for name in self._stale_leaves]
+        for leaf in leaves:
+            leaf.share = largest_share(leaf.held, total)
+        self.leaf_queue.move(leaves)
+        for name in self._stale_jobs:
+            job = self.jobs[name]
+            share, before = largest_share(job.held, total), job.share
+            job.share = share
+            moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
+            if moved and job.spans and self.discipline == "fair":
+                job.aged = job.aged and not job.tasks
+                self._rank_again(job)
+        self._stale_leaves, self._stale_jobs = {}, {}
+
+    # ------------------------------------------------------------ classes
+    def class_for(
+        self,
+        demand: Vector,
+        labels: dict[str, str],
+        prefer: dict[str, str],
+        gang: int,
+        rules: list[PlacementRule] | None = None,
+        near: bool = False,
+    ) -> TaskClass:
+        """The class of tasks like these. `rules` keep them apart; `near`: they wait for nodes that they prefer."""
+        key: tuple[object, ...] = tuple(demand.items())
+        if labels or prefer or gang:
+            key = (key, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
+        if rules or near:
+            key = (class_key(demand, labels, prefer, gang, rules or (), near),)
+        task = self._class_of.get(key)
+        if task is None:
+            task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
+            if rules or near:
+                bind(self.room, task, rules or [], near)
+            self.classes.append(task)
+            self._class_of[key] = task
+            self.kinds_levels.add_class(task)
+        return task
+
+    def count(self, names: list[str], number: int, count: int) -> None:
+        """So many tasks more (fewer, where negative) that these counters count run on a node."""
+        node = self.room.nodes[number]
+        for index in self.room.counters.count(names, node.name, node.labels, count):
+            self._candidates.unblock(self.classes[index])
+
+    def recheck_all(self) -> None:
+        """The reasons of all classes, and all leaves, are to be looked at: the board is new."""
+        self.leaf_queue.changed = dict.fromkeys(self.leaves, True)
+        self.leaf_queue.reordered = dict(self.leaf_queue.changed)
+        self.recheck = {task.index: True for task in self.classes}
+
+    def is_crowded(self) -> bool:
+        """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
+        return len(self.classes) > CLASSES_MAX and 2 * self._in_use < len(self.classes)

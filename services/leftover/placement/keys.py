@@ -1,0 +1,41 @@
+"""How buckets are numbered and what jobs are served by: which bits of these integers mean what.
+
+A *bucket* holds the jobs of a leaf queue that wait for tasks of one class. Its number is the number of the class with,
+above it, the *segment*: jobs of one leaf differ in segment if other maxima of queues or another class of job apply to
+them, so that one of them may have to wait while the other is served.
+
+Jobs are served by a *key*, the least first. From the top: whether the tasks are optional, the rank by the order of the
+leaf (`rank_of` in waiting_jobs.py), when the job was admitted, and the position of the span among those of its job.
+"""
+
+SEGMENT_BITS = 32
+"""In the number of a bucket: above these bits is its segment, below them its class of tasks."""
+CLASS_MASK = (1 << SEGMENT_BITS) - 1
+
+JOB_CLASS_BITS = 8
+"""The lowest bits of a segment: the class of its jobs."""
+_JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
+
+ADMITTED_BITS = 44
+POSITION_BITS = 24
+"""The lowest bits of a key: the position of the span, and above it the job's number in the order of admission."""
+POSITION_MASK = (1 << POSITION_BITS) - 1
+ADMITTED_MASK = (1 << ADMITTED_BITS) - 1
+
+RANK_SHIFT = ADMITTED_BITS + POSITION_BITS
+"""Above these bits of a key is the rank of the job."""
+
+OPTIONAL_BIT = 240
+"""In a key: far above any rank, so that all that is required comes before all that is not."""
+
+SHARE_BITS = 40
+SHARE_MOST = (1 << SHARE_BITS) - 1
+"""The lowest bits of a rank by dominant share, and the largest share that it tells from others."""
+
+PRIORITY_BITS = SHARE_BITS + RANK_SHIFT
+"""Above these bits of a key by dominant share is the priority of the job."""
+
+
+def job_class_of(bucket_id: int) -> int:
+    """The class of the jobs in a bucket."""
+    return bucket_id >> SEGMENT_BITS & _JOB_CLASS_MASK

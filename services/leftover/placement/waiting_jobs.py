@@ -1,0 +1,432 @@
+"""The order in which waiting jobs are served inside their leaf queues, kept up to date as they come, hold and go.
+
+Inside a leaf higher priority goes first, then the least dominant share (DRF) or whatever the leaf's order says, then
+the job that was admitted first. (By ids, a job whose id sorts late could starve under arrivals.)
+
+A class of tasks that several jobs of a leaf wait for has a bucket there, a heap of those jobs. A class that one job
+alone waits for has none: all such spans of a job stand in the ready queue of the leaf as one entry. So a job of many
+stages with demands of their own moves as one entry when its share changes, and the cost of a round follows the jobs
+that it serves, not their stages.
+"""
+
+from schemas.quantities import SHARE_UNITS
+from services.leftover.placement.ageing import AgeingJobs
+from services.leftover.placement.candidates import Candidates
+from services.leftover.placement.class_pools import Pools
+from services.leftover.placement.entries import BY_SHARE, BY_WORK, NO_BUCKETS, Discipline, JobEntry
+from services.leftover.placement.indexed_heap import JobHeap
+from services.leftover.placement.keys import (
+    ADMITTED_BITS,
+    CLASS_MASK,
+    OPTIONAL_BIT,
+    POSITION_BITS,
+    SEGMENT_BITS,
+    SHARE_BITS,
+    SHARE_MOST,
+    job_class_of,
+)
+from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.queue_limits import count_in, full_queue
+from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
+
+_WORK_BITS = 100
+_PRIORITY_TOP = 1 << 20
+_ABOVE_FLOOR = 1 << 90  # Above any share, and any moment in ms.
+
+
+def rank_of(job: JobEntry) -> int:
+    """What jobs of one leaf are served by, least first, before the order of admission decides."""
+    order = job.leaf.order
+    if order == "fifo" or job.aged:
+        return 0
+    top = _PRIORITY_TOP - job.priority
+    if order in BY_SHARE:
+        share = job.share
+        return (top << SHARE_BITS) | (share if share < SHARE_MOST else SHARE_MOST)
+    if order == "fair":
+        return (top << SHARE_BITS) | job.tasks
+    if order == "fsp":
+        after = job.share if job.share < job.leaf.floor else _ABOVE_FLOOR | job.work
+        return (top << _WORK_BITS) | after
+    if order in BY_WORK:
+        return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
+    return top
+
+
+def key_of(discipline: Discipline, job: JobEntry, span: TaskSpan) -> int:
+    """What a span of a job is served by in its leaf, least first (keys.py)."""
+    if discipline == "fair":
+        key = (rank_of(job) << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.position
+        return key | span.optional << OPTIONAL_BIT
+    if discipline == "fifo_job":
+        return (job.admitted << POSITION_BITS) | span.position
+    return (span.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.stage_at
+
+
+def span_of(job: JobEntry, task: TaskClass) -> TaskSpan | None:
+    """The first span of a class that a job waits for, or None."""
+    for span in job.spans:
+        if span.task is task:
+            return span
+    return None
+
+
+def first_span(job: JobEntry, task: TaskClass) -> TaskSpan:
+    """The first span of a class of which the job waits for tasks."""
+    span = span_of(job, task)
+    assert span is not None, f"{job.name} does not wait for {task.key}"
+    return span
+
+
+class WaitingJobs:
+    """Jobs, the leaves they wait in, and the classes of tasks that they wait for."""
+
+    def __init__(self, room: Room, discipline: Discipline, pools_ppm: list[int], *, is_mixed: bool) -> None:
+        """`pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `is_mixed`: some
+        orders are strict or some queues have a maximum, so that a bucket may be held back while others are served.
+        """
+        self.room = room
+        self.discipline = discipline
+        self.is_mixed = is_mixed
+        self.classes: list[TaskClass] = []
+        self.jobs: dict[str, JobEntry] = {}
+        self.by_admission: dict[int, JobEntry] = {}
+        self.leaves: dict[str, LeafEntry] = {}
+        self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
+        self.bounded: dict[int, TaskClass] = {}  # Classes with bounds, of which tasks wait.
+        self._in_use = 0  # Classes of which tasks wait.
+        self._candidates = Candidates(room, self.classes)
+        self.blocked = self._candidates.blocked
+        self.pools = Pools(pools_ppm, room.total, self._candidates.demands)
+        self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
+        self._ageing = AgeingJobs()
+        self._nothing = [0] * len(room.total)  # Shared by jobs that hold nothing, as
+        self._shared_lists: dict[int, list[int]] = {}  # lists of one bucket are by jobs with no other. Never changed.
+
+    # ------------------------------------------------------------ a job begins to wait, or is ranked again
+    def wait(self, name: str, spans: list[TaskSpan]) -> None:
+        """All that a job waits for, in its order; replaces what it waited for."""
+        job = self.jobs[name]
+        if job.spans:
+            self._unwait(job)
+        job.aged = False
+        if self.discipline == "fifo_stage":
+            spans.sort(key=lambda span: (span.since_ms, span.stage_at))  # The oldest of a class speaks for it.
+        job.spans = spans
+        for position, span in enumerate(spans):
+            task = span.task
+            span.position = position
+            self.recheck[task.index] = True
+            if not task.waiting:
+                self._candidates.unblock(task)  # Nobody tried the room that there has been since.
+            self._count_waiting(task, span.count)
+        self._enter(job)
+
+    def _unwait(self, job: JobEntry) -> None:
+        """The job waits for nothing any more."""
+        for span in job.spans:
+            self._count_waiting(span.task, -span.count)
+            span.is_sole = False
+            self.recheck[span.task.index] = True
+        leaf = job.leaf
+        for bucket_id in job.buckets:
+            self._leave(leaf, job, bucket_id)
+        if job.has_sole:
+            self._list_sole(leaf, job)
+        self._ageing.drop(job.admitted)
+        job.spans, job.buckets = NO_SPANS, NO_BUCKETS
+
+    def _count_waiting(self, task: TaskClass, count: int) -> None:
+        """So many tasks more (fewer, where negative) of a class wait."""
+        before = task.waiting
+        task.waiting = before + count
+        if before and task.waiting:
+            return
+        self._in_use += (task.waiting > 0) - (before > 0)
+        self._candidates.note_waiting(task)
+        if task.bounds is not None:
+            if task.waiting:
+                self.bounded[task.index] = task
+            else:
+                self.bounded.pop(task.index, None)
+
+    def _enter(self, job: JobEntry) -> None:
+        """Puts a job into the buckets of what it waits for, each under its first span of that class, or its sole spans
+        into the ready queue of its leaf.
+        """
+        leaf, seen = job.leaf, dict[int, bool]()
+        segment = job.segment << SEGMENT_BITS
+        found_sole = False
+        for span in job.spans:
+            bucket_id = segment | span.task.index
+            if bucket_id in seen:
+                continue
+            seen[bucket_id] = True
+            if span.is_sole:
+                continue
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is None:
+                bucket = self._new_bucket(leaf, bucket_id, job, span)
+                if bucket is None:
+                    found_sole = True
+                    continue
+            self._put_in(leaf, bucket_id, bucket, job, span)
+        entered = list(seen)
+        if len(entered) == 1:
+            entered = self._shared_lists.setdefault(entered[0], entered)
+        if job.buckets != entered:
+            for bucket_id in job.buckets:
+                if bucket_id not in seen:
+                    self._leave(leaf, job, bucket_id)
+            job.buckets = entered
+        if found_sole:
+            self._list_sole(leaf, job)
+        elif job.has_sole:
+            self._offer_sole(leaf, job)
+        self._note_ageing(job)
+
+    def _rank_again(self, job: JobEntry) -> None:
+        """The job waits for the same as before, and has another rank."""
+        leaf = job.leaf
+        for bucket_id in job.buckets:
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is not None:  # Else it has sole spans there.
+                self._put_in(leaf, bucket_id, bucket, job, first_span(job, self.classes[bucket_id & CLASS_MASK]))
+        if job.has_sole:
+            self._offer_sole(leaf, job)
+        self._note_ageing(job)
+
+    def _put_in(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap, job: JobEntry, span: TaskSpan) -> None:
+        key = key_of(self.discipline, job, span)
+        bucket.set(job.admitted, key)
+        if leaf.stopped and job.segment in leaf.stopped and key < leaf.stopped[job.segment][1]:
+            self._uncap(leaf, bucket_id)  # It comes before the head, and may be smaller.
+        else:
+            self._offer(leaf, bucket_id, bucket)
+
+    def _note_ageing(self, job: JobEntry) -> None:
+        """Notes since when a job waits that holds nothing."""
+        if job.tasks or not job.buckets:
+            self._ageing.drop(job.admitted)
+        elif not job.aged:
+            self._ageing.set(job.admitted, min([span.since_ms for span in job.spans]))
+
+    # ------------------------------------------------------------ who is served first
+    def top(self, leaf: LeafEntry, bucket_id: int) -> JobEntry:
+        """The job that stands first in a bucket of a leaf, or that alone waits for its class there."""
+        top = leaf.sole_jobs.get(bucket_id)
+        if top is None:
+            top = leaf.buckets[bucket_id].top()
+            assert top is not None, f"{leaf.name}: an empty bucket"
+        return self.by_admission[top]
+
+    def first_if_current(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan] | None:
+        """The job that stands first in a bucket, with its first span there. None where its rank has risen since it was
+        put there, as tasks of it were placed from another bucket: then it has moved to where it belongs. Ranks only
+        rise while tasks are placed, so it is enough that each bucket follows when its turn comes.
+        """
+        job = self.top(leaf, bucket_id)
+        span = first_span(job, self.classes[bucket_id & CLASS_MASK])
+        key = key_of(self.discipline, job, span)
+        if span.is_sole:
+            listed = leaf.ready[job.job_class].key[job.sole_id - span.optional]
+            if listed >> POSITION_BITS == key >> POSITION_BITS:
+                return job, span
+            self._offer_sole(leaf, job)
+            return None
+        bucket = leaf.buckets[bucket_id]
+        if bucket.key[job.admitted] == key:
+            return job, span
+        bucket.set(job.admitted, key)
+        self._offer(leaf, bucket_id, bucket)
+        return None
+
+    def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
+        """The job that is served first in a bucket, with its first span there."""
+        while bucket_id not in leaf.sole_jobs:
+            if (found := self.first_if_current(leaf, bucket_id)) is not None:
+                return found
+        job = self.top(leaf, bucket_id)
+        return job, first_span(job, self.classes[bucket_id & CLASS_MASK])
+
+    def key_in(self, leaf: LeafEntry, bucket_id: int) -> int:
+        """The key of the job that is served first in a bucket."""
+        job, span = self.first_in(leaf, bucket_id)
+        return key_of(self.discipline, job, span)
+
+    def head(self, leaf: LeafEntry, job_class: int) -> int | None:
+        """The bucket that a leaf would serve first of a class of jobs, whether there is room or not."""
+        ready = leaf.ready[job_class]
+        while (id_ := ready.first()) is not None:
+            if id_ < 0:
+                sole = ready.sole_spans[id_]
+                bucket_id = sole.segment | sole.spans[0].task.index
+            else:
+                bucket_id = id_
+            if self.first_if_current(leaf, bucket_id) is not None:
+                return bucket_id
+        return None
+
+    # ------------------------------------------------------------ tasks were placed
+    def move_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
+        """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
+        task, total = span.task, self.room.total
+        if job.under:
+            count_in(job.under, task.pairs, count)
+        if self.pools.count > 1:
+            self.pools.hold(job.job_class, task.pairs, count)
+        if not job.tasks:
+            self._ageing.drop(job.admitted)
+        job.tasks += count
+        job.aged = False
+        if job.held is self._nothing:
+            job.held = self._nothing.copy()
+        mine, ours = job.held, leaf.held
+        for p, amount in task.pairs:
+            mine[p] += amount * count
+            ours[p] += amount * count
+            if (share := mine[p] * SHARE_UNITS // total[p]) > job.share:
+                job.share = share
+            if (share := ours[p] * SHARE_UNITS // total[p]) > leaf.share:
+                leaf.share = share
+        span.count -= count
+        self._count_waiting(task, -count)
+        self.recheck[task.index] = True
+        next_: TaskSpan | None = span
+        if not span.count:
+            if len(job.spans) > 1:
+                job.spans.remove(span)
+            else:
+                job.spans = NO_SPANS
+            next_ = span_of(job, task)
+        bucket_id = job.segment << SEGMENT_BITS | task.index
+        if next_ is None:
+            self._leave(leaf, job, bucket_id)
+            job.buckets = [other for other in job.buckets if other != bucket_id] if len(job.buckets) > 1 else NO_BUCKETS
+        elif not span.is_sole:
+            bucket = leaf.buckets[bucket_id]
+            bucket.set(job.admitted, key_of(self.discipline, job, next_))
+            self._offer(leaf, bucket_id, bucket)
+        if span.is_sole:
+            self._shorten_sole(leaf, job, span, next_)
+        self.leaf_queue.move([leaf])
+
+    # ------------------------------------------------------------ buckets
+    def _new_bucket(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> JobHeap | None:
+        """The bucket of a class that a job begins to wait for; None where no other job of the leaf does."""
+        admitted = leaf.sole_jobs.pop(bucket_id, None)
+        if admitted is None:
+            span.task.buckets[leaf.name, bucket_id] = True
+            self.pools.wait(bucket_id, span.task, 1)
+            self.leaf_queue.open_bucket(leaf, bucket_id, span.task)
+            if not self.is_mixed and not leaf.packs:
+                leaf.sole_jobs[bucket_id] = job.admitted
+                span.is_sole = True
+                return None
+        bucket = leaf.buckets[bucket_id] = JobHeap()
+        if admitted is not None:
+            other = self.by_admission[admitted]
+            first = first_span(other, span.task)
+            first.is_sole = False
+            bucket.set(admitted, key_of(self.discipline, other, first))
+            self._list_sole(leaf, other)
+        return bucket
+
+    def _leave(self, leaf: LeafEntry, job: JobEntry, bucket_id: int) -> None:
+        """The job waits for tasks of a class no longer."""
+        if leaf.sole_jobs.pop(bucket_id, None) is not None:
+            self._close(leaf, bucket_id)
+            return
+        bucket = leaf.buckets[bucket_id]
+        bucket.drop(job.admitted)
+        self._offer(leaf, bucket_id, bucket)
+        if leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
+            self._uncap(leaf, bucket_id)  # It may have been the head.
+
+    def _close(self, leaf: LeafEntry, bucket_id: int) -> None:
+        """Nobody waits for tasks of a class in a leaf any more."""
+        self.leaf_queue.close_bucket(leaf, bucket_id)
+        task = self.classes[bucket_id & CLASS_MASK]
+        del task.buckets[leaf.name, bucket_id]
+        self.pools.wait(bucket_id, task, -1)
+
+    def _offer(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap) -> None:
+        """Brings the ready queue of a leaf in line with one of its buckets."""
+        least = bucket.least()
+        if least is None:
+            self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
+            del leaf.buckets[bucket_id]
+            self._close(leaf, bucket_id)
+        elif leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
+            leaf.stopped[bucket_id >> SEGMENT_BITS][0].capped[leaf.name, bucket_id] = True
+        else:
+            self.leaf_queue.offer(leaf, job_class_of(bucket_id), bucket_id, least, 1 << (bucket_id & CLASS_MASK))
+
+    # ------------------------------------------------------------ sole spans
+    def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
+        """Lists anew what a job alone waits for."""
+        job.has_sole = False
+        ready = leaf.ready[job.job_class]
+        for optional in (False, True):
+            spans = [span for span in job.spans if span.is_sole and span.optional == optional]
+            id_ = job.sole_id - optional
+            if spans:
+                job.has_sole = True
+                ready.sole_spans[id_] = SoleSpans(spans, job.segment << SEGMENT_BITS)
+            elif ready.sole_spans.pop(id_, None) is not None:
+                self.leaf_queue.withdraw(leaf, job.job_class, id_)
+        if job.has_sole:
+            self._offer_sole(leaf, job)
+
+    def _offer_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
+        """Brings the ready queue of a leaf in line with what a job alone waits for."""
+        sole_spans = leaf.ready[job.job_class].sole_spans
+        for id_ in (job.sole_id, job.sole_id - 1):
+            sole = sole_spans.get(id_)
+            if sole is not None:
+                key = key_of(self.discipline, job, sole.spans[0])
+                self.leaf_queue.offer(leaf, job.job_class, id_, key, sole.classes)
+
+    def _shorten_sole(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, next_: TaskSpan | None) -> None:
+        """Tasks of a sole span have been placed; `next_`: the job's first span of the class by now."""
+        if next_ is span:
+            self._offer_sole(leaf, job)
+            return
+        span.is_sole = False
+        if next_ is not None:
+            next_.is_sole = True
+            self._list_sole(leaf, job)
+            return
+        sole = leaf.ready[job.job_class].sole_spans[job.sole_id - span.optional]
+        if len(sole.spans) == 1:
+            self._list_sole(leaf, job)
+        else:
+            sole.remove(span)
+            self._offer_sole(leaf, job)
+
+    # ------------------------------------------------------------ queues at their maximum
+    def is_capped(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> bool:
+        """Whether the next task would take a queue beyond its maximum. Then its bucket (where the order is strict, all
+        of its segment) is not served until the queue shrinks.
+        """
+        full = full_queue(job.under, span.task)
+        if full is None:
+            return False
+        segment = bucket_id >> SEGMENT_BITS
+        buckets = [other for other in leaf.buckets if other >> SEGMENT_BITS == segment] if leaf.strict else [bucket_id]
+        for other in buckets:
+            self.leaf_queue.withdraw(leaf, job_class_of(other), other)
+            full.capped[leaf.name, other] = True
+        if leaf.strict:
+            leaf.stopped[segment] = full, leaf.buckets[bucket_id].key[job.admitted]
+        return True
+
+    def _uncap(self, leaf: LeafEntry, bucket_id: int) -> None:
+        """What the segment of a bucket waits for may be served again."""
+        segment = bucket_id >> SEGMENT_BITS
+        leaf.stopped.pop(segment, None)
+        for other in list(leaf.buckets) if leaf.strict else [bucket_id]:
+            if other >> SEGMENT_BITS == segment and other in leaf.buckets:
+                self._offer(leaf, other, leaf.buckets[other])
