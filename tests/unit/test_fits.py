@@ -45,7 +45,7 @@ def test_nodes_with_room_are_found_and_nodes_far_too_small_are_not(frees, moves,
     for number, free in moves:
         if number < len(now):
             now[number] = free
-            fits.move(number, free)
+            fits.move([(number, free)])
 
     wants = [(p, step(amount)) for p, amount in demand.items()]
     found = members(fits.nodes(wants, (1 << len(now)) - 1))

@@ -14,11 +14,12 @@ from services.leftover.placement.headroom import (
     blocked_heads,
     choose,
     gather,
-    is_below,
     is_exposed,
+    lacking,
     lacks_part_of_gang,
     least_needs,
     shortfall,
+    still_short,
     wanted_by,
 )
 from services.leftover.placement.leaf_queue import LeafEntry
@@ -79,11 +80,11 @@ def _gather(
     if policy.headroom == "off" or policy.preset == "fifo":
         return NOTHING
     after_ms = 0 if policy.headroom == "always" else policy.headroom_after_ms
-    lacking, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
+    short_leaves, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
     starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
     least_ms = min([at_ms for at_ms in (next_short_ms, next_starved_ms) if at_ms is not None], default=None)
     wake_ms = None if least_ms is None else least_ms + after_ms
-    if not lacking and not starved:
+    if not short_leaves and not starved:
         return Gathered({}, wake_ms)
     before: dict[int, dict[int, int]] = {}
     kept_for: dict[int, int] = {}  # By node, the class that it was kept for; no other class gathers room there.
@@ -98,7 +99,7 @@ def _gather(
     running = _Running(state, board, placements, now_ms)
     held: dict[int, Reserved] = {}
     least = least_needs([*short(board), *(placement.task for placement in placements)])
-    wants = _wanted(board, least, lacking, starved, before)
+    wants = _wanted(board, least, short_leaves, starved, before)
     if gangs_last:
         wants.sort(key=lambda wanted: wanted.task.gang > 0)
     later = {wanted.task.index: True for wanted in wants}
@@ -145,22 +146,13 @@ def _wanted(
     return list(wants.values())
 
 
-def _lacks(state: State, board: Board, leaf: LeafEntry) -> bool:
-    """Whether room is to be gathered for a leaf: it holds less than it is due by more than one task; where it has been
-    short and has not held what it is due since, also by a part of a gang.
-    """
-    return shortfall(leaf) > 0 or (leaf.name in state.short and lacks_part_of_gang(board, leaf))
-
-
 def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafEntry], int | None]:
     """Leaves that have been short since then or longer, and since when the next has been."""
     next_ms: int | None = None
     found: list[LeafEntry] = []
     fresh = [name for name in board.leaf_queue.changed if name not in state.short]
-    for name in [*state.short, *fresh]:
-        leaf, from_ms = board.leaf(name), state.short.get(name, now_ms)
-        if not _lacks(state, board, leaf):
-            continue
+    for leaf in lacking(board, [*state.short, *fresh], state.short):
+        from_ms = state.short.get(leaf.name, now_ms)
         if from_ms <= since_ms:
             found.append(leaf)
         elif next_ms is None or from_ms < next_ms:
@@ -303,15 +295,10 @@ def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldR
 
 
 def shortfalls(state: State, board: Board) -> list[Shortfall]:
-    """Leaves that began to be short, or are so no longer, by path. One that has been short is watched until it holds
-    what it is due or waits no more, and where gangs wait, as long as they do: if it falls short again meanwhile, it has
-    waited long enough. (A queue of gangs whose tasks end one by one falls short again and again.)
-    """
+    """Leaves that began to be short, or are so no longer, by path."""
     said: dict[str, Shortfall] = {}
     changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
-    for name in changed:
-        leaf = board.leaf(name)
-        is_short = shortfall(leaf) > 0 or (leaf.name in state.short and (is_below(leaf) or len(leaf.gangs) > 0))
-        if is_short != (leaf.name in state.short):
-            said[leaf.name] = Shortfall(leaf.name, over=not is_short)
+    for name, is_short in still_short(board, list(changed), state.short).items():
+        if is_short != (name in state.short):
+            said[name] = Shortfall(name, over=not is_short)
     return [said[name] for name in sorted(said)]

@@ -73,6 +73,10 @@ class BoardState(WaitingJobs):
             self.packers.add(entry)
         return entry
 
+    def leaves_of(self, names: list[str]) -> list[LeafEntry]:
+        """The entries of several leaf queues."""
+        return [self.leaf(name) for name in names]
+
     def set_levels(self, levels: list[LeafLevel]) -> None:
         """Fairness says these levels from now on."""
         for level in levels:

@@ -33,6 +33,7 @@ class Candidates:
         self.demands = ClassIndex(len(room.total))  # By size, those that are known.
         self._amounts = ClassNeeds(len(room.total))
         self._known = 0  # So many classes are in `demands`.
+        self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
         self._moved: dict[int, bool] = {}  # Classes of which the first task came to wait, or the last ceased to.
@@ -45,11 +46,6 @@ class Candidates:
         self._failures_before_recheck = 0  # After so many failures they are compared again.
         self._failed_open = 0  # So many that were not blocked found none since those were swept.
 
-    @property
-    def live(self) -> int:
-        """Bit set of the classes that are worth a try."""
-        return self._open | self._retry_candidates
-
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
         first, self._known = self._known, len(self.classes)
@@ -57,13 +53,14 @@ class Candidates:
             self.demands.add(first, [task.wants for task in self.classes[first:]])
             self._amounts.add(first, [task.needs for task in self.classes[first:]])
         self._open |= (1 << self._known) - (1 << first)
-        self._nodes = dict.fromkeys(self.room.changed_since(self._looked), 0)
+        changed, self._looked = self.room.changed_since(self._looked)
+        self._nodes = dict.fromkeys(changed, 0)
         self._seen, self._narrowed = {}, -1
-        self._looked = self.room.cursor
         self._failed = self._failures_before_recheck = self._failed_open = 0
         if self._moved:
             self._note_waiting()
         self._retry_candidates = self._with_room(self._waiting ^ self._waiting & self._open)
+        self.live = self._open | self._retry_candidates
 
     def note_waiting(self, task: TaskClass) -> None:
         """Tasks of a class wait, after none did, or none does any more."""
@@ -126,16 +123,10 @@ class Candidates:
         """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
         (A gang is blocked by what all of its tasks need; single ones of them may fit elsewhere.)
         """
-        room, found, least = self.room, None, 0
         if min(task.waiting, len(self._nodes)) > _TRIED_MOST and not task.gang and task.bounds is None:
-            return room.best(task)  # Many tasks find their nodes in order of rank.
-        for number, fitting in self._nodes.items():
-            if not fitting >> task.index & 1:
-                continue
-            rank = room.suits(task, room.nodes[number])
-            if rank is not None and (found is None or rank < least or (rank == least and number < found)):
-                found, least = number, rank
-        return found
+            return self.room.best(task)  # Many tasks find their nodes in order of rank.
+        numbers = [number for number, fitting in self._nodes.items() if fitting >> task.index & 1]
+        return self.room.best_among(task, numbers) if numbers else None
 
     def block(self, task: TaskClass) -> None:
         """The class has found no room."""
@@ -152,6 +143,7 @@ class Candidates:
             self._failed += 1
             if self._failed > self._failures_before_recheck:
                 self._narrow()
+        self.live = self._open | self._retry_candidates
 
     def _sweep(self) -> None:
         """Blocks all classes at once that no node has room for: many new ones may find a full cell."""
@@ -172,6 +164,7 @@ class Candidates:
             task.blocked = False
             del self.blocked[task.index]
             self._open |= 1 << task.index
+            self.live |= 1 << task.index
 
     def unblock_all(self) -> None:
         """Every class is worth a try."""
@@ -184,3 +177,4 @@ class Candidates:
             for index in members(self._retry_candidates):
                 self.unblock(self.classes[index])
         self._retry_candidates = 0
+        self.live = self._open

@@ -78,19 +78,20 @@ class NodeIndex:
                 sets[at] = above
             self.at_least.append(sets)
 
-    def move(self, number: int, free: list[int]) -> None:
-        """Lists a node with what it has free now."""
-        listed, mark = self.listed[number], 1 << number
-        for p, amount in enumerate(free):
-            before, now = listed[p], step(amount)
-            if now == before:
-                continue
-            listed[p] = now
-            sets = self.at_least[p]
-            while len(sets) <= now:
-                sets.append(0)
-            for at in range(before + 1, now + 1) if now > before else range(now + 1, before + 1):
-                sets[at] ^= mark
+    def move(self, nodes: list[tuple[int, list[int]]]) -> None:
+        """Lists nodes with what they have free now, by resource position."""
+        for number, free in nodes:
+            listed, mark = self.listed[number], 1 << number
+            for p, amount in enumerate(free):
+                before, now = listed[p], step(amount)
+                if now == before:
+                    continue
+                listed[p] = now
+                sets = self.at_least[p]
+                while len(sets) <= now:
+                    sets.append(0)
+                for at in range(before + 1, now + 1) if now > before else range(now + 1, before + 1):
+                    sets[at] ^= mark
 
     def nodes(self, wants: list[tuple[int, int]], among: int) -> int:
         """The nodes in the set `among` that may have room; `wants` as (resource position, step of the amount)."""

@@ -62,9 +62,27 @@ def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
     return any(task.size // task.gang <= leaf.due - leaf.share for task in [_task_of(board, b) for b in leaf.gangs])
 
 
-def is_below(leaf: LeafEntry) -> bool:
-    """Whether a leaf waits and holds less than it is due."""
-    return leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
+def lacking(board: Board, names: list[str], short: dict[str, int]) -> list[LeafEntry]:
+    """Of these leaves those for which room is to be gathered: they hold less than they are due by more than one task;
+    where they are `short`, which is to say have not held what they are due since they were, also by a part of a gang.
+    """
+    found: list[LeafEntry] = []
+    for leaf in board.leaves_of(names):
+        if shortfall(leaf) > 0 or (leaf.name in short and lacks_part_of_gang(board, leaf)):
+            found.append(leaf)
+    return found
+
+
+def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[str, bool]:
+    """Which of these leaves are short now. One that is among the `short` stays so until it holds what it is due or
+    waits no more, and where gangs wait, as long as they do: if it falls short again meanwhile, it has waited long
+    enough. (A queue of gangs whose tasks end one by one falls short again and again.)
+    """
+    found: dict[str, bool] = {}
+    for leaf in board.leaves_of(names):
+        is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
+        found[leaf.name] = shortfall(leaf) > 0 or (leaf.name in short and (is_below or len(leaf.gangs) > 0))
+    return found
 
 
 def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
@@ -104,19 +122,13 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     if board.is_mixed:
         able = [(leaf, task) for leaf in board.leaves.values() for task in _able_heads(board, leaf)]
         return list({task.index: task for leaf, task in able if is_kept_out(board, leaf, task)}.values())
-    reordered = board.leaf_queue.reordered
-    for name in list(reordered):
-        leaf = board.leaves[name]
-        heads = [_task_of(board, bucket_id) for bucket_id in _heads(board, leaf)]
-        board.leaf_queue.set_heads(leaf, [task.index for task in heads if is_kept_out(board, leaf, task)])
-    reordered.clear()
+    heads: list[tuple[LeafEntry, list[int]]] = []
+    for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
+        tasks = [_task_of(board, bucket_id) for bucket_id in bucket_ids]
+        heads.append((leaf, [task.index for task in tasks if is_kept_out(board, leaf, task)]))
+    board.leaf_queue.set_heads(heads)
+    board.leaf_queue.reordered.clear()
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
-
-
-def _heads(board: Board, leaf: LeafEntry) -> list[int]:
-    """The buckets that a leaf would serve first, whether there is room or not: one for each class of jobs."""
-    heads = [board.head(leaf, job_class) for job_class in range(len(leaf.ready))]
-    return [bucket_id for bucket_id in heads if bucket_id is not None]
 
 
 def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:

@@ -271,19 +271,20 @@ class LeafQueue:
         """Whether tasks of a leaf with this demand run."""
         return tuple(demand.items()) in self.running.get(leaf, {})
 
-    def set_heads(self, leaf: LeafEntry, heads: list[int]) -> None:
-        """Counts a leaf among those with these classes as their heads, and no longer among those with others."""
-        headed, before = self.headed, leaf.headed
-        if before == heads:
-            return
-        for index in before:
-            if headed[index] == 1:
-                del headed[index]
-            else:
-                headed[index] -= 1
-        leaf.headed = heads
-        for index in heads:
-            headed[index] = headed.get(index, 0) + 1
+    def set_heads(self, heads: list[tuple[LeafEntry, list[int]]]) -> None:
+        """Counts each leaf among those with these classes as their heads, and no longer among those with others."""
+        headed = self.headed
+        for leaf, indexes in heads:
+            if leaf.headed == indexes:
+                continue
+            for index in leaf.headed:
+                if headed[index] == 1:
+                    del headed[index]
+                else:
+                    headed[index] -= 1
+            leaf.headed = indexes
+            for index in indexes:
+                headed[index] = headed.get(index, 0) + 1
 
     # ------------------------------------------------------------ who is next
     def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafEntry, int] | None:

@@ -166,8 +166,8 @@ class Room:
             fits = self._fits = NodeIndex([node.free for node in self.nodes], len(self.total))
             self._grown, self._shrunk = {}, {}
         if self._grown:
+            fits.move([(number, self.nodes[number].free) for number in self._grown])
             for number in self._grown:
-                fits.move(number, self.nodes[number].free)
                 self._shrunk.pop(number, None)
             self._grown = {}
         if task.among is None:
@@ -194,7 +194,7 @@ class Room:
         """A node that was listed turned out not to suit: it is listed with what it has now, if that is less."""
         if number in self._shrunk and self._fits is not None:
             del self._shrunk[number]
-            self._fits.move(number, self.nodes[number].free)
+            self._fits.move([(number, self.nodes[number].free)])
 
     def _look(self, task: TaskClass) -> IndexedHeap[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
@@ -239,18 +239,14 @@ class Room:
             self._span, self._in_span = span, list(dict.fromkeys(self.changed[task.cursor - self.changed_base :]))
         return self._in_span
 
-    def changed_since(self, cursor: int) -> list[int]:
-        """Nodes that got room since the list of changed nodes was as long as `cursor`, each once; all, if that was too
-        long ago.
+    def changed_since(self, cursor: int) -> tuple[list[int], int]:
+        """Nodes that got room since the list of changed nodes was as long as `cursor`, each once (all of them, if that
+        was too long ago), and how long that list is by now.
         """
+        now = self.changed_base + len(self.changed)
         if cursor < self.changed_base:
-            return list(range(len(self.nodes)))
-        return list(dict.fromkeys(self.changed[cursor - self.changed_base :]))
-
-    @property
-    def cursor(self) -> int:
-        """How long the list of changed nodes is by now."""
-        return self.changed_base + len(self.changed)
+            return list(range(len(self.nodes))), now
+        return list(dict.fromkeys(self.changed[cursor - self.changed_base :])), now
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
@@ -279,14 +275,18 @@ class Room:
         """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
         if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
             return self._scan_at_once(task, found)
-        best, least = None, 0
-        for number in members(found):
-            rank = self.suits(task, self.nodes[number])
+        return self.best_among(task, members(found))
+
+    def best_among(self, task: TaskClass, numbers: list[int]) -> int | None:
+        """Number of that of some nodes which suits the class best now, or None; the least number of equals."""
+        best, least, nodes = -1, 0, self.nodes
+        for number in numbers:
+            rank = self.suits(task, nodes[number])
             if rank is None:
                 self._relist(number)
-            elif best is None or rank < least:
+            elif best < 0 or rank < least or (rank == least and number < best):
                 best, least = number, rank
-        return best
+        return best if best >= 0 else None
 
     def _scan_at_once(self, task: TaskClass, found: int) -> int | None:
         """The same, where only room counts."""

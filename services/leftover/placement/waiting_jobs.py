@@ -256,7 +256,16 @@ class WaitingJobs:
         job, span = self.first_in(leaf, bucket_id)
         return key_of(self.discipline, job, span)
 
-    def head(self, leaf: LeafEntry, job_class: int) -> int | None:
+    def heads(self, names: list[str]) -> list[tuple[LeafEntry, list[int]]]:
+        """By leaf, the buckets that it would serve first, whether there is room or not: one for each class of jobs."""
+        found: list[tuple[LeafEntry, list[int]]] = []
+        for name in names:
+            leaf = self.leaves[name]
+            heads = [self._head(leaf, job_class) for job_class in range(len(leaf.ready))]
+            found.append((leaf, [bucket_id for bucket_id in heads if bucket_id is not None]))
+        return found
+
+    def _head(self, leaf: LeafEntry, job_class: int) -> int | None:
         """The bucket that a leaf would serve first of a class of jobs, whether there is room or not."""
         ready = leaf.ready[job_class]
         while (id_ := ready.first()) is not None:
