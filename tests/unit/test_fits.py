@@ -114,19 +114,15 @@ def test_exactly_the_classes_that_fit_into_a_room_are_found(batches, free, asked
     st.dictionaries(st.integers(0, 1), st.tuples(st.integers(1, 9), st.integers(-3, -1))),
     st.sets(st.integers(0, 19)),
 )
-def test_the_first_of_the_nodes_with_the_least_rank_is_found_and_those_without_room_are_told(
-    given, moves, needs, asked
-):
-    frees, now = FreeAmounts(given, 2), list(given)
+def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given, moves, needs, shut):
+    frees, now = FreeAmounts(given, 2, [i not in shut for i in range(len(given))]), list(given)
     for number, free in moves:
         if number < len(now):
             now[number] = free
-            frees.set(number, free)
-    among = sorted(i for i in asked if i < len(now))
+            frees.set([(number, free)])
 
     wants = [(p, amount, weight) for p, (amount, weight) in needs.items()]
-    best, small = frees.least(sum(1 << i for i in among), wants)
+    best = frees.least(wants)
 
-    able = [i for i in among if all(now[i][p] >= amount for p, amount, _ in wants)]
-    assert small == [i for i in among if i not in able]
+    able = [i for i in range(len(now)) if i not in shut and all(now[i][p] >= amount for p, amount, _ in wants)]
     assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)

@@ -201,29 +201,33 @@ def _marked(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
 class FreeAmounts:
     """What each node has free, by resource position; brought up to date by whoever uses it."""
 
-    def __init__(self, frees: list[list[int]], width: int) -> None:
-        """`frees`: by node, what is free by resource position. `width`: how many resources there are."""
-        self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
-
-    def set(self, number: int, free: list[int]) -> None:
-        """A node has so much free now."""
-        self._free[:, number] = free
-
-    def least(self, among: int, needs: list[tuple[int, int, int]]) -> tuple[int | None, list[int]]:
-        """Of the nodes in the set `among` with room for `needs`, as (resource position, amount, weight), that with the
-        least sum of weight x free, the first of equals; and those without room. Sums have to stay below 2^63.
+    def __init__(self, frees: list[list[int]], width: int, open_: list[bool]) -> None:
+        """`frees`: by node, what is free by resource position. `width`: how many resources there are. `open_`: by node,
+        whether tasks may start there.
         """
-        found = array_of(among)
-        free = self._free[:, found]
-        fits, rank = np.ones(len(found), bool), np.zeros(len(found), np.int64)
+        self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
+        self._open = np.array(open_, bool)
+
+    def set(self, nodes: list[tuple[int, list[int]]]) -> None:
+        """These nodes have so much free now."""
+        for number, free in nodes:
+            self._free[:, number] = free
+
+    def least(self, needs: list[tuple[int, int, int]]) -> int | None:
+        """Of the open nodes with room for `needs`, as (resource position, amount, weight), that with the least sum of
+        weight x free, the first of equals; None where none has room. Sums have to stay below 2^63.
+        """
+        if not len(self._open):
+            return None
+        fits = self._open.copy()
+        rank = np.zeros(len(fits), np.int64)
         for p, amount, weight in needs:
-            fits &= free[p] >= amount
-            rank += weight * free[p]
-        small: list[int] = found[~fits].tolist()
-        if len(small) == len(found):
-            return None, small
+            free = self._free[p]
+            fits &= free >= amount
+            rank += weight * free
         rank[~fits] = _RANK_MOST
-        return int(found[int(np.argmin(rank))]), small
+        best = int(np.argmin(rank))
+        return best if fits[best] else None
 
 
 _RANK_MOST = (1 << 63) - 1

@@ -191,19 +191,21 @@ class LeafQueue:
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf
-    def open_bucket(self, leaf: LeafEntry, bucket_id: int, task: TaskClass) -> None:
-        """Somebody begins to wait in a leaf for tasks of a class."""
-        leaf.sizes.set(bucket_id, task.size)
-        if leaf.size_least is None or task.size < leaf.size_least:
-            leaf.size_least = task.size
-        if task.gang:
-            leaf.gangs[bucket_id] = True
+    def open_buckets(self, leaf: LeafEntry, opened: dict[int, TaskClass]) -> None:
+        """Somebody begins to wait in a leaf for tasks of these classes, by number of the bucket."""
+        for bucket_id, task in opened.items():
+            leaf.sizes.set(bucket_id, task.size)
+            if leaf.size_least is None or task.size < leaf.size_least:
+                leaf.size_least = task.size
+            if task.gang:
+                leaf.gangs[bucket_id] = True
         self.move([leaf])  # Another task may be the smallest.
 
-    def close_bucket(self, leaf: LeafEntry, bucket_id: int) -> None:
-        """Nobody waits in a leaf for tasks of a class any more."""
-        leaf.sizes.drop(bucket_id)
-        leaf.gangs.pop(bucket_id, None)
+    def close_buckets(self, leaf: LeafEntry, bucket_ids: list[int]) -> None:
+        """Nobody waits in a leaf any more for tasks of these classes."""
+        for bucket_id in bucket_ids:
+            leaf.sizes.drop(bucket_id)
+            leaf.gangs.pop(bucket_id, None)
         leaf.size_least = leaf.sizes.least()
         self.move([leaf])
 

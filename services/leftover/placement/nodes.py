@@ -292,14 +292,15 @@ class Room:
         """The same, where only room counts."""
         frees = self._frees
         if frees is None:
-            frees = self._frees = FreeAmounts([node.free for node in self.nodes], len(self.total))
+            open_ = [node.open for node in self.nodes]
+            frees = self._frees = FreeAmounts([node.free for node in self.nodes], len(self.total), open_)
         else:
-            for number in self._moved:
-                frees.set(number, self.nodes[number].free)
+            frees.set([(number, self.nodes[number].free) for number in self._moved])
         self._moved = {}
-        best, small = frees.least(found, task.needs)
-        for number in small:
-            self._relist(number)
+        best = frees.least(task.needs)
+        if best is None:  # By its exact amounts none of them has room.
+            for number in members(found):
+                self._relist(number)
         return best
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:

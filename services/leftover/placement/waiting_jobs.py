@@ -131,8 +131,7 @@ class WaitingJobs:
             span.is_sole = False
             self.recheck[span.task.index] = True
         leaf = job.leaf
-        for bucket_id in job.buckets:
-            self._leave(leaf, job, bucket_id)
+        self._leave(leaf, job, job.buckets)
         if job.has_sole:
             self._list_sole(leaf, job)
         self._ageing.drop(job.admitted)
@@ -159,6 +158,7 @@ class WaitingJobs:
         leaf, seen = job.leaf, dict[int, bool]()
         segment = job.segment << SEGMENT_BITS
         found_sole = False
+        opened: dict[int, TaskClass] = {}
         for span in job.spans:
             bucket_id = segment | span.task.index
             if bucket_id in seen:
@@ -168,18 +168,18 @@ class WaitingJobs:
                 continue
             bucket = leaf.buckets.get(bucket_id)
             if bucket is None:
-                bucket = self._new_bucket(leaf, bucket_id, job, span)
+                bucket = self._new_bucket(leaf, bucket_id, job, span, opened)
                 if bucket is None:
                     found_sole = True
                     continue
             self._put_in(leaf, bucket_id, bucket, job, span)
+        if opened:
+            self.leaf_queue.open_buckets(leaf, opened)
         entered = list(seen)
         if len(entered) == 1:
             entered = self._shared_lists.setdefault(entered[0], entered)
         if job.buckets != entered:
-            for bucket_id in job.buckets:
-                if bucket_id not in seen:
-                    self._leave(leaf, job, bucket_id)
+            self._leave(leaf, job, [bucket_id for bucket_id in job.buckets if bucket_id not in seen])
             job.buckets = entered
         if found_sole:
             self._list_sole(leaf, job)
@@ -312,7 +312,7 @@ class WaitingJobs:
             next_ = span_of(job, task)
         bucket_id = job.segment << SEGMENT_BITS | task.index
         if next_ is None:
-            self._leave(leaf, job, bucket_id)
+            self._leave(leaf, job, [bucket_id])
             job.buckets = [other for other in job.buckets if other != bucket_id] if len(job.buckets) > 1 else NO_BUCKETS
         elif not span.is_sole:
             bucket = leaf.buckets[bucket_id]
@@ -323,13 +323,18 @@ class WaitingJobs:
         self.leaf_queue.move([leaf])
 
     # ------------------------------------------------------------ buckets
-    def _new_bucket(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> JobHeap | None:
-        """The bucket of a class that a job begins to wait for; None where no other job of the leaf does."""
+    def _new_bucket(
+        self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan, opened: dict[int, TaskClass]
+    ) -> JobHeap | None:
+        """The bucket of a class that a job begins to wait for; None where no other job of the leaf does. Where nobody
+        waited for the class there, it is among those `opened`.
+        """
         admitted = leaf.sole_jobs.pop(bucket_id, None)
         if admitted is None:
             span.task.buckets[leaf.name, bucket_id] = True
-            self.pools.wait(bucket_id, span.task, 1)
-            self.leaf_queue.open_bucket(leaf, bucket_id, span.task)
+            opened[bucket_id] = span.task
+            if self.pools.count > 1:
+                self.pools.wait(bucket_id, span.task, 1)
             if not self.is_mixed and not leaf.packs:
                 leaf.sole_jobs[bucket_id] = job.admitted
                 span.is_sole = True
@@ -343,23 +348,29 @@ class WaitingJobs:
             self._list_sole(leaf, other)
         return bucket
 
-    def _leave(self, leaf: LeafEntry, job: JobEntry, bucket_id: int) -> None:
-        """The job waits for tasks of a class no longer."""
-        if leaf.sole_jobs.pop(bucket_id, None) is not None:
-            self._close(leaf, bucket_id)
-            return
-        bucket = leaf.buckets[bucket_id]
-        bucket.drop(job.admitted)
-        self._offer(leaf, bucket_id, bucket)
-        if leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
-            self._uncap(leaf, bucket_id)  # It may have been the head.
+    def _leave(self, leaf: LeafEntry, job: JobEntry, bucket_ids: list[int]) -> None:
+        """The job waits for tasks of these classes no longer."""
+        closed: list[int] = []
+        for bucket_id in bucket_ids:
+            if leaf.sole_jobs.pop(bucket_id, None) is not None:
+                closed.append(bucket_id)
+                continue
+            bucket = leaf.buckets[bucket_id]
+            bucket.drop(job.admitted)
+            self._offer(leaf, bucket_id, bucket)
+            if leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
+                self._uncap(leaf, bucket_id)  # It may have been the head.
+        if closed:
+            self._close(leaf, closed)
 
-    def _close(self, leaf: LeafEntry, bucket_id: int) -> None:
-        """Nobody waits for tasks of a class in a leaf any more."""
-        self.leaf_queue.close_bucket(leaf, bucket_id)
-        task = self.classes[bucket_id & CLASS_MASK]
-        del task.buckets[leaf.name, bucket_id]
-        self.pools.wait(bucket_id, task, -1)
+    def _close(self, leaf: LeafEntry, bucket_ids: list[int]) -> None:
+        """Nobody waits for tasks of these classes in a leaf any more."""
+        self.leaf_queue.close_buckets(leaf, bucket_ids)
+        for bucket_id in bucket_ids:
+            task = self.classes[bucket_id & CLASS_MASK]
+            del task.buckets[leaf.name, bucket_id]
+            if self.pools.count > 1:
+                self.pools.wait(bucket_id, task, -1)
 
     def _offer(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap) -> None:
         """Brings the ready queue of a leaf in line with one of its buckets."""
@@ -367,7 +378,7 @@ class WaitingJobs:
         if least is None:
             self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
             del leaf.buckets[bucket_id]
-            self._close(leaf, bucket_id)
+            self._close(leaf, [bucket_id])
         elif leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
             leaf.stopped[bucket_id >> SEGMENT_BITS][0].capped[leaf.name, bucket_id] = True
         else:
