@@ -121,7 +121,7 @@ class Room:
             if not task.bounds.permits(node.name, node.labels):
                 return None
             rank += task.bounds.penalty(node.name, node.labels)
-        return rank - _PREFERRED * matches(task.prefer, node.labels)
+        return rank - _PREFERRED * matches(task.prefer, node.labels) if task.prefer else rank
 
     def allows(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether the node has what a class asks for beside room."""
