@@ -1,4 +1,6 @@
-"""Builds the board, on which placement ranks what waits, from what leftover keeps."""
+"""Builds the board, the working data of placement, from what the state keeps, and translates jobs and what they ask for
+into its terms. The board is a cache: it is kept up to date while records are folded, and built anew when in doubt.
+"""
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted

@@ -1,4 +1,6 @@
-"""How leftover answers an open round."""
+"""Answers an open round: brings the board up to date with shares and asks, places tasks, gathers room for those that
+find none, and says what was granted, held and revoked, and why classes of tasks wait.
+"""
 
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk

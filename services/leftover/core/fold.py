@@ -1,4 +1,6 @@
-"""What leftover learns, record by record: `FOLDS` is the table of cases."""
+"""Folds everything but rounds: configuration, nodes, jobs, and ends of tasks. `FOLDS` says which function folds which
+record.
+"""
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of

@@ -1,4 +1,6 @@
-"""What leftover learns of a round: what was answered, what of it binds, and what the board keeps of it."""
+"""Folds the records of rounds: openings, the winning shares, asks and grants, and closings, by which grants become
+binding. A board that corresponds to the answer that was closed is kept; any other is dropped.
+"""
 
 from largesse.lifecycle.promises import open_promises
 from largesse.lifecycle.queue_policy import uses_shadow_order

@@ -1,1 +1,1 @@
-"""The board: which task is next, on which node, and why the others wait."""
+"""Placement: which waiting task starts next, on which node, and why the others wait."""

@@ -1,4 +1,6 @@
-"""Jobs that wait and hold nothing, by waiting time: those that have waited too long are served first in their leaf."""
+"""Ageing: which jobs hold nothing and have waited longer than a given time. They are served first in their leaf, so
+that no job waits for ever behind others of its queue that keep coming.
+"""
 
 from services.leftover.placement.indexed_heap import IndexedHeap
 
@@ -6,19 +8,20 @@ _NEVER_MS = 1 << 62
 
 
 class AgeingJobs:
-    """Jobs by their number in the order of admission. Most begin to wait after all the others: those stand in a
-    dictionary in this order, which takes a third of the memory of a heap.
+    """Jobs, by their number in the order of admission, with the time since which they have waited. Most jobs begin to
+    wait after all others did: these are kept in a dictionary in order of time, which takes a third of the memory of a
+    heap. The rest are in a heap.
     """
 
     def __init__(self) -> None:
         self._in_order: dict[int, int] = {}
         self._others: IndexedHeap[int] = IndexedHeap()
-        self._latest_ms = -_NEVER_MS  # Since when the last of those in order waits.
-        self._gone = 0  # So many of those have been taken out since the dictionary was last packed.
-        self._first_ms = _NEVER_MS  # None of them has waited since before.
+        self._latest_ms = -_NEVER_MS  # The latest time in that dictionary.
+        self._gone = 0  # How many were removed from it since it was last rebuilt.
+        self._first_ms = _NEVER_MS  # No job of either has waited since before this time.
 
     def set(self, admitted: int, since_ms: int) -> None:
-        """The job waits since then and holds nothing."""
+        """The job holds nothing and has waited since this time."""
         if self._in_order.get(admitted) == since_ms:
             return
         self.drop(admitted)
@@ -30,17 +33,17 @@ class AgeingJobs:
             self._first_ms = since_ms
 
     def drop(self, admitted: int) -> None:
-        """The job holds something, or waits no longer."""
+        """The job holds something, or waits for nothing any more."""
         if self._in_order.pop(admitted, None) is None:
             self._others.drop(admitted)
             return
         self._gone += 1
-        if self._gone > len(self._in_order) + 64:  # A walk from the front passes by those that are gone.
+        if self._gone > len(self._in_order) + 64:  # Iterating from the front also passes the slots of removed entries.
             self._in_order = dict(list(self._in_order.items()))
             self._gone = 0
 
     def take(self, since_ms: int) -> list[int]:
-        """Those that have waited since then, or longer; from now on they are none of these."""
+        """Removes and returns the jobs that have waited since this time or longer, the longest first."""
         if since_ms < self._first_ms:
             return []
         found: list[tuple[int, int]] = []

@@ -1,5 +1,5 @@
-"""Nodes that have room for a class and are barred to it: by rules that keep tasks apart (apart.py), or because its
-tasks still wait for nodes that they prefer.
+"""Nodes that have room for a class of tasks but may not take it at the moment: because of anti-affinity or spread rules
+(apart.py), or because its tasks still wait for nodes with labels that they prefer (locality).
 """
 
 from schemas.jobs import PlacementRule
@@ -32,7 +32,7 @@ def elsewhere(room: Room, task: TaskClass) -> list[int]:
     preferred nodes, those that no rule bars.
     """
     bounds = task.bounds
-    assert bounds is not None, f"{task.key}: nothing is barred to it"
+    assert bounds is not None, f"{task.key}: no rule and no preference bars nodes to it"
     found: list[int] = []
     for number in members(room.candidates(task)):
         node = room.nodes[number]
@@ -73,8 +73,8 @@ def is_barred(room: Room, task: TaskClass) -> bool:
 
 
 def _starts_anywhere(room: Room, task: TaskClass, bounds: Bounds) -> bool:
-    """Whether a gang would find room if it did not wait for preferred nodes: rules may bar a node to its last tasks
-    that is open to the first, so they are put down, and taken away again.
+    """Whether a gang would find room if it did not wait for preferred nodes. A node that rules allow for its first
+    tasks may be barred to its last ones, so all are placed on trial and removed again.
     """
     bounds.is_near = False
     taken: list[tuple[int, list[tuple[int, int]]]] = []

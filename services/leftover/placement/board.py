@@ -1,12 +1,12 @@
-"""Who gets the next task, and where: a round over what waits, leaf by leaf and class by class.
+"""A round of placement: takes the leaf queue with the best claim, its best job and the best node, until nothing fits.
 
-Leaf queues are served in two groups: first those that stay within their target share after one more task, then the
-rest. Within a group the lowest held / target ratio goes first, then the least recently served, then by path. (By the
-ratio alone all leaves that hold nothing are equal, and a queue due three of five tasks gets one beside four that are
-due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.)
+Leaf queues are served in two groups: first those that stay within their level after one more task, then the rest.
+Within a group the lowest ratio of what is held to the level goes first, then the leaf that was served longest ago, then
+by path. (By the ratio alone all leaves that hold nothing are equal, and a queue due three of five tasks gets one beside
+four that are due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.)
 
-Inside a leaf the order of waiting_jobs.py holds. `fifo` is strict at the head. Work conserving: the round ends when
-nothing that waits fits anywhere, but for `fifo`, which idles behind a head that does not fit.
+Inside a leaf the order of waiting_jobs.py holds. A round is work conserving: it ends when nothing that waits fits
+anywhere. Under `fifo` alone nodes may idle, since nobody goes ahead of a head that does not fit.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board_state import BoardState
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
 from services.leftover.placement.entries import JobEntry
-from services.leftover.placement.keys import OPTIONAL_BIT
+from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
+from services.leftover.placement.waiting_jobs import first_span, key_of
 
 
 @dataclass(slots=True)
 class Placement:
-    """Tasks of one job's stage that start on one node. `beyond`: outside its leaf's share, or
-    under the order `giving` optional. `devices`: shares, task by
-    task. `reserved`: inside what is promised to its job; `revocable`: on room that is promised to others before the
-    tasks are expected to end. `copy`: a second attempt of a task that runs, which counts for no queue.
+    """Tasks of one stage of a job that start on one node. `devices`: by task, its device shares as (index, milli).
+    `beyond`: outside the share of its leaf; under the order `giving`, optional. `reserved`: inside what is promised to
+    its job. `revocable`: on room that is promised to others before the tasks are expected to end. `copy`: a second
+    attempt of a task that runs, which counts for no queue.
     """
 
     job: str
@@ -123,6 +124,19 @@ class Board(BoardState):
                 continue
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
+
+    def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
+        """The job that is served first in a bucket, with its first span there."""
+        while bucket_id not in leaf.sole_jobs:
+            if (found := self.first_if_current(leaf, bucket_id)) is not None:
+                return found
+        job = self.top(leaf, bucket_id)
+        return job, first_span(job, self.classes[bucket_id & CLASS_MASK])
+
+    def key_in(self, leaf: LeafEntry, bucket_id: int) -> int:
+        """The key of the job that is served first in a bucket."""
+        job, span = self.first_in(leaf, bucket_id)
+        return key_of(self.discipline, job, span)
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""

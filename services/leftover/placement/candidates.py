@@ -1,5 +1,6 @@
-"""Which classes of tasks are worth a try in a round: those that are not blocked, and of the others those that may fit
-on a node that got room. A class that cannot fit is never looked at, however many there are.
+"""Which classes of tasks are worth a try in a round: those that are not blocked, and of the blocked ones those that may
+fit on a node that has got room since. It follows from two bitmap indexes, of what classes need and of what nodes have
+free, so a class that cannot fit is never looked at, however many there are.
 """
 
 from services.leftover.placement.fits import ClassIndex, ClassNeeds, bit_set, members
@@ -7,18 +8,19 @@ from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
 _SWEPT_AFTER = 16
-"""After so many classes that found no room anywhere, and one for each node, all others are compared with every node at
-once: many new ones may find a full cell."""
+"""Once this many classes, plus one for each node, have found no room in a round, all other classes are compared with
+every node at once: many new classes may have come to a full cell."""
 
 _TRIED_MOST = 16
-"""Where more nodes than this got room and more tasks of a class wait, the class keeps a view of the nodes."""
+"""Where more nodes than this got room and more tasks of a class wait, the class keeps a heap of nodes by rank."""
 
 _AT_ONCE_LEAST = 64
-"""So many classes are compared with nodes all at once, fewer of them one by one."""
+"""From this many classes on their amounts are compared in arrays, below it one by one."""
 
 _PART = 8
-"""Where classes have room by amounts and still find none (by labels or devices), others are compared again only after
-so many of them, as a part of all: to compare costs less than to try."""
+"""Where amounts leave no class out (so that labels or devices are what is missing), classes are compared by amounts
+again only after one in so many of them has failed: the comparison would cost more than the tries it saves.
+"""
 
 
 class Candidates:
@@ -30,9 +32,9 @@ class Candidates:
         """`classes`: those of a board, by number; it only grows."""
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
-        self.demands = ClassIndex(len(room.total))  # By size, those that are known.
+        self.demands = ClassIndex(len(room.total))  # By what one task needs.
         self._amounts = ClassNeeds(len(room.total))
-        self._known = 0  # So many classes are in `demands`.
+        self._known = 0  # How many classes are in `demands`.
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
@@ -42,9 +44,9 @@ class Candidates:
         self._looked = 0  # How many nodes the room had listed as changed when `_nodes` was filled.
         self._seen: dict[int, int] = {}  # What `room.moves` said of nodes when their exact amounts were compared.
         self._narrowed = -1  # What `room.moves_all` said when the classes were last compared with nodes.
-        self._failed = 0  # So many of them have failed to find room since they were compared with nodes.
-        self._failures_before_recheck = 0  # After so many failures they are compared again.
-        self._failed_open = 0  # So many that were not blocked found none since those were swept.
+        self._failed = 0  # How many retry candidates found no room since they were last compared.
+        self._failures_before_recheck = 0  # After more failures than this they are compared again.
+        self._failed_open = 0  # How many open classes found no room since the last sweep.
 
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
@@ -146,7 +148,7 @@ class Candidates:
         self.live = self._open | self._retry_candidates
 
     def _sweep(self) -> None:
-        """Blocks all classes at once that no node has room for: many new ones may find a full cell."""
+        """Blocks all classes at once that no node has room for."""
         union = 0
         for node in self.room.nodes:
             if node.open:

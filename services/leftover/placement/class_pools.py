@@ -28,7 +28,8 @@ JOB_CLASSES_MAX = 8
 PPM = 1_000_000
 
 _SHUT_LEAST = 16
-"""After so many classes of tasks that found their pool too small, those it is too small for are worked out anew."""
+"""After so many classes of tasks that found their pool too small, all classes that it is too small for are found at
+once."""
 
 
 class Stage(NamedTuple):

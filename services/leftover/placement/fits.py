@@ -1,8 +1,9 @@
-"""Which nodes may have room for a task, read off bit sets: for each resource, the nodes by how much of it is free.
+"""Bitmap indexes: which nodes may have room for a task, and which classes of tasks may fit into what is free.
 
-A class of tasks that fits nowhere costs a few operations on integers, whatever the number of nodes. ClassNeeds are
-rounded to three significant bits, so what is found may still turn out too small; none that fits is left out.
-`ClassNeeds` and `FreeAmounts` then compare many exact amounts at once.
+For each resource there is a bit set for each step of the amount: the nodes with at least so much free, or the classes
+that need at most so much. An intersection of a few sets answers for all nodes or classes at once. Steps keep three
+significant bits of an amount, so what is found may turn out too small; nothing that fits is left out. `ClassNeeds` and
+`FreeAmounts` then compare many exact amounts in arrays.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 _BITS = 3
 _STEPS = 1 << _BITS
 _SPARSE = 12
-"""So few numbers are read off a set one by one, more of them byte by byte."""
+"""Sets with at most so many members are read bit by bit, larger ones byte by byte."""
 
 _SPARSE_PART = 8
 """Where fewer than one class in so many may fit, the others are left out before amounts are compared."""
@@ -59,8 +60,8 @@ def bit_set(few: list[int]) -> int:
 
 
 class NodeIndex:
-    """Bit sets of nodes: by resource position and step, the nodes with so much free. A node is listed with at least
-    what it has: a caller that takes room may leave it listed as it was, one that gives some back may not.
+    """Bit sets of nodes: by resource position and step, the nodes with at least so much free. A node may be listed with
+    more than it has, never with less: after taking room a caller may leave it as it is, after giving room it may not.
     """
 
     def __init__(self, frees: list[list[int]], width: int) -> None:

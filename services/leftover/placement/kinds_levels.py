@@ -1,9 +1,10 @@
-"""A leaf whose tasks ask for several sets of kinds of resource: each set has a level of its own (`Level.kinds`).
+"""The order of tasks inside a leaf queue whose tasks ask for different sets of kinds of resource (some need a GPU, some
+do not). Fairness then gives each set a level of its own (`Level.kinds`).
 
-Between leaves the level of the whole leaf counts. Inside the leaf, tasks of the set that has the least of its level go
-first, of jobs of equal priority; once all sets have theirs, the leaf's order decides alone. So tasks that need a scarce
-kind get what is theirs however many others wait beside them, as if they were in a queue of their own, and the others go
-on when that kind is used up. Only leaves that serve jobs by DRF do so: an order is an order.
+Between leaves the level of the whole leaf counts. Inside the leaf, among jobs of equal priority, tasks of the set that
+holds the least part of its level go first; once every set holds its level, the order of the leaf decides. So tasks that
+need a scarce kind get their share however many others wait beside them, as if they were in a queue of their own, and
+the others go on when that kind is used up. Only leaves that serve jobs by DRF do this.
 """
 
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ _RATIO_BITS = 30
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Of a leaf, the tasks that ask for one set of kinds (a bit set of positions): their level, and by position what
-    they hold; `placed` is what this round has placed. `ratio`: of what they hold to the level, 2^30 where they have it.
+class KindsPart:
+    """The tasks of a leaf that ask for one set of kinds. `kinds`: bit set of resource positions; `target`: their level,
+    in 10^-9 of the cell; `held` and `placed`: by resource position, what they hold and what this round has placed.
+    `ratio`: what they hold as a part of the level, in 2^-30, and 2^30 where they hold all of it or more.
     """
 
     kinds: int
@@ -46,8 +48,8 @@ class KindsLevels:
         self._leaf_queue = leaf_queue  # Knows what runs.
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
-        self._parts: dict[str, list[Part]] = {}
-        self._placed: list[Part] = []  # Those that this round has placed something of.
+        self._parts: dict[str, list[KindsPart]] = {}
+        self._placed: list[KindsPart] = []  # Those that this round has placed something of.
 
     def add_class(self, task: TaskClass) -> None:
         """There is another class of tasks."""
@@ -63,7 +65,9 @@ class KindsLevels:
             return
         room, before = self._room, {part.kinds: part for part in self._parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
-        parts = self._parts[leaf.name] = [before.get(kinds) or Part(kinds, 0, len(room.total)) for kinds in targets]
+        parts = self._parts[leaf.name] = [
+            before.get(kinds) or KindsPart(kinds, 0, len(room.total)) for kinds in targets
+        ]
         if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
             for part in parts:
                 part.held = [0] * len(room.total)
@@ -124,14 +128,14 @@ class KindsLevels:
                 parts.sort(key=_by_ratio)
                 return
 
-    def _rank(self, part: Part) -> None:
+    def _rank(self, part: KindsPart) -> None:
         share, total = 0, self._room.total
         for p, amount in enumerate(part.held):
             if total[p]:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
         part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
 
-    def choose(self, parts: list[Part], ready: ReadyQueue, live: int, end: int | None) -> int | None:
+    def choose(self, parts: list[KindsPart], ready: ReadyQueue, live: int, end: int | None) -> int | None:
         """The bucket that a leaf serves next, of those whose class is in the set `live` and whose key is below
         `end`.
         """
@@ -151,15 +155,15 @@ class KindsLevels:
 
 
 class _Chooser:
-    """What a leaf asks about one of its ready queues queue."""
+    """`KindsLevels.choose` for one ready queue of a leaf."""
 
-    def __init__(self, levels: KindsLevels, parts: list[Part], ready: ReadyQueue) -> None:
+    def __init__(self, levels: KindsLevels, parts: list[KindsPart], ready: ReadyQueue) -> None:
         self.levels = levels
         self.parts = parts
         self.ready = ready
 
     def choose(self, live: int, end: int | None) -> int | None:
-        """The bucket to serve next."""
+        """The bucket to serve next: see `KindsLevels.choose`."""
         return self.levels.choose(self.parts, self.ready, live, end)
 
 
@@ -171,5 +175,5 @@ def _kinds_of(pairs: list[tuple[int, int]]) -> int:
     return kinds
 
 
-def _by_ratio(part: Part) -> tuple[int, int]:
+def _by_ratio(part: KindsPart) -> tuple[int, int]:
     return part.ratio, part.kinds

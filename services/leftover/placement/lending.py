@@ -1,7 +1,7 @@
-"""Backfilling: nodes that are held for a class are lent to tasks that do not delay it (docs/concepts/gathering.md).
+"""Backfilling: tasks that do not delay a class start on the nodes that are held for it (docs/concepts/gathering.md).
 
-Those that wait are asked in the order in which they would be served, and of each class in a leaf its first job. Gangs
-are not lent to: they would have to find all their room on held nodes.
+Waiting tasks are tried in the order in which they would be served, and of each class in a leaf only its first job.
+Gangs are not lent to, since all of their tasks would have to find room on held nodes.
 """
 
 from collections.abc import Callable

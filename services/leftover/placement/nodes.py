@@ -1,10 +1,9 @@
-"""Nodes and their free room, and for each class of tasks the node that suits it best.
+"""Nodes with what they have free, and for each class of tasks the node that suits it best.
 
-A class is what placement can tell apart: demand, required and preferred labels, width of a gang. The best node of a
-class is the one whose free room aligns most with the demand (Tetris: dot product of normalised vectors);
-preferred labels come first, ties go to the node that registered first. Cost follows the nodes that have
-room for a task, not all nodes: see fits.py. A class of which many tasks wait keeps a view, the nodes that suit it by
-rank, brought up to date with the nodes that changed.
+The best node is the one whose free room aligns most with the demand (Tetris: dot product of both, each as a part of the
+largest node); nodes with preferred labels come before all others, and of equals the node that registered first. A
+bitmap index (fits.py) names the nodes that may have room, so the cost follows these and not all nodes. A class of which
+many tasks wait keeps a *view*: a heap of the nodes that suit it by rank, updated with the nodes that got room.
 """
 
 from schemas.placement_rules import class_key
@@ -18,17 +17,18 @@ _SCALE_BITS = 60
 _PREFERRED = 1 << 100  # Outweighs every alignment.
 
 _SCANNED_MOST = 8
-"""Up to so many nodes are compared for each task, more of them are kept in a view."""
+"""Up to so many nodes are compared for each task; if there are more, the class keeps a view."""
 
 _AT_ONCE_LEAST = 64
-"""So many nodes are compared all at once, fewer of them one by one."""
+"""From so many nodes on their ranks are computed in arrays, below it one by one."""
 
 _AT_ONCE_RANK = 1 << 62
-"""As long as no rank can reach this, so that it fits into 64 bits."""
+"""Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
 
 VIEW_ENTRIES_MAX = 1 << 20
-"""So many nodes are in the views of all classes together before the oldest view is given up; one is built anew when it
-is needed."""
+"""Once the views of all classes have more entries than this, the oldest view is dropped. It is built again when its
+class needs it.
+"""
 
 
 class Room:
@@ -50,14 +50,14 @@ class Room:
         self.number: dict[str, int] = {}
         self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
         self.changed_base = 0
-        self._span, self._in_span = (0, 0), list[int]()  # What the last class to look had not seen.
+        self._span, self._in_span = (0, 0), list[int]()  # The last answer of `_changed_since`.
         self.kept_nodes: list[int] = []
         self.moves: list[int] = []  # By node, how often what it has free has changed,
         self.moves_all = 0  # and of all nodes together.
         self._fits: NodeIndex | None = None  # Built at the first look, when all nodes are there.
-        self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed there,
+        self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed in `_fits`,
         self._shrunk: dict[int, bool] = {}  # and those that gave some.
-        self._frees: FreeAmounts | None = None  # What nodes have, but for those that have something else by now.
+        self._frees: FreeAmounts | None = None  # What nodes have free, but for those in `_moved`.
         self._moved: dict[int, bool] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         self.counters = Counters()
@@ -104,7 +104,7 @@ class Room:
         return task
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
-        """How well the node suits one task of the class, less is better; None where it does not fit now."""
+        """The rank of the node for one task of the class, less is better; None where it does not fit now."""
         free, rank = node.free, 0
         for p, amount, weight in task.needs:
             have = free[p]

@@ -1,14 +1,14 @@
-"""Tasks by alignment: of those that may start in a leaf, the one that fits best into what is free goes next (Tetris;
-Grandl et al., SIGCOMM 2014).
+"""Packing: of the tasks that may start in a leaf, the one that aligns best with what is free goes next (Tetris; Grandl
+et al., SIGCOMM 2014).
 
 The score of a class is the dot product of what a task asks for and what is free on the node that suits it best, both as
 parts of the largest node; a node with preferred labels outweighs any score, as it does where nodes are compared. Higher
-priorities go first in any case, as do jobs that have aged. While a round places
-tasks, room only shrinks and no score rises, so a heap of scores as they were is looked at from the top until one is
-still right: a round costs what is placed and the classes that came close.
+priorities go first in any case, as do jobs that have aged. While a round places tasks, free room only shrinks, so no
+score rises: a heap of earlier scores is read from the top, each score there is computed again, and the first one that
+has not changed is the best. So a round costs what is placed and the classes that came close.
 
 With fairness, only jobs far below their share may pack: of `n` jobs that wait, those `ceil((1 - f) n)` with the least
-dominant shares (Tetris, section 4.3). A node then idles where none of theirs fits.
+dominant shares (Tetris, section 4.3). A node then idles where none of their tasks fits.
 """
 
 from bisect import bisect_left, insort

@@ -1,4 +1,6 @@
-"""Why tasks wait, by class. The reason depends only on what is held and what waits, not on what the round has tried."""
+"""Why the tasks of a class wait, for users and for other policies. The reason depends only on what is held and what
+waits, never on what a round has tried, so that a restarted instance says the same.
+"""
 
 from typing import Literal
 

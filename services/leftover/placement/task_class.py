@@ -1,4 +1,7 @@
-"""Classes of tasks that placement cannot tell apart, and what is known of one node."""
+"""Classes of tasks and entries of nodes. Tasks are of one class if placement cannot tell them apart: same demand,
+required and preferred labels, width of a gang and placement rules. What is tried, blocked and counted is a class, not a
+task.
+"""
 
 from dataclasses import dataclass, field
 
@@ -9,8 +12,9 @@ from services.leftover.placement.indexed_heap import IndexedHeap
 
 @dataclass(slots=True, eq=False)
 class NodeRoom:
-    """One node. `free` by resource position; by device position, `devices` milli-units free, `sizes` in all. `kept`:
-    tasks of this class alone may start here."""
+    """One node. `capacity` and `free`: by resource position. `devices` and `sizes`: by device position, the milli-units
+    that are free and that there are. `open`: tasks may start here; `kept`: only tasks of this class.
+    """
 
     name: str
     epoch: str
@@ -26,17 +30,20 @@ class NodeRoom:
 
 @dataclass(slots=True, eq=False)
 class TaskClass:
-    """Tasks that placement cannot tell apart; `key` names them. `pairs`: (resource position, amount); `needs`:
-    (resource position, amount, what a unit of free room adds to the rank), of the resources that some node has;
-    `wants`: (resource position, step of the amount) of the same. `is_plain`: room is all that a node needs to have for
-    it; where its ranks are small enough as well, it `is_ranked_at_once`. `among`: bit set of the nodes that have what
-    else it asks for, None until somebody looks. `nodes`: the view, if there is one. `cursor`: how far the list of
-    changed nodes had got at the last look, -1 before the first.
+    """Tasks that placement cannot tell apart. `index`: its number on the board; `key`: its name in records.
 
-    `size`: what has to be free for one of its tasks (its gang) in all, in share units, rounded down.
-    `blocked`: no node had room at the last look. `buckets`: where its tasks wait, as (leaf, bucket).
-    `could_fit`: whether an empty node would hold one of its tasks, None until somebody asks. `bounds`: what else bars
-    nodes to it (apart.py).
+    What it asks for. `pairs`: (resource position, amount); `needs`: (resource position, amount, weight of a free unit
+    in a node's rank), for the resources that some node has; `wants`: the same as (resource position, step of the
+    amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as a dominant share, in share units,
+    rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py). `is_plain`: nothing but room is asked
+    of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
+
+    Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
+    node would hold one of its tasks; both None until first needed. `nodes`: its view of nodes by rank, if it has one;
+    `cursor`: how long the list of changed nodes was when that was last brought up to date, -1 before. `blocked`: no
+    node had room when it was last tried.
+
+    What waits. `waiting`: how many tasks; `buckets`: where, as (leaf, bucket).
     """
 
     index: int

@@ -243,19 +243,6 @@ class WaitingJobs:
         self._offer(leaf, bucket_id, bucket)
         return None
 
-    def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
-        """The job that is served first in a bucket, with its first span there."""
-        while bucket_id not in leaf.sole_jobs:
-            if (found := self.first_if_current(leaf, bucket_id)) is not None:
-                return found
-        job = self.top(leaf, bucket_id)
-        return job, first_span(job, self.classes[bucket_id & CLASS_MASK])
-
-    def key_in(self, leaf: LeafEntry, bucket_id: int) -> int:
-        """The key of the job that is served first in a bucket."""
-        job, span = self.first_in(leaf, bucket_id)
-        return key_of(self.discipline, job, span)
-
     def heads(self, names: list[str]) -> list[tuple[LeafEntry, list[int]]]:
         """By leaf, the buckets that it would serve first, whether there is room or not: one for each class of jobs."""
         found: list[tuple[LeafEntry, list[int]]] = []
