@@ -1,4 +1,4 @@
-"""A job's graph of stages and how far it has come. Shared words of every core that follows jobs."""
+"""A job's graph of stages and how far it has come. Shared by every core that follows jobs."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -9,10 +9,11 @@ from schemas.estimates import duration_ms
 from schemas.jobs import JobSpec, Stage
 
 SHAPES_STAGES_MAX = 16_384
-"""Graphs are kept for jobs alike until those kept have more stages than this together; the oldest go first."""
+"""Graphs are cached, and shared by equal jobs, until they have more stages than this together; the oldest are evicted
+first."""
 
 RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand")
-"""Fields of a stage that say how its tasks run, and nothing that a core goes by."""
+"""Fields of a stage that say how its tasks run, and that no core reads."""
 
 _Shape = tuple[tuple[object, ...], ...]
 _read: Callable[[Stage], tuple[object, ...]] = attrgetter(*[f.name for f in fields(Stage) if f.name not in RUN_BY])
@@ -21,7 +22,7 @@ _shapes: dict[_Shape, Graph] = {}
 _stages_kept = 0
 
 _last: list[tuple[JobSpec, Graph]] = []
-"""The spec asked for last, with its graph: the cores of one process meet each admission one after the other."""
+"""The spec of the last call, with its graph: the cores of one process fold each admission one after the other."""
 
 
 def graph_of(spec: JobSpec) -> Graph:
@@ -45,7 +46,7 @@ def graph_of(spec: JobSpec) -> Graph:
 
 
 def _shape(stage: Stage) -> tuple[object, ...]:
-    """Everything that `_bare` keeps, as something that can be looked up."""
+    """A hashable key of everything that `_bare` keeps."""
     return tuple([_frozen(value) for value in _read(stage)])
 
 
@@ -62,7 +63,7 @@ _NO_AMOUNTS: dict[str, int] = {}
 
 
 def _bare(stage: Stage) -> Stage:
-    """A stage without what no core reads."""
+    """A stage without the fields that no core reads."""
     return replace(stage, durations_ms=_NO_TIMES, command=_NO_WORDS, env=_NO_ENV, cwd=None, true_demand=_NO_AMOUNTS)
 
 
@@ -104,7 +105,7 @@ def _graph_of(stages: list[Stage]) -> Graph:
 
 
 def progress_of(graph: Graph) -> Progress:
-    """Nothing has ended yet. Shared by all jobs of which that is so, since such jobs are many: see `own`."""
+    """The progress of a job of which nothing has ended. Shared by all such jobs, which are many: see `own`."""
     untouched: Progress | None = graph.untouched
     if untouched is None:
         untouched = graph.untouched = Progress(graph.tasks, graph.parents)
@@ -112,7 +113,7 @@ def progress_of(graph: Graph) -> Progress:
 
 
 def own(graph: Graph, progress: Progress) -> Progress:
-    """The progress of one job, to be kept instead and changed: it is its own from now on."""
+    """A copy of a shared progress, for a job that is about to change it."""
     if progress is not graph.untouched:
         return progress
     return Progress(graph.tasks.copy(), graph.parents.copy() if len(graph.tasks) > 1 else graph.parents)

@@ -4,7 +4,7 @@ from largesse.lifecycle.remaining import KINDS
 from schemas import Entitlement
 
 _KEY = "//"
-"""Between a queue's path and a set of kinds; no path has it inside."""
+"""Separates a queue's path from a set of kinds; no path contains it."""
 
 
 def key_of(queue: str, kinds: str) -> str:
@@ -29,7 +29,7 @@ def shares_said(said: list[Entitlement]) -> dict[str, int]:
 
 
 def fold_entitlements(entitled: dict[str, int], said: list[Entitlement]) -> None:
-    """What has been said is in force."""
+    """Applies entitlements that were published."""
     for key, share in shares_said(said).items():
         if share:
             entitled[key] = share

@@ -1,4 +1,4 @@
-"""Classes of jobs by the size of their request (DRESS, section IV-C): their thresholds, their names, who has which.
+"""Classes of jobs by the size of their request (DRESS, section IV-C): thresholds, names, and the class of a job.
 
 One rule for every core. A class is an index: 0 are the smallest requests, the last one is everything above the highest
 threshold. Fold rule: `JobAdmitted.job_class` says the class of a job, `RoundOpened.judged` says another one from that

@@ -82,7 +82,7 @@ def is_broken(tries: Tries | None, at: int, attempt: int) -> bool:
 
 
 def failures_of(job: JobLife, at: int, index: int) -> int:
-    """How many counted failures the task (or its gang) has behind it."""
+    """How many failures of the task (or its gang) have counted so far."""
     if job.tries is None:
         return 0
     return job.tries.failed.get(f"{at}/{0 if job.graph.stages[at].gang else index}", 0)

@@ -1,4 +1,4 @@
-"""What is promised to reservations (Rayon; docs/reservations.md): shared words of every core that divides or places
+"""What is promised to reservations (Rayon; docs/reservations.md): shared by every core that divides or places
 capacity.
 
 The planner's promises come through the log. A job whose reservation is accepted stands outside the tree of queues: its
@@ -13,11 +13,11 @@ from largesse.lifecycle.state import Promises
 from schemas import Plans, PlanStep, Policy, Vector
 
 ALWAYS_MS = 0
-"""Before every opening: what is promised has to be worked out anew."""
+"""Before every opening: what is promised has to be recomputed."""
 
 
 def fold_plans(promises: Promises, plans: Plans) -> bool:
-    """Takes in what changed. Returns whether another set of reservations is accepted than before."""
+    """Folds what changed. Returns whether another set of reservations is accepted than before."""
     before = list(promises.profiles)
     for profile in plans.profiles:
         promises.profiles[profile.reservation] = profile
@@ -46,7 +46,7 @@ def _index(promises: Promises) -> None:
 
 
 def is_accepted(promises: Promises, reservation: str) -> bool:
-    """Whether jobs of a reservation stand outside the tree."""
+    """Whether jobs of a reservation are outside the tree."""
     return promises.on and reservation in promises.profiles
 
 

@@ -1,4 +1,4 @@
-"""Who is shared out among whom: which queues get a level of their own, and in what order jobs are served below them.
+"""Which queues get a level of their own, and in what order jobs are served below them.
 
 A queue's policy holds for it and all below it; at the top the preset says. One that orders jobs takes all jobs of its
 subtree as one list: the subtree's top queue alone gets a level, and whatever the queues below it name counts for

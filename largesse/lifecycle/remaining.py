@@ -5,7 +5,7 @@ from largesse.lifecycle.state import Graph, Progress
 from schemas.quantities import SHARE_UNITS, Vector
 
 KINDS = ","
-"""Between the kinds of resource in the name of a set of them."""
+"""Separates the kinds of resource in the name of a set of them."""
 
 
 def work_of(graph: Graph, progress: Progress, seen: dict[str, Seen]) -> Vector:

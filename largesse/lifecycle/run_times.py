@@ -23,13 +23,13 @@ HISTORY_STAGES_MAX = 10_000
 """Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""
 
 HISTORY_TASKS_MAX = 1_000
-"""All earlier runs of a stage count as much as so many tasks at the most, so the estimate follows the latest runs."""
+"""The weight, in tasks, of all earlier runs of a stage at most, so that the estimate follows the latest runs."""
 
 _NUMBER = frozenset("0123456789")
 _SEPARATOR = frozenset("-_.:@# ")
 
 _last: list[tuple[JobSpec, list[int], tuple[JobSpec, list[int]]]] = []
-"""The answer given last: the cores of one process meet each admission one after the other."""
+"""The last answer: the cores of one process ask the same for each admission, one after the other."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -1,4 +1,4 @@
-"""What a sequencer has beyond its fold while it leads: readers of inputs and decisions, leases, a pending snapshot."""
+"""State of a leading sequencer beside its fold: readers of inputs and decisions, leases, a pending snapshot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -30,11 +30,11 @@ class Leases:
                 self.renew(name, now_ms)
 
     def renew_all(self, nodes: Iterable[str], now_ms: int) -> None:
-        """From now on these nodes are watched, each with a full lease."""
+        """Starts a full lease for each of these nodes."""
         self._heard = OrderedDict((node, now_ms) for node in nodes)
 
     def forget(self, node: str) -> None:
-        """The node is watched no longer."""
+        """Ends the lease of a node."""
         self._heard.pop(node, None)
 
     def silent(self, now_ms: int, lease_ms: int) -> list[str]:

@@ -44,13 +44,13 @@ from services.admission.leading import Leading, Pending
 from services.admission.letters import Letters
 
 SKIPPED_MAX = 1_000
-"""After so many inputs that changed nothing the log says how far they were read."""
+"""After so many inputs that changed nothing, a record says how far they were read."""
 
 ALIVE_PARTS = 3
-"""The log hears of its sequencer this many times a lease."""
+"""A leading sequencer writes to the log at least this many times a lease."""
 
 OPENINGS_KEPT = 1_000
-"""A forecast that answers an older opening than these is not looked at any more."""
+"""A forecast for an opening older than the last so many is ignored."""
 
 DECIDED = ("shares", "asks", "grants")
 """What a closing needs, in the order in which it names it."""
@@ -177,7 +177,7 @@ class Sequencer:
         return max(1, min(moment for moment in moments if moment is not None) - now_ms)
 
     async def close(self) -> None:
-        """Gives the producer up."""
+        """Closes the producer."""
         if self._producer is not None:
             await self._producer.drop()
             self._producer = None
@@ -213,7 +213,7 @@ class Sequencer:
         return False
 
     async def _read(self, reader: LogReader) -> bool:
-        """Folds what has come; False where nothing has."""
+        """Folds the records that have arrived; False if there are none."""
         before = reader.offset
         for accepted in await reader.read():
             self._heard_ms = self._now_ms
@@ -332,7 +332,7 @@ class Sequencer:
         await self._act_on(lead, accepted)
 
     def _put(self, lead: Leading, body: object, source: Header | None = None, cause: str = "") -> None:
-        """Adds one record to the batch and folds it: the next input meets its effect."""
+        """Adds one record to the batch and folds it, so that the next input is judged after it."""
         record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
         if isinstance(body, RoundOpened):

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from largesse import failpoints
 from services.agent import processes, shim
@@ -408,7 +407,7 @@ class Attempts:
             self.groups.remove(self._key(local))
         return [local]
 
-    def _write(self, local: Local, name: str, document: dict[str, Any]) -> None:
+    def _write(self, local: Local, name: str, document: dict[str, object]) -> None:
         """Leaves a document in the attempt's folder, if that can be done."""
         with suppress(OSError):
             folder = self._open(local)

@@ -155,7 +155,7 @@ def renew(state: State, epoch: str) -> None:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one log record, in order. Types that say nothing to an agent are passed over."""
+    """Folds one log record; types that do not concern an agent are ignored."""
     learn = FOLDS.get(type(record.body))
     if learn is not None:
         learn(state, record)

@@ -77,7 +77,7 @@ def read_json(path: AnyPath, *, most: int = DOCUMENT_BYTES_MAX) -> dict[str, Any
         return None
 
 
-def write_json(path: AnyPath, document: dict[str, Any], *, durable: bool = False, dir_fd: int | None = None) -> None:
+def write_json(path: AnyPath, document: dict[str, object], *, durable: bool = False, dir_fd: int | None = None) -> None:
     """Writes a document so that readers see all of it or nothing. Raises OSError."""
     draft = _draft(path, document, dir_fd, durable=durable)
     try:
@@ -93,7 +93,7 @@ def write_json(path: AnyPath, document: dict[str, Any], *, durable: bool = False
             os.close(folder)
 
 
-def _draft(path: AnyPath, document: dict[str, Any], dir_fd: int | None, *, durable: bool = False) -> str:
+def _draft(path: AnyPath, document: dict[str, object], dir_fd: int | None, *, durable: bool = False) -> str:
     draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
     with suppress(FileNotFoundError):
         os.unlink(draft, dir_fd=dir_fd)
@@ -110,7 +110,7 @@ def _draft(path: AnyPath, document: dict[str, Any], dir_fd: int | None, *, durab
     return draft
 
 
-def claim(folder: AnyPath, document: dict[str, Any], *, dir_fd: int | None = None) -> bool:
+def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = None) -> bool:
     """Claims the attempt for the caller; False if it is claimed already. Raises OSError.
 
     A link is as exclusive as O_EXCL and never half written. Where the file system has no links, the file is made

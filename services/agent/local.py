@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from services.agent import core
 from services.agent.found import StopReason
@@ -67,6 +67,6 @@ def without_result(stopping: StopReason | None) -> Result:
     return Result("lost", detail="its guardian is gone and left no result")
 
 
-def document_of(result: Result) -> dict[str, Any]:
+def document_of(result: Result) -> dict[str, object]:
     state = "succeeded" if result.reason is None else "failed"
     return {"state": state, "reason": result.reason, "run_ms": result.run_ms, "detail": result.detail}

@@ -6,7 +6,6 @@ Pure: times come in. Nothing is said twice without need; the sequencer drops wha
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from schemas import Vector
 from schemas.edge.base import BATCH_MAX
@@ -136,7 +135,7 @@ def _later(due: Due, now_ms: int) -> Due:
     return Due(now_ms + due.repeat_ms, min(2 * due.repeat_ms, REPEAT_MS_MAX))
 
 
-def messages(said: Iterable[Said], node: str, epoch: str) -> list[dict[str, Any]]:
+def messages(said: Iterable[Said], node: str, epoch: str) -> list[dict[str, object]]:
     """Messages for the topic `tasks` that say it: starts before ends, tasks alike as ranges."""
     listed = sorted(said, key=lambda n: (n.name.job, n.name.stage, n.name.attempt, n.name.index))
     where = {"node": node, "epoch": epoch}
@@ -151,13 +150,13 @@ def messages(said: Iterable[Said], node: str, epoch: str) -> list[dict[str, Any]
     ]
 
 
-def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]) -> list[list[dict[str, Any]]]:
+def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]) -> list[list[dict[str, object]]]:
     """What a registration says of attempts, those that run before those that ended: a list a message, one at least."""
 
     def by_name(pair: tuple[Name, Result | None]) -> tuple[str, str, int, int]:
         return pair[0].job, pair[0].stage, pair[0].attempt, pair[0].index
 
-    items: list[dict[str, Any]] = []
+    items: list[dict[str, object]] = []
     for group in _groups(sorted(((name, None) for name in running), key=by_name)):
         items.append({**_range(group), "state": "running"})
     for group in _groups(sorted(ended, key=by_name)):
@@ -168,9 +167,9 @@ def known_attempts(running: Iterable[Name], ended: Iterable[tuple[Name, Result]]
     return batches(items) or [[]]
 
 
-def batches(items: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def batches(items: list[dict[str, object]]) -> list[list[dict[str, object]]]:
     """Items in their order, cut so that no message is refused for its size."""
-    cut: list[list[dict[str, Any]]] = []
+    cut: list[list[dict[str, object]]] = []
     room = 0
     for item in items:
         size = len(json.dumps(item)) + 2
@@ -207,12 +206,12 @@ def _follows(before: _Pair, pair: _Pair) -> bool:
     return (ended.reason, ended.exit_code, ended.detail) == (result.reason, result.exit_code, result.detail)
 
 
-def _range(group: list[_Pair]) -> dict[str, Any]:
+def _range(group: list[_Pair]) -> dict[str, object]:
     name = group[0][0]
     return {"job": name.job, "stage": name.stage, "first": name.index, "count": len(group), "attempt": name.attempt}
 
 
-def _end(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:
+def _end(group: list[_Pair], where: dict[str, str]) -> dict[str, object]:
     results = [result for _, result in group if result is not None]
     peak: Vector = {}
     for result in results:
@@ -225,7 +224,7 @@ def _end(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:
     return said
 
 
-def _failure(group: list[_Pair], where: dict[str, str]) -> dict[str, Any]:
+def _failure(group: list[_Pair], where: dict[str, str]) -> dict[str, object]:
     result = group[0][1]
     assert result is not None
     said = {"reason": result.reason, "exit_code": result.exit_code, "detail": result.detail[:DETAIL_MAX]}

@@ -37,7 +37,9 @@ def memory_limit_mib(asked_mib: int | None) -> int | None:
     return None if asked_mib is None else max(asked_mib, MEMORY_MIB_MIN)
 
 
-def task_of(start: Start, settings: NodeSettings, key: str, groups: dict[str, Any] | None = None) -> dict[str, Any]:
+def task_of(
+    start: Start, settings: NodeSettings, key: str, groups: dict[str, object] | None = None
+) -> dict[str, object]:
     """The shim's instructions for its attempt, beside its name. `groups`: as `cgroups.Groups.make` says."""
     stage = start.stage
     user = settings.task_user

@@ -69,7 +69,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one record."""
+    """Folds one record."""
     FOLDS[type(record.body)](state, record)
 
 

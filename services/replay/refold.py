@@ -50,7 +50,7 @@ class Refold:
         return [(each.core, each.shard, each.state) for each in self._all()]
 
     def fold(self, accepted: Accepted) -> None:
-        """Learns one record. Raises CoreRaised."""
+        """Folds one record. Raises CoreRaised."""
         record = accepted.record
         self.prefix = chain(self.prefix, accepted.content)
         self.records += 1

@@ -1,4 +1,4 @@
-"""What rules that keep tasks apart make impossible, whatever else runs (schemas/placement_rules.py)."""
+"""Stages that can never start because of required anti-affinity or spread rules (schemas/placement_rules.py)."""
 
 from schemas import Stage
 from schemas.jobs import Rejection

@@ -1,5 +1,5 @@
-"""The class of every live job: judged when it is admitted, and again when there was nothing to judge it by, or the
-thresholds have changed. What is judged again is said by the next opening.
+"""The class of every live job: decided when it is admitted, and again once there is a capacity to compare with, or the
+thresholds have changed. The next opening records the new classes.
 """
 
 from largesse.lifecycle.job_classes import thresholds_of

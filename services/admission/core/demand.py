@@ -19,7 +19,7 @@ POOL_STEP_PPM = 1_000
 """Pools stay as they are while none would change by so much."""
 
 SHAPES_MAX = 10_000
-"""Different (class, request, tasks that wait) of jobs that are kept once for all jobs alike."""
+"""Distinct (class, request, waiting tasks) that are interned and shared by equal jobs."""
 
 
 def pools_of(state: State, time: int) -> list[int]:
@@ -79,7 +79,7 @@ def note_job(state: State, name: str) -> None:
 
 
 def forget_job(state: State, name: str) -> None:
-    """The job is over and waits for nothing; it is still known."""
+    """The job is over and no longer waits; it is still known."""
     if state.demand is not None:
         state.demand.dirty.pop(name, None)
         _look(state, state.demand, name)
@@ -160,7 +160,7 @@ def _look(state: State, demand: Demand, name: str) -> None:
 
 
 def _waits_for_pool(state: State, demand: Demand, name: str, job: JobState) -> bool:
-    """Not a job that a queue's limit holds back, nor one whose reservation is accepted: that has its promise."""
+    """False for a job that a running limit holds back, or whose reservation is accepted: that has its promise."""
     if job.over or job.parked:
         return False
     reservation = job.spec.reservation

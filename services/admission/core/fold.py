@@ -1,4 +1,4 @@
-"""What admission learns, record by record: `FOLDS` is the table of cases."""
+"""How admission folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, lean, progress_of
@@ -63,7 +63,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one log record. Raises AssertionError where the record contradicts the log before it."""
+    """Folds one log record. Raises AssertionError where the record contradicts the log before it."""
     FOLDS[type(record.body)](state, record)
 
 
@@ -112,7 +112,7 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
 
 
 def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
-    """Takes a node's new capacity in; what it holds goes on holding."""
+    """Applies a node's new capacity; what its tasks hold stays."""
     before = state.nodes.get(body.node)
     used: Vector = {}
     if before is not None:

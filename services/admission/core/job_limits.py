@@ -1,4 +1,4 @@
-"""Why a job may not come in: it asks for more than any node has, than its queues may hold, or than the cell takes."""
+"""Why a job is refused: it asks for more than any node has, than its queues may hold, or than the cell takes."""
 
 from largesse.lifecycle.queue_rules import named
 from schemas import (

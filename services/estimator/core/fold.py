@@ -1,4 +1,4 @@
-"""What the estimator learns, record by record: `FOLDS` is the table of cases."""
+"""How the estimator folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of
@@ -37,7 +37,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one record."""
+    """Folds one record."""
     FOLDS[type(record.body)](state, record)
 
 

@@ -1,4 +1,4 @@
-"""What the planner learns, record by record: `FOLDS` is the table of cases."""
+"""How the planner folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
 from schemas import (
@@ -35,7 +35,7 @@ def start(shard: int = 0, of: int = 1) -> State:
 
 
 def fold(state: State, record: Record) -> None:
-    """Learns one log record."""
+    """Folds one log record."""
     FOLDS[type(record.body)](state, record)
 
 

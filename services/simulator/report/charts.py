@@ -6,7 +6,6 @@ Presets that made the same schedule are one trace (`groups`: the presets, those 
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from services.simulator.report.axes import Figure, log_axis, log_ticks, quantiles
 from services.simulator.report.table import COMPLETION, JAIN, MAKESPAN, MS_A_SECOND, WAITING, Metric, Result, took_ms
@@ -193,7 +192,7 @@ def _natural(name: str) -> tuple[str, int, str]:
     return head, int(digits or 0), name
 
 
-def _bars(name: str, placed: Sequence[tuple[Span, int]], colour: str) -> dict[str, Any]:
+def _bars(name: str, placed: Sequence[tuple[Span, int]], colour: str) -> Figure:
     spans = [span for span, _ in placed]
     return {
         "type": "bar",
@@ -222,7 +221,7 @@ def _hover(span: Span) -> str:
     return f"{task}<br>{times}<br>{span.outcome}, {span.why}"
 
 
-def line_of(name: str, x: list[float], y: list[float], i: int, hover: str) -> dict[str, Any]:
+def line_of(name: str, x: list[float], y: list[float], i: int, hover: str) -> Figure:
     """A line of steps, in the i-th colour; `hover`: what is shown of a point."""
     return {
         "type": "scatter",
@@ -235,7 +234,7 @@ def line_of(name: str, x: list[float], y: list[float], i: int, hover: str) -> di
     }
 
 
-def figure_of(traces: list[dict[str, Any]], xaxis: Figure, yaxis: Figure, height: int = 400) -> Figure:
+def figure_of(traces: list[Figure], xaxis: Figure, yaxis: Figure, height: int = 400) -> Figure:
     """Traces with the layout that all charts have."""
     common = {"gridcolor": _GRID, "linecolor": "#888", "ticks": "outside", "fixedrange": False}
     layout = {

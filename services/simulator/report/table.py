@@ -147,7 +147,7 @@ def _against(base: Result, result: Result) -> tuple[str, str, str]:
     return f"{factors[(len(factors) - 1) // 2]:.2f}", f"{faster:,}", f"{slower:,}"
 
 
-def took_ms(row: dict[str, Any]) -> int:
+def took_ms(row: Result) -> int:
     """Completion time of a job that has ended, at least 1 ms so that ratios and logarithms are defined."""
     return max(1, int(row["end_ms"] - row["submit_ms"]))
 
@@ -183,7 +183,7 @@ def groups_table(results: dict[str, Result], key: str) -> Table:
     return Table([key, "jobs", *(f"{preset} {part}" for preset in results for part in ("mean", "p95"))], rows)
 
 
-def _by_group(rows: list[dict[str, Any]], key: str) -> dict[str, list[int]]:
+def _by_group(rows: list[Result], key: str) -> dict[str, list[int]]:
     took: dict[str, list[int]] = {}
     for row in rows:
         if row["end_ms"] is not None:
