@@ -275,15 +275,18 @@ class Room:
         """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
         if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
             return self._scan_at_once(task, found)
-        return self.best_among(task, members(found))
+        return self.best_among(task, members(found), relist=True)
 
-    def best_among(self, task: TaskClass, numbers: list[int]) -> int | None:
-        """Number of that of some nodes which suits the class best now, or None; the least number of equals."""
+    def best_among(self, task: TaskClass, numbers: list[int], *, relist: bool = False) -> int | None:
+        """Number of that of some nodes which suits the class best now, or None; the least number of equals. `relist`:
+        the bitmap index named these nodes, and is corrected where one of them has no room.
+        """
         best, least, nodes = -1, 0, self.nodes
         for number in numbers:
             rank = self.suits(task, nodes[number])
             if rank is None:
-                self._relist(number)
+                if relist:
+                    self._relist(number)
             elif best < 0 or rank < least or (rank == least and number < best):
                 best, least = number, rank
         return best if best >= 0 else None
