@@ -45,7 +45,7 @@ AUTHOR = "tester"
 EPOCH = "e1"
 
 
-class Held(NamedTuple):
+class HeldAttempt(NamedTuple):
     """An attempt that holds room on `node`."""
 
     node: str
@@ -56,17 +56,17 @@ class Held(NamedTuple):
     devices: dict[str, int] | None
 
 
-def attempts_of(state: State) -> list[tuple[str, Held]]:
+def attempts_of(state: State) -> list[tuple[str, HeldAttempt]]:
     """What the sequencer's core says is held, as ("job/stage/index", attempt): node by node, there in the order of
     granting."""
     return [
-        (key, Held(name, hold.attempt, hold.epoch, hold.demand, hold.started, hold.devices))
+        (key, HeldAttempt(name, hold.attempt, hold.epoch, hold.demand, hold.started, hold.devices))
         for name, node in state.nodes.items()
         for key, hold in node.holds.items()
     ]
 
 
-def holds_of(state: State) -> dict[str, Held]:
+def holds_of(state: State) -> dict[str, HeldAttempt]:
     """The same by task, of a cell in which no task has several attempts."""
     return dict(attempts_of(state))
 

@@ -15,7 +15,8 @@ from services.planner.core.following import follow
 from services.planner.core.promisable import limits_of, positions, promisable
 from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.planning.adoption import adopting
-from services.planner.planning.agents import Agent, Answer, Held, Request
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest, Answer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
 from services.planner.planning.node_fit import NodeClass, moments, units_in
@@ -39,7 +40,7 @@ FAR = (
 class Promises:
     """All promises: `held`, what can still move; `known`, requests as they were accepted and what began of them."""
 
-    held: dict[str, Held]
+    held: dict[str, AcceptedRequest]
     known: dict[str, Known]
 
     def plan(self, name: str) -> Plan:
@@ -192,7 +193,7 @@ class CellPlan:
                 if parts.rest is None:
                     del self.agent.held[name]
                 else:
-                    self.agent.held[name] = Held(held.user, parts.rest, parts.coming)
+                    self.agent.held[name] = AcceptedRequest(held.user, parts.rest, parts.coming)
         self._settle()
 
     def _settle(self) -> None:
@@ -355,7 +356,7 @@ class CellPlan:
         if not answer.code:
             node = windowed.node()
             self.known[name] = Known(asked.queue, node)
-            self.agent.held[name] = Held(asked.queue, node, answer.plan)
+            self.agent.held[name] = AcceptedRequest(asked.queue, node, answer.plan)
         elif before is not None:
             self._put_back(name, before)
         return answer
@@ -417,7 +418,7 @@ class CellPlan:
         by_path = {atom.path: atom for atom in atoms(node)}
         plan = [(by_path[path], mine) for path, mine in leases.items()]
         self.known[name] = Known(promise.queue, node)
-        self.agent.hold(name, Held(promise.queue, node, plan))
+        self.agent.hold(name, AcceptedRequest(promise.queue, node, plan))
 
     def _drop(self, name: str) -> None:
         mine = self.known.pop(name, None)
@@ -427,12 +428,12 @@ class CellPlan:
         if held is not None:
             self.book.give_back(held.user, held.plan)
 
-    def _put_aside(self, name: str) -> tuple[Known, Held | None]:
+    def _put_aside(self, name: str) -> tuple[Known, AcceptedRequest | None]:
         before = self.known[name], self.agent.held.get(name)
         self._drop(name)
         return before
 
-    def _put_back(self, name: str, before: tuple[Known, Held | None]) -> None:
+    def _put_back(self, name: str, before: tuple[Known, AcceptedRequest | None]) -> None:
         known, held = before
         self.known[name] = known
         for atom, leases in known.begun:

@@ -11,7 +11,7 @@ from services.planner.planning.request import Atom, Node, Plan, atoms
 
 if TYPE_CHECKING:
     from services.planner.core.cell_plan import CellPlan, Found, Promises
-    from services.planner.planning.agents import Answer
+    from services.planner.planning.answers import Answer
 
 WORK_MAX = 4_000
 """What is looked at in a round at most, as planning/book.py counts: on the machines we know about 5 ms."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from services.planner.core.state import Need, Waiting
-from services.planner.planning.agents import Agent, Answer, Followed
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import Answer, Followed
 from services.planner.planning.following import Wanted, chained_atoms, following, release, steps_from
 from services.planner.planning.request import Atom, Lease, atoms
 from services.planner.planning.residual import Known, joined

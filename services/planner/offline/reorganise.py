@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from services.planner.lifeline import lifeline
-from services.planner.planning.agents import Agent, Held, Request
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest, Request
 from services.planner.planning.request import Lease, Node, Plan, atoms, inside
 from services.planner.planning.verify import changes, fault, over_capacity
 
@@ -39,7 +40,9 @@ def reorganise(agent: Agent, rejected: list[Request], time_limit_s: int) -> tupl
         agent.drop(name)
     proposal, said = _asked(agent, [(nodes[name], name in old) for name in names], time_limit_s)
     plans = _plans(proposal, [nodes[name] for name in names])
-    new = {name: Held(users[name], nodes[name], plan) for name, plan in zip(names, plans, strict=True) if plan}
+    new = {
+        name: AcceptedRequest(users[name], nodes[name], plan) for name, plan in zip(names, plans, strict=True) if plan
+    }
     said = _worse(agent, old, new) if proposal else said
     for name, held in (old if said else new).items():
         agent.hold(name, held)
@@ -97,7 +100,7 @@ def _plans(proposal: list[Any], nodes: list[Node]) -> list[Plan]:
     return found
 
 
-def _worse(agent: Agent, old: dict[str, Held], new: dict[str, Held]) -> str:
+def _worse(agent: Agent, old: dict[str, AcceptedRequest], new: dict[str, AcceptedRequest]) -> str:
     """Why a proposal is not adopted; empty if it is. Nothing of it is held yet."""
     for name, held in new.items():
         if found := fault(held.node, held.plan):

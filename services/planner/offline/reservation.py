@@ -7,7 +7,8 @@ from typing import Any
 
 from services.planner.offline.problem import Problem, bad, listed, number, record, shown, text
 from services.planner.offline.reorganise import TIME_LIMIT_S, reorganise
-from services.planner.planning.agents import Agent, Answer, Fixed, Request
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import Answer, Fixed, Request
 from services.planner.planning.book import Book
 from services.planner.planning.rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
 from services.planner.planning.request import Plan

@@ -10,7 +10,8 @@ nothing.
 
 from collections.abc import Mapping
 
-from services.planner.planning.agents import Agent, Held
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest
 from services.planner.planning.limits import average_above, first_above
 from services.planner.planning.request import Lease, Plan, atoms, extent
 from services.planner.planning.residual import Known, Split, joined, split
@@ -57,7 +58,7 @@ def adopting(agent: Agent, known: dict[str, Known], proposed: Proposed) -> Searc
         if held is not None:
             agent.book.give_back(held.user, held.plan)
         if part.rest is not None:
-            agent.hold(name, Held(known[name].user, part.rest, part.coming))
+            agent.hold(name, AcceptedRequest(known[name].user, part.rest, part.coming))
     reason = yield from _without_room(agent, known, parts)
     if reason:
         agent.book.undo(mark)

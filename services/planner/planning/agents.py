@@ -7,14 +7,14 @@ It never breaks a promise: what it moves still meets its request.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 
+from services.planner.planning.answers import AcceptedRequest, Answer, Fixed, Offer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.greedy import planning
 from services.planner.planning.limits import UserLimits, average_above
-from services.planner.planning.node_fit import NodeClass, is_small, units_in
+from services.planner.planning.narrowing import sizes_text, widths
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Atom, Group, Node, Plan, atoms, extent, inside, scaled
+from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
 from services.planner.planning.search import Search, finished
 from services.planner.planning.together import TOGETHER_MAX, planned_together
 
@@ -27,80 +27,11 @@ MOVED_ALONE_MAX = 12
 MOVED_IN_PAIRS_MAX = 6
 """Of those, how many are tried two at a time."""
 
-NARROWER_MAX = 3
-"""Times that the width of large units is halved, where a plan does not fit on the nodes."""
-
 REACH = 4
 """Windows to offer are sought as far away as the window is long, then so many times farther, up to the horizon."""
 
 SIZE_STEPS = 6
 """Halvings in the search for a size that would be accepted."""
-
-SIZES_TOLD_MAX = 3
-"""Atoms of which an offer says the size."""
-
-
-@dataclass(slots=True)
-class Request:
-    """`body`: the request without its outermost window, which is steps `[begin, end)`."""
-
-    name: str
-    user: str
-    body: Node
-    begin: int
-    end: int
-
-
-@dataclass(slots=True)
-class Held:
-    """An accepted request, and its plan."""
-
-    user: str
-    node: Node
-    plan: Plan
-
-
-@dataclass(slots=True)
-class Fixed:
-    """A promise of which only the profile is known, so that it cannot be moved: first step, step after the last,
-    amounts."""
-
-    user: str
-    runs: list[tuple[int, int, list[int]]]
-
-
-@dataclass(slots=True, frozen=True)
-class Offer:
-    """What would be accepted: the request in another window, or so much of its width and work in its own, which
-    `sizes` says by atom as it is written in a request.
-    """
-
-    window: tuple[int, int] | None = None
-    size_permille: int | None = None
-    sizes: str = ""
-
-
-@dataclass(slots=True)
-class Followed:
-    """What a plan has for an atom in all, in unit-steps, and what that is less than needed, in unit-milliseconds."""
-
-    atom: str
-    units: int
-    missing: int
-
-
-@dataclass(slots=True)
-class Answer:
-    """To one request. `code` is empty if it is accepted. `followed`: where a plan follows its jobs, what its atoms
-    have."""
-
-    code: str = ""
-    reason: str = ""
-    form: Form | None = None
-    plan: Plan = field(default_factory=list)
-    moved: list[str] = field(default_factory=list)
-    offer: Offer | None = None
-    followed: list[Followed] = field(default_factory=list)
 
 
 class Agent:
@@ -114,7 +45,7 @@ class Agent:
         self.limits = limits
         self.horizon = horizon
         self.first = first
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, AcceptedRequest] = {}
         self.fixed: dict[str, Fixed] = {}
         self.stuck: Atom | None = None  # That last found no room; None if a plan was above the user's average.
 
@@ -135,7 +66,7 @@ class Agent:
         if answer is None and self.moves:
             answer = yield from self._find_by_moving(request.user, node)
         if answer is not None:
-            self.held[request.name] = Held(request.user, node, answer.plan)
+            self.held[request.name] = AcceptedRequest(request.user, node, answer.plan)
             return answer
         offer = yield from self._offer(request)
         code = "no_room" if stuck is not None else "limit"
@@ -164,19 +95,19 @@ class Agent:
         self._put_back(request.name, old)
         return found
 
-    def _put_aside(self, name: str) -> Held | Fixed | None:
+    def _put_aside(self, name: str) -> AcceptedRequest | Fixed | None:
         old = self.held.get(name) or self.fixed.get(name)
         if old is not None:
             self.drop(name)
         return old
 
-    def _put_back(self, name: str, old: Held | Fixed | None) -> None:
-        if isinstance(old, Held):
+    def _put_back(self, name: str, old: AcceptedRequest | Fixed | None) -> None:
+        if isinstance(old, AcceptedRequest):
             self.hold(name, old)
         elif old is not None:
             self.fix(name, old)
 
-    def hold(self, name: str, held: Held) -> None:
+    def hold(self, name: str, held: AcceptedRequest) -> None:
         """Promises a plan."""
         for atom, leases in held.plan:
             self.book.take(held.user, atom, leases)
@@ -202,7 +133,7 @@ class Agent:
         """A plan in one of the forms, the agent's own where none are named, without moving anything. Takes it in the
         book."""
         for form in forms or self.forms:
-            for wide in _widths(node, self.book.nodes):
+            for wide in widths(node, self.book.nodes):
                 found = yield from planning(self.book, user, wide, form)
                 if isinstance(found, Atom):
                     self.stuck = found
@@ -242,7 +173,7 @@ class Agent:
                 self.hold(name, held)
         return (yield from planned_together(self, user, node, ranked[:TOGETHER_MAX]))
 
-    def _placed_again(self, old: dict[str, Held]) -> Search[bool]:
+    def _placed_again(self, old: dict[str, AcceptedRequest]) -> Search[bool]:
         """Plans old promises anew. If they do not all fit, none of them is held."""
         done: list[str] = []
         for name, held in old.items():
@@ -251,7 +182,7 @@ class Agent:
                 for each in done:
                     self.drop(each)
                 return False
-            self.held[name] = Held(held.user, held.node, again.plan)
+            self.held[name] = AcceptedRequest(held.user, held.node, again.plan)
             done.append(name)
         return True
 
@@ -313,19 +244,7 @@ class Agent:
                 low = middle
             else:
                 high = middle
-        return Offer(size_permille=low, sizes=_sizes(node, low)) if low else None
-
-
-def _sizes(node: Node, permille: int) -> str:
-    """The sizes of the atoms of a request that is scaled, as it would be written: SIZES_TOLD_MAX of them."""
-    texts = []
-    for atom, small in zip(atoms(node), atoms(scaled(node, permille)), strict=True):
-        width, work = f"h={small.gangs_most * small.gang}", permille
-        if atom.gangs_most == 1:
-            width, work = f"g={small.gang}, {width}", small.gang * 1000 // atom.gang
-        texts.append(f"{width} and {work // 10}.{work % 10} % of w for atom {atom.path}")
-    more = len(texts) - SIZES_TOLD_MAX
-    return "; ".join(texts[:SIZES_TOLD_MAX]) + (f"; and the same part of {more} more" if more > 0 else "")
+        return Offer(size_permille=low, sizes=sizes_text(node, low)) if low else None
 
 
 def _movable(ranked: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -336,30 +255,6 @@ def _movable(ranked: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for i, name in enumerate(pairs):
         for other in pairs[i + 1 :]:
             yield name, other
-
-
-def _widths(node: Node, nodes: Sequence[NodeClass] | None) -> Iterator[Node]:
-    """A request, its large units no wider than the nodes hold at all; then with half of that, NARROWER_MAX times: on
-    nodes fewer at a time may fit where the sum has room for more."""
-    if not nodes:
-        yield node
-        return
-    before: Node | None = None
-    for halvings in range(1 + NARROWER_MAX):
-        narrow = _narrowed(node, nodes, halvings)
-        if before is not None and narrow == before:
-            return
-        yield narrow
-        before = narrow
-
-
-def _narrowed(node: Node, nodes: Sequence[NodeClass], halvings: int) -> Node:
-    if isinstance(node, Group):
-        return Group(node.kind, [_narrowed(branch, nodes, halvings) for branch in node.of])
-    if is_small(node.unit, nodes):
-        return node
-    most = min(node.gangs_most, units_in(node.unit, nodes) // node.gang) >> halvings
-    return node if most >= node.gangs_most else replace(node, gangs_most=max(1, most))
 
 
 def _held_inside(found: Plan, windows: Sequence[tuple[int, int]], capacity: Sequence[int]) -> int:

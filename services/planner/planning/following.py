@@ -12,7 +12,8 @@ before late. Other promises stay as they are, and neither capacity, nodes nor li
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from services.planner.planning.agents import Agent, Held
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest
 from services.planner.planning.limits import first_above
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Atom, Group, Lease, Node, Plan, atoms, extent, inside
@@ -213,7 +214,7 @@ def _planned_anew(agent: Agent, known: dict[str, Known], name: str, path: str, l
         agent.held, known[name] = before, mine
         return False
     known[name] = Known(mine.user, mine.node, parts.begun)
-    agent.held[name] = Held(mine.user, parts.rest, answer.plan)
+    agent.held[name] = AcceptedRequest(mine.user, parts.rest, answer.plan)
     _install(agent, known, name, _plan_of(agent, known, name), [path])
     return True
 
@@ -254,7 +255,7 @@ def _install(agent: Agent, known: dict[str, Known], name: str, plan: Plan, paths
     known[name] = Known(mine.user, node, parts.begun)
     _take(agent, mine.user, parts.begun)
     if parts.rest is not None:
-        agent.hold(name, Held(mine.user, parts.rest, parts.coming))
+        agent.hold(name, AcceptedRequest(mine.user, parts.rest, parts.coming))
     # In the order of before: others count on it.
     agent.held = {each: agent.held[each] for each in known if each in agent.held}
 

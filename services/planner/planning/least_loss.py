@@ -12,7 +12,8 @@ from enum import Enum
 from heapq import heappop, heappush
 from itertools import islice, product
 
-from services.planner.planning.agents import Agent, Held
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest
 from services.planner.planning.node_fit import fit, is_small
 from services.planner.planning.request import Atom, Group, Lease, Node, Plan, atoms, least_work
 from services.planner.planning.residual import Known, split
@@ -94,7 +95,11 @@ def _release(agent: Agent, known: dict[str, Known], name: str) -> None:
 
 
 def _restore(
-    agent: Agent, known: dict[str, Known], mark: int, held_before: dict[str, Held], known_before: dict[str, Known]
+    agent: Agent,
+    known: dict[str, Known],
+    mark: int,
+    held_before: dict[str, AcceptedRequest],
+    known_before: dict[str, Known],
 ) -> None:
     """All promises as they were when the book's journal had so many entries."""
     agent.book.undo(mark)
@@ -280,7 +285,7 @@ class _Built:
             for atom, leases in parts.begun:
                 agent.book.take(piece.user, atom, leases)
             if parts.rest is not None:
-                agent.hold(piece.name, Held(piece.user, parts.rest, parts.coming))
+                agent.hold(piece.name, AcceptedRequest(piece.user, parts.rest, parts.coming))
             if not agent.within_average(piece.user, plan):
                 break
         else:

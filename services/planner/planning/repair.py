@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, permutations
 
-from services.planner.planning.agents import Agent, Held
+from services.planner.planning.agents import Agent
+from services.planner.planning.answers import AcceptedRequest
 from services.planner.planning.least_loss import PROMISES_MAX, Outcome, Piece, losing_less
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Plan, bounds, extent, fastest, inside
@@ -220,7 +221,7 @@ def _attempt(
             agent.book.give_back(piece.user, piece.parts.begun)
             broken.append(piece)
         else:
-            agent.held[piece.name] = Held(piece.user, rest, answer.plan)
+            agent.held[piece.name] = AcceptedRequest(piece.user, rest, answer.plan)
     return broken
 
 

@@ -14,7 +14,8 @@ from services.planner.planning.request import Node, bounds, fastest, inside
 from services.planner.planning.search import Search
 
 if TYPE_CHECKING:
-    from services.planner.planning.agents import Agent, Answer, Held
+    from services.planner.planning.agents import Agent
+    from services.planner.planning.answers import AcceptedRequest, Answer
 
 TOGETHER_MAX = 8
 """Accepted reservations that are planned anew with a request."""
@@ -67,7 +68,7 @@ def planned_together(agent: "Agent", user: str, node: Node, names: Sequence[str]
     return None
 
 
-def _hold(agent: "Agent", old: "dict[str, Held]", found: "dict[str, Answer]") -> None:
+def _hold(agent: "Agent", old: "dict[str, AcceptedRequest]", found: "dict[str, Answer]") -> None:
     for name, held in old.items():
         agent.held[name] = type(held)(held.user, held.node, found[name].plan)
 
