@@ -153,3 +153,30 @@ def test_a_node_that_is_held_stays_so_when_those_whose_tasks_end_there_come_to_h
     tree = [queue("small", weight=1), queue("gangs", weight=2), queue("large", weight=2)]
     cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(4)}, loads, headroom_after_ms=AFTER_MS)
     assert longest_below(loads, {"large": 2}, cell)["large"] <= AFTER_MS + LONGEST_MS
+
+
+def test_room_is_gathered_alike_by_a_core_that_was_restored_before_each_round():
+    """What only the process remembers, such as what it tried in vain, decides nothing."""
+
+    def record_ids(*, forgets):
+        gangs = {"demand": {"cpu": 3}, "tasks": 3, "jobs": 60, "gang": True, "durations_ms": LASTS_MS}
+        loads = {
+            "small": Load({"cpu": 1}, tasks=3_000, durations_ms=LASTS_MS),
+            "gangs": Load(**gangs),
+            "later": Load({"cpu": 5}, tasks=300, durations_ms=LASTS_MS, from_ms=1_000),
+        }
+        tree = [queue("small", weight=1), queue("gangs", weight=2), queue("later", weight=1)]
+        cell = PlacedCell(tree, {f"n{i}": ({"cpu": 12}, {}) for i in range(6)}, loads, headroom_after_ms=500)
+        ids = []
+
+        def note(record):
+            ids.append(record.id)
+            if forgets:
+                cell.cell.leftover.board = None
+            see(record)
+
+        see, cell.cell.observer = cell.cell.observer, note
+        cell.run_until(9_000)
+        return ids
+
+    assert record_ids(forgets=True) == record_ids(forgets=False)

@@ -44,10 +44,24 @@ NOTHING = Gathered({}, None)
 
 def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     """Before anything is placed: keeps room for gangs of leaves that are known to be short. A gang cannot start in the
-    room of one of its leaf's tasks that ends, so that others would take it at once.
+    room of one of its leaf's tasks that ends, so that others would take it at once. Single tasks that are short come
+    first, since they can; nodes that are held for others stay so. What the last round has tried does not count here.
     """
-    if any(lacks_part_of_gang(board, board.leaf(name)) for name in state.short):
-        board.room.keep(_classes(_gather(state, board, [], now_ms, gangs_last=True)))
+    if not any(board.leaf(name).gangs for name in state.short):
+        return
+    board.refresh()
+    if not any(lacks_part_of_gang(board, board.leaf(name)) for name in state.short):
+        return
+    since_ms = now_ms - _wait_ms(state)
+    waited = [leaf for leaf in lacking(board, list(state.short), state.short) if state.short[leaf.name] <= since_ms]
+    wants = _wanted(board, None, waited, [], {})
+    wants.sort(key=lambda wanted: wanted.task.gang > 0)
+    wanted_for = {wanted.task.index: True for wanted in wants}
+    kept = _Kept(state, board, now_ms)
+    others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
+    others = {number: task for number, task in others.items() if task.waiting}
+    held = _nodes_for(state, board, wants, kept, _Running(state, board, [], now_ms), others)
+    board.room.keep(others | {number: reserved.task for number, reserved in held.items()})
 
 
 def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
@@ -73,60 +87,84 @@ def _classes(gathered: Gathered) -> dict[int, TaskClass]:
     return {number: reserved.task for number, reserved in gathered.held.items()}
 
 
-def _gather(
-    state: State, board: Board, placements: list[Placement], now_ms: int, *, gangs_last: bool = False
-) -> Gathered:
-    policy = state.policy
-    if policy.headroom == "off" or policy.preset == "fifo":
+class _Kept:
+    """Nodes that are held since the last round. `before`: by class and node, for how many of its tasks, 0 where they
+    are late; `by_node`: the class; `said`: by node, what was said of it.
+    """
+
+    def __init__(self, state: State, board: Board, now_ms: int) -> None:
+        self.before: dict[int, dict[int, int]] = {}
+        self.by_node: dict[int, int] = {}
+        self.said: dict[int, HeldRoom] = {}
+        for name, said in state.kept.items():
+            if name in board.room.number:
+                number, index = board.room.number[name], task_class_of(board, said).index
+                self.said[number], self.by_node[number] = said, index
+                is_late = said.complete_ms is not None and said.complete_ms < now_ms
+                self.before.setdefault(index, {})[number] = 0 if is_late else said.tasks
+
+
+def _wait_ms(state: State) -> int:
+    """For how long a leaf or a class waits before room is gathered for it."""
+    return 0 if state.policy.headroom == "always" else state.policy.headroom_after_ms
+
+
+def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
+    if state.policy.headroom == "off" or state.policy.preset == "fifo":
         return NOTHING
-    after_ms = 0 if policy.headroom == "always" else policy.headroom_after_ms
+    after_ms = _wait_ms(state)
     short_leaves, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
     starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
     least_ms = min([at_ms for at_ms in (next_short_ms, next_starved_ms) if at_ms is not None], default=None)
     wake_ms = None if least_ms is None else least_ms + after_ms
     if not short_leaves and not starved:
         return Gathered({}, wake_ms)
-    before: dict[int, dict[int, int]] = {}
-    kept_for: dict[int, int] = {}  # By node, the class that it was kept for; no other class gathers room there.
-    promised: dict[int, HeldRoom] = {}
-    for name, said in state.kept.items():
-        if name in board.room.number:
-            number = board.room.number[name]
-            promised[number], kept_for[number] = said, task_class_of(board, said).index
-            is_late = said.complete_ms is not None and said.complete_ms < now_ms
-            before.setdefault(kept_for[number], {})[number] = 0 if is_late else said.tasks
-    most = max(1, len(board.room.nodes) * policy.headroom_nodes_permille // 1_000)
-    running = _Running(state, board, placements, now_ms)
-    held: dict[int, Reserved] = {}
+    kept = _Kept(state, board, now_ms)
     least = least_needs([*short(board), *(placement.task for placement in placements)])
-    wants = _wanted(board, least, short_leaves, starved, before)
-    if gangs_last:
-        wants.sort(key=lambda wanted: wanted.task.gang > 0)
+    wants = _wanted(board, least, short_leaves, starved, kept.before)
+    held = _nodes_for(state, board, wants, kept, _Running(state, board, placements, now_ms), {})
+    for number, reserved in held.items():
+        said = kept.said.get(number)
+        if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
+            reserved.promised_ms = reserved.promised_ms if said.complete_ms is None else said.complete_ms
+    return Gathered(held, wake_ms)
+
+
+def _nodes_for(
+    state: State,
+    board: Board,
+    wants: list[Wanted],
+    kept: _Kept,
+    running: "_Running",
+    others: dict[int, TaskClass],
+) -> dict[int, Reserved]:
+    """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
+    that comes before it here.
+    """
+    most = max(1, len(board.room.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
+    held: dict[int, Reserved] = {}
     later = {wanted.task.index: True for wanted in wants}
     for wanted in wants:
-        del later[wanted.task.index]
+        index = wanted.task.index
+        del later[index]
         if len(held) < most:
-            known = before.get(wanted.task.index, {})
-            taken = dict.fromkeys(held, True)
-            taken.update({number: True for number, index in kept_for.items() if index in later})
-            held |= gather(board.room, wanted, now_ms, running.ends, known, taken, most - len(held))
-    for number, reserved in held.items():
-        if number in promised and promised[number].tasks <= reserved.tasks:
-            if task_class_of(board, promised[number]) is reserved.task:
-                complete_ms = promised[number].complete_ms
-                reserved.promised_ms = reserved.promised_ms if complete_ms is None else complete_ms
-    return Gathered(held, wake_ms)
+            taken = dict.fromkeys([*others, *held], True)
+            taken.update({number: True for number, other in kept.by_node.items() if other in later})
+            before = kept.before.get(index, {})
+            held |= gather(board.room, wanted, running.now_ms, running.ends, before, taken, most - len(held))
+    return held
 
 
 def _wanted(
     board: Board,
-    least: dict[int, int],
+    least: dict[int, int] | None,
     leaves: list[LeafEntry],
     starved: list[tuple[int, TaskClass]],
     before: dict[int, dict[int, int]],
 ) -> list[Wanted]:
     """What room is to be gathered for: what leaves lack, largest deficit first, then one class that starves. `least`:
-    the least that those ask for who could take the room; a class that had room held `before` keeps it in any case.
+    the least that those ask for who could take the room (None: anything); a class that had room held `before` keeps it
+    in any case.
     """
     wants: dict[int, Wanted] = {}
     for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
@@ -201,7 +239,7 @@ class _Running:
     """What runs on nodes, with what this round has placed there, by its estimated ends."""
 
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
-        self._state, self._board, self._now_ms = state, board, now_ms
+        self._state, self._board, self.now_ms = state, board, now_ms
         self._held: dict[int, list[tuple[Allocation, End]]] = {}  # By node, worked out when it is first looked at.
         self._alike: dict[tuple[str, str], _Alike] = {}  # By job and stage.
         self._placed: dict[int, list[Placement]] = {}
@@ -210,7 +248,7 @@ class _Running:
 
     def ends(self, number: int, wanted: Wanted) -> list[End]:
         """In order of time; without the tasks that are the class's own, unless they count, too."""
-        state, now_ms = self._state, self._now_ms
+        state, now_ms = self._state, self.now_ms
         found = [end for held, end in self._held_on(number) if self._gives_room(held, wanted)]
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
@@ -268,7 +306,7 @@ class _Running:
         return alike
 
     def _end_of(self, start_ms: int, lasts_ms: int | None) -> int:
-        now_ms = self._now_ms
+        now_ms = self.now_ms
         if lasts_ms is None:
             return now_ms  # The job is over, and what runs of it is being killed.
         if start_ms + lasts_ms < now_ms <= start_ms + OVERRUN_MOST * lasts_ms:

@@ -80,7 +80,7 @@ class Board(BoardState):
         """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
         a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
         """
-        self._refresh()
+        self.refresh()
         if ageing_ms and self.discipline == "fair":
             for admitted in self._ageing.take(now_ms - ageing_ms):
                 self.by_admission[admitted].aged = True

@@ -155,7 +155,7 @@ class BoardState(WaitingJobs):
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Works out the shares that have moved since the last round."""
         total = self.room.total
         leaves = [self.leaves[name] for name in self._stale_leaves]

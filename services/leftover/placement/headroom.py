@@ -100,14 +100,15 @@ def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
     return least
 
 
-def is_exposed(task: TaskClass, least: dict[int, int]) -> bool:
-    """Whether tasks of another class could start where none of this class can, and so keep it out. If none could,
-    whatever comes free goes to the class as soon as its leaf is first in line. Nothing is gathered for tasks that wait
-    for preferred nodes, nor where tasks are spread over a label: which nodes may take them changes meanwhile.
+def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:
+    """Whether tasks of another class could start where none of this class can, and so keep it out (`least`: what those
+    need at least; None: anything). If none could, whatever comes free goes to the class as soon as its leaf is first in
+    line. Nothing is gathered for tasks that wait for preferred nodes, nor where tasks are spread over a label: which
+    nodes may take them changes meanwhile.
     """
     if task.bounds is not None and (task.bounds.is_near or task.bounds.is_spread):
         return False
-    return task.gang > 1 or any(least.get(p, 0) < amount for p, amount in task.pairs)
+    return least is None or task.gang > 1 or any(least.get(p, 0) < amount for p, amount in task.pairs)
 
 
 def _task_of(board: Board, bucket_id: int) -> TaskClass:
@@ -168,7 +169,9 @@ def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) 
     return min(ranked, key=lambda item: item[:4])[4] if ranked else None
 
 
-def wanted_by(board: Board, leaf: LeafEntry, least: dict[int, int], before: dict[int, dict[int, int]]) -> list[Wanted]:
+def wanted_by(
+    board: Board, leaf: LeafEntry, least: dict[int, int] | None, before: dict[int, dict[int, int]]
+) -> list[Wanted]:
     """What a leaf lacks, in the order in which it would serve its jobs: tasks that wait for nothing but room, up to
     what it is due. Of gangs that run there it lacks single tasks; the rest of the next gang's room is its own.
     """
