@@ -15,7 +15,7 @@ from schemas import JobSpec, NodeRegistered, ReservationRequested, RoundClosed, 
 from schemas.edge.read import read_cluster
 from schemas.topics import LOG
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.promised import Clearing, Moment, Space, Victim, empty
+from services.leftover.placement.promised import Clearing, PromisedNodes, Space, Victim, empty
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ShortSchedule
 from tests.strategies import for_all
@@ -131,7 +131,7 @@ def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit
     room = room_of(*cores)
     free = list(cores)
     unit = a_class(room, unit_cores)
-    moment = Moment(room, 0, lambda number: empty(room.nodes[number]))
+    moment = PromisedNodes(room, 0, lambda number: empty(room.nodes[number]))
     held = units - moment.promise(unit, units)
     assert held == min(units, sum(have // unit_cores for have in free))
 
@@ -139,7 +139,7 @@ def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit
         number = at % len(cores)
         left = [have - size * (n == number) for n, have in enumerate(free)]
         fits = left[number] >= 0 and sum(have // unit_cores for have in left) >= held
-        assert moment.bear(number, a_class(room, size, 1)) == fits
+        assert moment.accept(number, a_class(room, size, 1)) == fits
         free = left if fits else free
 
 

@@ -12,7 +12,7 @@ from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.promised import Moment, Space, by_position, empty
+from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 
 MOMENTS_MAX = 16
@@ -22,7 +22,7 @@ though it is not."""
 
 
 UNKNOWN_MS = 1 << 62
-"""When a task ends of which nobody knows how long it runs: it may run into every lease."""
+"""The estimated end of a task without any estimate: it may still run at the start of every lease."""
 
 
 def device_shares(held: Allocation) -> list[tuple[int, int]]:
@@ -63,7 +63,7 @@ def _ends(state: State, placement: Placement, now_ms: int) -> int:
 
 
 def _split(placement: Placement, sure: int) -> list[Placement]:
-    """The first tasks of a placement are sure, the others revocable. A gang is all the one or all the other."""
+    """Splits a placement: its first tasks are not revocable, the others are. A gang is never split."""
     if sure == placement.count:
         return [placement]
     if sure == 0 or placement.task.gang:
@@ -84,7 +84,7 @@ def _split(placement: Placement, sure: int) -> list[Placement]:
 class Need:
     """A moment, and the jobs' tasks that are inside what is promised then, by job and stage."""
 
-    moment: Moment
+    moment: PromisedNodes
     inside: dict[str, int]
 
 
@@ -96,7 +96,7 @@ def _is_sure(placement: Placement, ends_ms: int, moments: list[Need]) -> bool:
         key = f"{placement.job}/{placement.stage}/{placement.first}"
         if need.inside.get(key, 0):
             need.inside[key] -= 1
-        elif not need.moment.bear(placement.node, placement.task):
+        elif not need.moment.accept(placement.node, placement.task):
             return False
     return True
 
@@ -123,7 +123,7 @@ class _Lasting:
         self._known: dict[int, list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]] = {}
 
     def on(self, number: int) -> list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]:
-        """Each task's end, its room and its devices by position."""
+        """By task: its estimated end, its room, and its devices by position."""
         known = self._known.get(number)
         if known is None:
             known = self._known[number] = []
@@ -161,7 +161,7 @@ def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_
                 space.add(placement.task.pairs, by_position(node, devices), -1)
         return space
 
-    moment = Moment(room, at_ms, space_of)
+    moment = PromisedNodes(room, at_ms, space_of)
     for unit, count in sorted(units, key=lambda item: -item[0].size):
         moment.promise(unit, count)
     return Need(moment, inside)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from schemas.jobs import PlacementRule
 
 AVOIDED = 1 << 78
-"""What one task on a node, or one more of a value than of the least, adds to a rank: more than any alignment takes off
-it, and 2^20 of them less than one preferred label."""
+"""What each task on the node, or each task more than on the value with the fewest, adds to the rank of a node: more
+than any alignment can outweigh, while 2^20 of them weigh less than one preferred label.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -26,11 +27,11 @@ class Counter:
     classes: dict[int, bool] = field(default_factory=dict)
 
     def place_of(self, name: str, labels: dict[str, str]) -> str | None:
-        """What a task on a node counts under; None where the node does not have the label."""
+        """The node's name, or its value of the label, under which tasks there are counted; None without the label."""
         return labels.get(self.label) if self.label else name
 
     def add(self, place: str, count: int) -> None:
-        """So many tasks more run there (fewer, where negative)."""
+        """Counts `count` more tasks there (fewer, where negative)."""
         self.changes += 1
         after = self.tasks.get(place, 0) + count
         if after:
@@ -41,7 +42,9 @@ class Counter:
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """A rule of a class. `places`: of a rule over a label, the values of nodes that could run a task of the class."""
+    """A placement rule of a class. `places`: for a rule over a label, its values on nodes that could run such a
+    task.
+    """
 
     counter: Counter
     max_skew: int
@@ -75,8 +78,9 @@ class Rule:
 
 @dataclass(slots=True, eq=False)
 class Bounds:
-    """What bars nodes to a class that have the room. `said`: its rules as they were given. `is_near`: its tasks wait
-    for nodes that have `matches` of the labels they `prefer`, as many as any node that could run them.
+    """What may bar nodes to a class although they have room. `said`: its rules as they were given, and `rules` as they
+    are applied. `is_near`: its tasks still wait for nodes with as many (`matches`) of the labels that they `prefer` as
+    any node that could run them.
     """
 
     said: list[PlacementRule]
@@ -90,7 +94,7 @@ class Bounds:
         return self.follows_rules(name, labels) and (not self.is_near or self.is_near_to(labels))
 
     def follows_rules(self, name: str, labels: dict[str, str]) -> bool:
-        """Whether no rule keeps a task from a node."""
+        """Whether every required rule allows a task on a node."""
         return not [rule for rule in self.rules if rule.required and not rule.permits(name, labels)]
 
     def is_near_to(self, labels: dict[str, str]) -> bool:
@@ -114,12 +118,12 @@ class Bounds:
 
     @property
     def is_spread(self) -> bool:
-        """Whether a node may come to suit the class without having got room."""
+        """Whether rules over labels apply, so that a node may become allowed without having got room."""
         return any(rule.counter.label for rule in self.rules)
 
     @property
     def is_apart(self) -> bool:
-        """Whether a node takes one of its tasks at most."""
+        """Whether a node may run at most one of its tasks."""
         return any(rule.required and not rule.counter.label for rule in self.rules)
 
     @property
@@ -134,18 +138,18 @@ def matches(prefer: dict[str, str], labels: dict[str, str]) -> int:
 
 
 def counter_id(rule: PlacementRule) -> str:
-    """Names what a rule counts by. (Neither part has a line break.)"""
+    """The name of the counter of a rule. (Neither part has a line break.)"""
     return f"{rule.label}\n{rule.group}"
 
 
 def counters_of(rules: list[PlacementRule]) -> list[str]:
-    """Names what tasks under these rules count in."""
+    """The names of the counters of tasks under these rules."""
     return [counter_id(rule) for rule in rules]
 
 
 @dataclass(slots=True, eq=False)
 class Counters:
-    """Those of a cell, by their names."""
+    """The counters of a cell, by name."""
 
     by_id: dict[str, Counter] = field(default_factory=dict)
 

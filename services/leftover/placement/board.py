@@ -140,7 +140,7 @@ class Board(BoardState):
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
-        if not self.pools.is_pushed(leaf, job.job_class):
+        if not self.pools.is_new_breach(leaf, job.job_class):
             return
         live = self.pools.live_within(self._candidates.live)
         while (found := self.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:

@@ -67,7 +67,7 @@ class Pools:
         self.beyond: dict[tuple[str, int], bool] = {}
 
     def set(self, ppm: list[int]) -> None:
-        """Other sizes for the same classes. Rounds down, so that all together never exceed the cell."""
+        """Sets the sizes of the pools. Rounds down, so that all together never exceed the cell."""
         self.most = [[have * part // PPM for have in self._total] for part in ppm]
 
     def job_class(self, job_class: int) -> int:
@@ -130,8 +130,6 @@ class Pools:
 
     def flipped(self) -> list[int]:
         """Classes of tasks, by number, whose pool is used up and was not at the last call, or the other way round."""
-        if self.count == 1:
-            return []
         flipped = 0
         for job_class, before in enumerate(self._used_up):
             now = (
@@ -151,12 +149,13 @@ class Pools:
         return STAGES_OWED if any(owed.key for owed in leaf_queue.owed) else STAGES
 
     def begin(self, stage: Stage) -> None:
-        """What follows is this stage."""
+        """Begins a stage of a round."""
         self.stage = stage
         if stage.within:
-            self._look()
+            self._find_open()
 
-    def _look(self) -> None:
+    def _find_open(self) -> None:
+        """Finds the classes of tasks of which one may fit into what is left of each pool."""
         self._open = [self._demands.classes(self.rest(job_class), self._demands.all) for job_class in range(self.count)]
         self._failed = 0
 
@@ -176,13 +175,13 @@ class Pools:
         self._failed += 1
         if self._failed > _SHUT_LEAST:
             before = self._open
-            self._look()
+            self._find_open()
             self._open = [now & was for now, was in zip(self._open, before, strict=True)]
         return True
 
-    def is_pushed(self, leaf: LeafEntry, job_class: int) -> bool:
-        """Whether the stage serves a leaf because of its guarantee, its class holds more than its pool, and that has
-        not been noted.
+    def is_new_breach(self, leaf: LeafEntry, job_class: int) -> bool:
+        """Whether the stage serves a leaf because of its guarantee although its class of jobs holds more than its pool,
+        and that is not noted in `beyond` yet.
         """
         stage = self.stage
         if not stage.owed or stage.within or (leaf.name, job_class) in self.beyond:

@@ -57,7 +57,7 @@ class IndexedHeap(Generic[Id]):
         return None if self.top() is None else self._heap[0][0]
 
     def drop_top(self) -> Id:
-        """Removes the id that `top` has just told."""
+        """Removes the id that `top` has just returned."""
         _, id_ = heappop(self._heap)
         del self.key[id_]
         return id_
@@ -67,8 +67,8 @@ class IndexedHeap(Generic[Id]):
 
 
 class JobHeap:
-    """The same for jobs, by what they are served by: their numbers are part of their keys (`POSITION_BITS`), so the
-    heap holds keys alone. Of a million jobs that wait nearly all are in such heaps.
+    """The same for jobs, by their keys (keys.py). The number of a job is part of its key, so the heap needs no pairs.
+    Of a million jobs that wait nearly all are in such heaps.
     """
 
     __slots__ = ("_heap", "key")

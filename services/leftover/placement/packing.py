@@ -30,15 +30,16 @@ _UNSEEN = -(1 << 200)  # Better than any score.
 
 
 class Alignment(NamedTuple):
-    """What leaves that pack go by. `fairness_permille`: the f of `tetris-fair`; `leftover`: what is left over goes by
-    alignment before it goes by the work that is left of jobs."""
+    """Settings of packing. `fairness_permille`: the f of `tetris-fair`; `leftover`: under the order `giving`, optional
+    tasks are chosen by alignment rather than by the remaining work of their jobs.
+    """
 
     fairness_permille: int = 0
     leftover: bool = False
 
 
 class Packer:
-    """Chooses the bucket that a leaf serves next of a class of jobs; told when a stage of a round begins."""
+    """Chooses the bucket that a leaf serves next, for one class of jobs."""
 
     def __init__(
         self,
@@ -67,11 +68,11 @@ class Packer:
         self._is_ranked = False
 
     def begin(self) -> None:
-        """A round begins, or a part of one: others may be served than before."""
+        """A round or a stage of it begins: other classes and jobs may be served than before."""
         self._heap, self._is_ranked = None, False
 
     def note(self, job: JobEntry) -> None:
-        """Tasks of a job have been placed."""
+        """Tasks of a job have been placed, so that its rank may have changed."""
         if self._is_ranked:
             self._moved.append(job)
 
@@ -120,7 +121,9 @@ class Packer:
         return heap
 
     def _entry(self, bucket_id: int, key: int) -> tuple[int, int, int, int]:
-        """Its place in the heap as things are. A class that finds no room comes last, for somebody has to find out."""
+        """The entry of a bucket by its current score. A class without room comes last; it is tried, and then
+        blocked.
+        """
         task = self.classes[bucket_id & CLASS_MASK]
         number = self.room.best(task)
         rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
@@ -134,7 +137,7 @@ class Packer:
         return rank_of(job) << ADMITTED_BITS | job.admitted
 
     def _most(self, jobs: int) -> int:
-        """So many of the jobs may pack: at least one."""
+        """How many of so many waiting jobs may pack: at least one."""
         return max(1, -(-(PERMILLE - self._fairness_permille) * jobs // PERMILLE))
 
     def _threshold(self) -> int:
@@ -159,7 +162,7 @@ class Packer:
 
 
 class Packers:
-    """Those of all leaves that pack, by leaf and class of job."""
+    """The packers of all leaves that pack, by leaf and class of job."""
 
     def __init__(
         self, alignment: Alignment, room: Room, classes: list[TaskClass], by_admission: dict[int, JobEntry]
@@ -169,7 +172,7 @@ class Packers:
         self._of: dict[str, list[Packer]] = {}
 
     def add(self, leaf: LeafEntry) -> None:
-        """A leaf has come, with its ready queue."""
+        """Gives a new leaf its packers, if its order packs."""
         if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
             permille = self._alignment.fairness_permille
             packers = [

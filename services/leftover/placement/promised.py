@@ -1,8 +1,8 @@
 """Room for promised units, node by node (Rayon; docs/reservations.md).
 
-A promise is a number of units, each of which has to fit on some node. `Moment` tells whether a task that still runs at
-the start of a lease leaves room for all that is promised then; `Clearing` finds room for tasks whose lease begins, and
-whom to take back for it: those that lose the least work.
+A promise is a number of units, each of which has to fit on some node. `PromisedNodes` tells whether a task that still
+runs at the start of a lease leaves room for all that is promised then. `Clearing` finds room for tasks whose lease
+begins, and chooses the revocable attempts to take back for it: those that lose the least work.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,13 @@ class Space:
         return not task.gpu or on_devices(task.gpu, self.devices) is not None
 
     def take(self, task: TaskClass) -> list[tuple[int, int]]:
-        """One task of a class has its room here: its devices as (position, milli)."""
+        """Takes the room of one task of a class; returns its devices as (position, milli)."""
         devices = on_devices(task.gpu, self.devices) or [] if task.gpu else []
         self.add(task.pairs, devices, -1)
         return devices
 
     def add(self, pairs: list[tuple[int, int]], devices: list[tuple[int, int]], sign: int = 1) -> None:
-        """This much is free again; with `sign` -1 it is not any more. Devices as (position, milli)."""
+        """Gives room back, or with `sign` -1 takes it. Devices as (position, milli)."""
         for p, amount in pairs:
             if p >= 0:
                 self.free[p] += sign * amount
@@ -44,29 +44,29 @@ class Space:
             self.devices[position] += sign * milli
 
     def copy(self) -> "Space":
-        """The same room, apart."""
+        """A copy that can be changed independently."""
         return Space(list(self.free), list(self.devices))
 
 
 def empty(node: NodeRoom) -> Space:
-    """All that a node has."""
+    """What a node has free if nothing runs there."""
     return Space(list(node.capacity), list(node.sizes))
 
 
 def by_position(node: NodeRoom, devices: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Device shares as (index, milli) -> (position, milli); devices that the node has no more are left out."""
+    """Device shares as (index, milli) -> (position, milli); devices that the node no longer has are left out."""
     return [(node.device_indexes.index(index), milli) for index, milli in devices if index in node.device_indexes]
 
 
 _NO_DEVICES: list[tuple[int, int]] = []
 
 SpaceOf = Callable[[int], Space]
-"""What a node has free at a time, by its number, before anything is put there."""
+"""What a node has free at a certain time, by its number, before promised units are placed on it."""
 
 
-class Moment:
-    """Nodes at one time, with the units that are promised for that time put where they fit. Nodes are looked at only as
-    far as units need them.
+class PromisedNodes:
+    """The nodes at one time, with the units that are promised for that time placed where they fit (first fit). Nodes
+    are looked at only as far as units need them.
     """
 
     def __init__(self, room: Room, at_ms: int, space_of: SpaceOf) -> None:
@@ -83,7 +83,7 @@ class Moment:
         return space
 
     def promise(self, unit: TaskClass, count: int) -> int:
-        """Puts units on nodes; returns how many found no room."""
+        """Places units on nodes; returns how many found no room."""
         nodes = self._room.nodes
         for number in range(self._from.get(unit.index, 0), len(nodes)):
             if could_hold(self._room, unit, nodes[number]):
@@ -103,9 +103,9 @@ class Moment:
         self._from[unit.index] = len(nodes)
         return count
 
-    def bear(self, number: int, task: TaskClass) -> bool:
-        """Puts a task on a node if all units that were put down still find room, be it elsewhere; else leaves
-        everything as it is.
+    def accept(self, number: int, task: TaskClass) -> bool:
+        """Places a task on a node if all units still find room, if need be on other nodes; returns whether they do. If
+        not, nothing is changed.
         """
         space, units = self._space(number), self._units.get(number, [])
         if space.fits(task):
@@ -139,8 +139,8 @@ class Moment:
 
 @dataclass(slots=True, eq=False)
 class Victim:
-    """A revocable attempt on a node. `lost`: the work that is lost if it is taken back, in share units x ms. `gang`: of
-    which gang's attempt it is one task, which is taken back as a whole; "": of none.
+    """A revocable attempt on a node. `lost`: the work that is lost if it is taken back, in share units x ms. `gang`:
+    the attempt of a gang that it belongs to, which is taken back as a whole; "" if it belongs to none.
     """
 
     node: int
@@ -153,8 +153,9 @@ class Victim:
 
 @dataclass(slots=True, eq=False)
 class Clearing:
-    """Finds room for tasks, on nodes where `first` says so rather than on others that are as good, and takes victims
-    back where it must. `rooms`: what was found, as (node, class), `taken`: whom it takes back, both in order.
+    """Finds room for tasks, and takes `victims` (by node) back where there is none. Of nodes that cost equally much
+    those in `first` come first. `rooms`: what was found, as (node, class); `taken`: the attempts to take back; both in
+    order.
     """
 
     room: Room
@@ -174,7 +175,7 @@ class Clearing:
                     self._gangs.setdefault(victim.gang, []).append(victim)
 
     def find(self, task: TaskClass, count: int, *, whole: bool) -> int:
-        """Room for so many tasks of a class; `whole`: for all of them or none. Returns for how many there is some."""
+        """Finds room for so many tasks of a class, with `whole` for all of them or none. Returns how many have room."""
         before = (
             list(self.rooms),
             list(self.taken),
@@ -211,7 +212,7 @@ class Clearing:
         return space
 
     def _cost(self, number: int, task: TaskClass) -> tuple[int, bool] | None:
-        """What is lost if one task more is to have room on a node, and whether others come before it."""
+        """The cost of room for one more task on a node: the work that is lost, then whether it is not in `first`."""
         chosen = self._chosen(number, task)
         if chosen is None:
             return None
@@ -222,7 +223,7 @@ class Clearing:
         return sum(each.lost for each in self._gangs[victim.gang]) if victim.gang else victim.lost
 
     def _chosen(self, number: int, task: TaskClass) -> list[Victim] | None:
-        """Whom to take back for one task more on a node: the least loss first, and none that is not needed."""
+        """Which attempts to take back for one more task on a node: those with the least loss, and none in vain."""
         if task.bounds is not None and task.bounds.is_apart and (number, task) in self.rooms:
             return None
         space = self._space(number)

@@ -9,13 +9,13 @@ from bisect import bisect_left, insort
 from typing import Generic, TypeVar
 
 _BLOCK = 48
-"""Entries of a block at the most; one more splits it."""
+"""The most entries of a block; one more splits it."""
 
 Id = TypeVar("Id", int, str)
 
 
 class Block(Generic[Id]):
-    """Some entries in order, as (key, id), and the classes among them: never too few."""
+    """Some entries in order, as (key, id). `classes`: bit set of their classes, possibly with some that are gone."""
 
     __slots__ = ("classes", "entries")
 
@@ -67,7 +67,7 @@ class Ranks(Generic[Id]):
             del block.entries[:half]
 
     def add_classes(self, id_: Id, classes: int) -> None:
-        """The entry has these classes too."""
+        """Adds classes to those of an entry."""
         self.blocks[bisect_left(self._last, (self.key[id_], id_))].classes |= classes
 
     def drop(self, id_: Id) -> None:
