@@ -21,7 +21,8 @@ import sys
 from collections import deque
 from contextlib import suppress
 
-from services.agent.trees import FOLDER, measured, remove_tree, unlock_upper
+from services.agent.tidying import size_of
+from services.agent.trees import FOLDER, remove_tree
 
 # As in shim.py: they would be much of what a start costs.
 TYPE_CHECKING = False
@@ -35,10 +36,6 @@ SMALL_DISK_PARTS = 10
 """Of a small disk no more than this part has to be free before results of ended jobs are kept."""
 SHELF_RUNS = 1_000
 """Runs on one shelf. Only the oldest shelf has gaps, so only that one is compared with its index at a start."""
-SPENT = ("claim.json", "child.json", "result.json", "stop.json", "shim.err")
-"""Files of an attempt that are useless once its job has ended. `shim.err` goes where it is empty."""
-LEVELS_TIDIED = 3
-"""Folders below a run that have to be opened to put it away: stages, attempts, work."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -128,7 +125,7 @@ class Shelves:
         try:
             source = os.open(job, FOLDER, dir_fd=jobs)
             try:
-                size, entries = _size_of(run, source)
+                size, entries = size_of(run, source)
                 entry = Run(now_ms, size, entries, self._shelf(), job, run)
                 if self._is_there(entry):
                     entry.run = f"{run}+{now_ms}"
@@ -256,59 +253,9 @@ def _made(parent: int, name: str) -> int:
     return os.open(name, FOLDER, dir_fd=parent)
 
 
-def _size_of(run: str, parent: int) -> tuple[int, int]:
-    """What `_tidied` says, also where a task has locked a folder on the way. Raises OSError."""
-    try:
-        return _tidied(run, parent)
-    except PermissionError:
-        unlock_upper(run, parent, LEVELS_TIDIED)
-        return _tidied(run, parent)
-
-
-def _tidied(run: str, parent: int) -> tuple[int, int]:
-    """Size in bytes and number of entries of a run, once the useless files of its attempts have gone. Raises
-    OSError."""
-    folder = os.open(run, FOLDER, dir_fd=parent)
-    try:
-        size, entries = 0, 2  # The folders of the job and of the run.
-        for stage in _folders_in(folder):
-            entries += 1
-            inner = os.open(stage, FOLDER, dir_fd=folder)
-            try:
-                for attempt in _folders_in(inner):
-                    _tidy(attempt, inner)
-                more, count = measured(inner)
-                size, entries = size + more, entries + count
-            finally:
-                os.close(inner)
-        return size, entries
-    finally:
-        os.close(folder)
-
-
 def _names_in(folder: int) -> list[str]:
     with os.scandir(folder) as found:
         return [entry.name for entry in found]
-
-
-def _folders_in(folder: int) -> list[str]:
-    with os.scandir(folder) as found:
-        return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
-
-
-def _tidy(attempt: str, parent: int) -> None:
-    """Removes the useless files of an attempt whose job has ended. What cannot be removed stays."""
-    with suppress(OSError):
-        folder = os.open(attempt, FOLDER, dir_fd=parent)
-        try:
-            for name in SPENT:
-                with suppress(OSError):
-                    if name != "shim.err" or not os.lstat(name, dir_fd=folder).st_size:
-                        os.unlink(name, dir_fd=folder)
-            with suppress(OSError):
-                os.rmdir("work", dir_fd=folder)
-        finally:
-            os.close(folder)
 
 
 def clear(data: str | Path, names: list[str], kept: dict[str, int], now_ms: int) -> dict[str, Any]:

@@ -10,13 +10,14 @@ at most, and has a budget; as far as it gets, what is broken is broken by every 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, permutations
+from itertools import chain
 
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest
 from services.planner.planning.least_loss import PROMISES_MAX, Outcome, Piece, losing_less
 from services.planner.planning.placing import Form
-from services.planner.planning.request import Plan, bounds, extent, fastest, inside
+from services.planner.planning.repair_orders import HarderOrders, PlanPiece, Try, first_orders
+from services.planner.planning.request import Plan, bounds, extent, inside
 from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
 from services.planner.planning.shortfall import lacking
@@ -25,27 +26,9 @@ ALL_MAX = 64
 """With more promises than these, not all are planned anew: only those that hold room where there is too little, and as
 many of the others as there are up to here, the largest first."""
 
-SQUEAKY_MAX = 8
-PERMUTED_MAX = 5
 WORK_MAX = 200_000
 """Orders, and then further orders, are tried until they come to so much each, as planning/book.py counts: about 0.2 s,
 over as many rounds as that takes."""
-
-_FORMS: tuple[tuple[Form, ...], ...] = (("early", "late", "flat"), ("late", "early", "flat"), ("flat", "early", "late"))
-
-
-@dataclass(slots=True)
-class _Piece:
-    """A promise as it can be planned anew."""
-
-    name: str
-    user: str
-    parts: Split
-    loss: int  # What breaking it loses: dominant share x steps, in 10^-6.
-
-
-_Try = tuple[Sequence[_Piece], Sequence[Form]]
-"""An order to plan in, and the forms, the agent's own if empty."""
 
 
 @dataclass(slots=True)
@@ -53,7 +36,7 @@ class _Best:
     """What loses least of all that was tried. `kept`: it keeps every promise, and its plans are those held now."""
 
     lost: int
-    order: Sequence[_Piece]
+    order: Sequence[PlanPiece]
     forms: Sequence[Form]
     kept: bool = False
 
@@ -81,8 +64,8 @@ def _repairing(
     every = hit + others[: max(0, ALL_MAX - len(hit))]
     stages = ((hit, False), (hit, True), (every, True))
     pieces = [[_piece(agent, known, name, first, cut=cut) for name in names] for names, cut in stages]
-    tries: Iterator[_Try] = chain.from_iterable(((order, ()) for order in _orders(each)) for each in pieces)
-    harder = _Harder(pieces[-1])
+    tries: Iterator[Try] = chain.from_iterable(((order, ()) for order in first_orders(each)) for each in pieces)
+    harder = HarderOrders(pieces[-1])
     best = yield from _best_of(agent, known, tries, harder, None, first, until)
     assert best is not None, "nothing holds room where there is too little"
     names = list(dict.fromkeys([*every, *before]))
@@ -100,8 +83,8 @@ def _repairing(
 def _best_of(
     agent: Agent,
     known: dict[str, Known],
-    tries: Iterator[_Try],
-    harder: "_Harder",
+    tries: Iterator[Try],
+    harder: "HarderOrders",
     best: _Best | None,
     first: int,
     until: int,
@@ -196,11 +179,11 @@ def _break(agent: Agent, known: dict[str, Known], name: str) -> None:
 def _attempt(
     agent: Agent,
     known: Mapping[str, Known],
-    order: Sequence[_Piece],
+    order: Sequence[PlanPiece],
     first: int,
     until: int,
     forms: Sequence[Form] = (),
-) -> Search[list[_Piece]]:
+) -> Search[list[PlanPiece]]:
     """Plans the pieces anew, one after the other. Returns those that it broke: what runs and has no room any more, and
     what found none."""
     assert agent.book.journal is not None, "an attempt may have to be undone"
@@ -225,10 +208,10 @@ def _attempt(
     return broken
 
 
-def _without_room(agent: Agent, order: Sequence[_Piece], first: int, until: int) -> Search[list[_Piece]]:
+def _without_room(agent: Agent, order: Sequence[PlanPiece], first: int, until: int) -> Search[list[PlanPiece]]:
     """Breaks promises that run, those that lose least first, until the others have room; then takes those back that
     have room after all."""
-    broken: list[_Piece] = []
+    broken: list[PlanPiece] = []
     for piece in sorted(order, key=lambda piece: (piece.loss, piece.name)):
         if not (over := (yield from lacking(agent, first, until))):
             break
@@ -244,14 +227,14 @@ def _without_room(agent: Agent, order: Sequence[_Piece], first: int, until: int)
     return broken
 
 
-def _piece(agent: Agent, known: Mapping[str, Known], name: str, first: int, *, cut: bool) -> _Piece:
+def _piece(agent: Agent, known: Mapping[str, Known], name: str, first: int, *, cut: bool) -> PlanPiece:
     mine = known[name]
     held = agent.held.get(name)
     plan = joined(mine.begun, held.plan if held is not None else [])
     parts = split(mine.node, plan, first, cut=cut)
     if held is None and not cut:
         parts = Split(plan, None, [])
-    return _Piece(name, mine.user, parts, _loss(agent, known, name))
+    return PlanPiece(name, mine.user, parts, _loss(agent, known, name))
 
 
 def _loss(agent: Agent, known: Mapping[str, Known], name: str) -> int:
@@ -275,55 +258,12 @@ def _overlaps(begin: int, end: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(begin < last and first < end for first, last in spans)
 
 
-class _Harder:
-    """Further orders and forms: what found no room last goes first (squeaky wheel optimisation: Joslin and Clements,
-    1999); then, where few can move, every order. `failed`: what the last try broke."""
-
-    def __init__(self, pieces: Sequence[_Piece]) -> None:
-        self.fixed = [piece for piece in pieces if piece.parts.rest is None]
-        self.moving = [piece for piece in pieces if piece.parts.rest is not None]
-        self.failed: list[_Piece] = []
-
-    def __iter__(self) -> Iterator[_Try]:
-        for forms in _FORMS:
-            order = list(self.moving)
-            for _ in range(SQUEAKY_MAX):
-                yield self.fixed + order, forms
-                failed = {piece.name: True for piece in self.failed}
-                order.sort(key=lambda piece: piece.name not in failed)
-        if len(self.moving) <= PERMUTED_MAX:
-            for permuted in permutations(self.moving):
-                for forms in _FORMS:
-                    yield [*self.fixed, *permuted], forms
-
-
-def _orders(pieces: Sequence[_Piece]) -> list[list[_Piece]]:
-    """Orders to plan in: by deadline, by slack, the largest first."""
-    moving = [piece for piece in pieces if piece.parts.rest is not None]
-    fixed = [piece for piece in pieces if piece.parts.rest is None]
-
-    def deadline(piece: _Piece) -> tuple[int, str]:
-        return (bounds(piece.parts.rest)[1] if piece.parts.rest is not None else 0), piece.name
-
-    def slack(piece: _Piece) -> tuple[int, str]:
-        if piece.parts.rest is None:
-            return 0, piece.name
-        begin, end = bounds(piece.parts.rest)
-        return end - begin - fastest(piece.parts.rest), piece.name
-
-    return [
-        fixed + sorted(moving, key=lambda piece: (-piece.loss, piece.name)),
-        fixed + sorted(moving, key=slack),
-        fixed + sorted(moving, key=deadline),
-    ]
-
-
 def _take(agent: Agent, user: str, plan: Plan) -> None:
     for atom, leases in plan:
         agent.book.take(user, atom, leases)
 
 
-def _keep(known: dict[str, Known], pieces: Sequence[_Piece]) -> None:
+def _keep(known: dict[str, Known], pieces: Sequence[PlanPiece]) -> None:
     for piece in pieces:
         mine = known[piece.name]
         known[piece.name] = Known(mine.user, mine.node, piece.parts.begun)
