@@ -133,6 +133,9 @@ class Both:
             for k in range(count):
                 self.running.append((name, demands[str(stage)], node, devices[k] if devices else []))
         self._check_reasons()
+        for leaf in self.board.leaves.values():
+            waiting = [span.task.size for job in self.board.jobs.values() if job.leaf is leaf for span in job.spans]
+            assert leaf.size_least == min(waiting, default=None)
         self.last = placements
 
     def strike(self, which):
