@@ -19,7 +19,6 @@ _JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
 ADMITTED_BITS = 44
 POSITION_BITS = 24
 """The lowest bits of a key: the position of the span, and above it the job's number in the order of admission."""
-POSITION_MASK = (1 << POSITION_BITS) - 1
 ADMITTED_MASK = (1 << ADMITTED_BITS) - 1
 
 RANK_SHIFT = ADMITTED_BITS + POSITION_BITS

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from schemas.quantities import SHARE_UNITS, Vector
 from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
-from services.leftover.placement.keys import CLASS_MASK, POSITION_MASK
+from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.queue_limits import QueueEntry
 from services.leftover.placement.ranks import Ranks
 from services.leftover.placement.task_class import TaskClass
@@ -67,12 +67,13 @@ class ReadyQueue(Ranks[int]):
                         break
                     if id_ < 0:
                         sole = sole_spans[id_]
-                        live_there = (sole.classes & hit) >> sole.lowest
+                        live_there = sole.classes & hit
                         if live_there:
+                            live_there >>= sole.lowest
                             for span in sole.spans:
                                 if live_there >> span.task.index - sole.lowest & 1:
                                     break
-                            behind = span.position - (key & POSITION_MASK)
+                            behind = span.position - sole.spans[0].position
                             if found < 0 or key + behind < found_key:
                                 found, found_key = sole.segment | span.task.index, key + behind
                             if not behind:
