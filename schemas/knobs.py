@@ -21,11 +21,11 @@ def knob_conflict(policy: Policy, changed: Iterable[str]) -> tuple[str, str] | N
     low, high = "reserve_ratio_permille_min", "reserve_ratio_permille_max"
     named = set(changed)
     if named & {low, high} and policy.reserve_ratio_permille_min > policy.reserve_ratio_permille_max:
-        told = f"{low} would be {policy.reserve_ratio_permille_min}, above {high}, {policy.reserve_ratio_permille_max}"
-        return low if low in named else high, f"{told}: set both"
+        text = f"{low} would be {policy.reserve_ratio_permille_min}, above {high}, {policy.reserve_ratio_permille_max}"
+        return low if low in named else high, f"{text}: set both"
     theta, further = "theta_permille", "class_thresholds_permille"
     below = [each for each in policy.class_thresholds_permille if each <= policy.theta_permille]
     if named & {theta, further} and below:
-        told = f"{further} has to lie above {theta}, which would be {policy.theta_permille}, and names {below[0]}"
-        return further if further in named else theta, f"{told}: set both"
+        text = f"{further} has to lie above {theta}, which would be {policy.theta_permille}, and names {below[0]}"
+        return further if further in named else theta, f"{text}: set both"
     return None

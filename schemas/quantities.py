@@ -63,9 +63,9 @@ def _digits(value: int | str | Decimal) -> str:
 def _parse_text(resource: str, text: str) -> Fraction:
     match = QUANTITY_TEXT.fullmatch(text)
     if match is None:
-        told = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
+        message = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
         close = _meant(resource, text)
-        raise ValueError(f'"{text[:40]}" is no quantity: {told}' + (f'; did you mean "{close}"?' if close else ""))
+        raise ValueError(f'"{text[:40]}" is no quantity: {message}' + (f'; did you mean "{close}"?' if close else ""))
     number, suffix = Fraction(match[1]), match[2] or ""
     if not suffix and 0 < number < BARE_MIN:
         _refuse_small(resource, match[1])
@@ -82,8 +82,8 @@ def _refuse_small(resource: str, number: str) -> None:
     """512 bytes, or 100 bit/s, is never meant: a suffix was forgotten."""
     if resource in _BARE:
         unit, (small, small_name), (large, large_name) = _BARE[resource]
-        told = f'write "{number}{small}" for {number} {small_name}, "{number}{large}" for {number} {large_name}'
-        raise ValueError(f"{number} is {number} {unit}: {told}")
+        text = f'write "{number}{small}" for {number} {small_name}, "{number}{large}" for {number} {large_name}'
+        raise ValueError(f"{number} is {number} {unit}: {text}")
 
 
 def _meant(resource: str, text: str) -> str | None:

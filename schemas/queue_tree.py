@@ -43,10 +43,10 @@ def tree_conflict(policy: Policy, tree: Queue | None) -> tuple[str, str] | None:
         for path, queue in walk(tree):
             if queue.policy not in PLANNED_SHARINGS:
                 known = ", ".join(name for name in PLANNED_SHARINGS if name)
-                told = (
+                text = (
                     f'queue "{path or tree.name}" has the policy {queue.policy}, which does not count under the preset'
                 )
-                why = f"{told} {policy.preset}: it plans the jobs of all queues together, whose shares follow {known}"
+                why = f"{text} {policy.preset}: it plans the jobs of all queues together, whose shares follow {known}"
                 return path, f"{why}. Leave the policy of that queue out, or take another preset"
     return None
 
@@ -72,5 +72,5 @@ def stranded(tree: Queue, jobs: Mapping[str, int], before: Queue | None) -> str 
         return None
     path, count, others = lost[0], jobs[lost[0]], len(lost) - 1
     what = "would have queues below it" if path in queues else "would be gone"
-    told = f'queue "{path}" {what}, and has {plural(count, "live job")}; let them end or cancel them'
-    return f"{told}, and the same in {plural(others, 'other queue')}" if others else told
+    text = f'queue "{path}" {what}, and has {plural(count, "live job")}; let them end or cancel them'
+    return f"{text}, and the same in {plural(others, 'other queue')}" if others else text

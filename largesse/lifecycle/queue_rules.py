@@ -27,8 +27,8 @@ def queue_problem(
 
 def listed(names: list[str]) -> str:
     """The first names, and how many more there are."""
-    told = ", ".join(names[:NAMES_TOLD_MAX])
-    return told if len(names) <= NAMES_TOLD_MAX else f"{told} and {len(names) - NAMES_TOLD_MAX} more"
+    detail = ", ".join(names[:NAMES_TOLD_MAX])
+    return detail if len(names) <= NAMES_TOLD_MAX else f"{detail} and {len(names) - NAMES_TOLD_MAX} more"
 
 
 def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: str) -> tuple[Rejection, str, str] | None:

@@ -82,8 +82,8 @@ class Malformed(ValueError):
 
     def __init__(self, field: str, reason: str) -> None:
         self.field = field if len(field) <= FIELD_MAX else field[: FIELD_MAX - 3] + "..."
-        told = "".join(c if c.isprintable() else "?" for c in reason[: REASON_MAX + 1])
-        self.reason = told if len(told) <= REASON_MAX else told[: REASON_MAX - 3] + "..."
+        text = "".join(c if c.isprintable() else "?" for c in reason[: REASON_MAX + 1])
+        self.reason = text if len(text) <= REASON_MAX else text[: REASON_MAX - 3] + "..."
         super().__init__(f"{self.field}: {self.reason}" if field else self.reason)
 
     def under(self, parent: str) -> "Malformed":

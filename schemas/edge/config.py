@@ -169,8 +169,8 @@ def knobs_of(values: dict[str, Any], parent: str) -> dict[str, KnobValue]:
     for name in values:
         if name not in hints:
             close = nearest(name, hints)
-            told = f'did you mean "{close}"?' if close else f"known: {', '.join(sorted(hints))}"
-            raise Malformed(joined(parent, at_key(name)), f"unknown knob; {told}")
+            text = f'did you mean "{close}"?' if close else f"known: {', '.join(sorted(hints))}"
+            raise Malformed(joined(parent, at_key(name)), f"unknown knob; {text}")
     for name, value in values.items():
         if fault := _knob_fault(name, hints[name], value):
             raise Malformed(joined(parent, name), f"{fault}; is {_knob_shown(value)}")
@@ -215,10 +215,10 @@ def _knob_fault(name: str, hint: object, value: object) -> str | None:
         options = get_args(hint)
         if type(value) is str and value in options:
             return None
-        told = f"has to be one of {', '.join(options)}"
+        text = f"has to be one of {', '.join(options)}"
         word = {True: "on", False: "off"}[value] if type(value) is bool else None
         # To YAML 1.1, which many tools write and read, a bare `off` is false.
-        return f'{told}; write "{word}", in quotes' if word in options else told
+        return f'{text}; write "{word}", in quotes' if word in options else text
     if hint is bool:
         return None if type(value) is bool else "has to be true or false"
     low, high = _range_of(name)

@@ -163,17 +163,17 @@ def claims_of(queue: Queue, parent: str) -> Vector:
     for resource, amount in queue.guaranteed.items():
         if together.get(resource, 0) > amount:
             below = quantity_text(resource, together[resource])
-            told = f"is {quantity_text(resource, amount)}, but the queues below {shown(queue.name)} are guaranteed"
-            raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", f"{told} {below} together")
+            text = f"is {quantity_text(resource, amount)}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", f"{text} {below} together")
     claims = together | queue.guaranteed
     for resource, amount in sorted(claims.items()):
         if resource in queue.max and amount > queue.max[resource]:
             most = quantity_text(resource, queue.max[resource])
             if resource in queue.guaranteed:
-                told = f"is {quantity_text(resource, amount)}, above the queue's max of {most}"
-                raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", told)
-            told = f"is {most}, but the queues below {shown(queue.name)} are guaranteed"
-            raise Malformed(f"{parent}.max.{at_key(resource)}", f"{told} {quantity_text(resource, amount)} together")
+                text = f"is {quantity_text(resource, amount)}, above the queue's max of {most}"
+                raise Malformed(f"{parent}.guaranteed.{at_key(resource)}", text)
+            text = f"is {most}, but the queues below {shown(queue.name)} are guaranteed"
+            raise Malformed(f"{parent}.max.{at_key(resource)}", f"{text} {quantity_text(resource, amount)} together")
     return claims
 
 

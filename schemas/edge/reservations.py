@@ -222,8 +222,8 @@ def _proposal(asked: Proposal, author: str) -> PlanProposed:
         names[plan.reservation] = True
         for k, lease in enumerate(plan.leases):
             if lease.from_ms >= lease.to_ms:
-                told = f"is {lease.to_ms}: a lease has to end after its start ({lease.from_ms})"
-                raise Malformed(f"{path}.leases[{k}].to_ms", told)
+                text = f"is {lease.to_ms}: a lease has to end after its start ({lease.from_ms})"
+                raise Malformed(f"{path}.leases[{k}].to_ms", text)
         leases = [ProposedLease(each.atom, each.from_ms, each.to_ms, each.units) for each in plan.leases]
         plans.append(ProposedPlan(plan.reservation, leases))
     total = sum(len(plan.leases) for plan in plans)

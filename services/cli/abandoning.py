@@ -96,8 +96,8 @@ def _ask(data: str, wish: Wish, author: str) -> None:
         raise Broken(str(error)) from None
     except (CoreStopped, InputStopped) as error:
         cause = error.__cause__
-        told = f"{error} ({type(cause).__name__}: {cause}), so {wish.words}"
-        raise Broken(with_way_out(told, error, data, data)) from error
+        text = f"{error} ({type(cause).__name__}: {cause}), so {wish.words}"
+        raise Broken(with_way_out(text, error, data, data)) from error
 
 
 async def _grant(folder: Path, wish: Wish, author: str) -> None:
@@ -138,7 +138,7 @@ async def _outcome(bus: FileBus, reader: LogReader, wish: Wish, offset: int) -> 
                 if not stepped:
                     await wait_for_more(bus, sequencer.waiting_for(), sequencer.wait_ms(), never)
     except TimeoutError:
-        told = f"within {WAIT_S:.0f} s; the next start of the cell does it, if it comes to it"
-        raise Broken(f"{wish.words} {told}") from None
+        text = f"within {WAIT_S:.0f} s; the next start of the cell does it, if it comes to it"
+        raise Broken(f"{wish.words} {text}") from None
     finally:
         await sequencer.close()

@@ -184,8 +184,8 @@ class Gateway:
                         return
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
-        told = f"{self.url} has ended, and job {job} has not"
-        raise Unanswered(told, told)
+        text = f"{self.url} has ended, and job {job} has not"
+        raise Unanswered(text, text)
 
     def _unreachable(self, error: "httpx.HTTPError") -> Unanswered:
         brief = f"no answer from {self.url}: {failure_text(error, self._timeout_s)}"

@@ -80,12 +80,12 @@ def named(config: Config, name: str, source: str) -> Context:
 
     close = nearest(name, config.contexts)
     if close is not None:
-        told = f'did you mean "{close}"?'
+        text = f'did you mean "{close}"?'
     elif config.contexts:
-        told = f"there are: {', '.join(sorted(config.contexts))}"
+        text = f"there are: {', '.join(sorted(config.contexts))}"
     else:
-        told = "there are none: `largesse context set NAME --url URL` creates one"
-    raise Wrong(f"{source}: no context {name!r} in {config_path()}: {told}")
+        text = "there are none: `largesse context set NAME --url URL` creates one"
+    raise Wrong(f"{source}: no context {name!r} in {config_path()}: {text}")
 
 
 def read_config() -> Config:

@@ -102,8 +102,8 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     if drain := node.get("drain"):
         free += f"; drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else "")
         if (until_ms := drain["until_ms"]) is not None:
-            told = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
-            free += f"; {told} at {moment(until_ms)}"
+            text = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
+            free += f"; {text} at {moment(until_ms)}"
     return node["node"], node["state"], node["running"], free
 
 

@@ -167,8 +167,8 @@ class Host:
                 cause = error.__cause__
                 why = f" ({type(cause).__name__}: {cause})" if cause is not None else ""
                 data = str(self._plan.data)
-                told = f"{name}: {type(error).__name__}: {error}{why}"
-                raise Broken(with_way_out(told, error, data, data)) from error
+                text = f"{name}: {type(error).__name__}: {error}{why}"
+                raise Broken(with_way_out(text, error, data, data)) from error
 
     async def _end(self) -> None:
         """Sees everything end; what takes too long is cut off. Raises Broken where the bus lost what was sent."""

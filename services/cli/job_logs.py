@@ -93,8 +93,8 @@ def _path(job: str, task: str) -> str:
 
 def _follow(gateway: Gateway, job: str, tasks: list[str], params: dict[str, object], begin: dict[str, object]) -> None:
     if len(tasks) > FOLLOWED_MAX:
-        told = f"{job} has {plural(len(tasks), 'task')}: at most {FOLLOWED_MAX} are followed at once"
-        raise Wrong(f"--follow: {told}; name a stage or a task")
+        text = f"{job} has {plural(len(tasks), 'task')}: at most {FOLLOWED_MAX} are followed at once"
+        raise Wrong(f"--follow: {text}; name a stage or a task")
     lines = {task: Prefixed(task, sys.stdout.buffer) for task in tasks}
     tails = {task: Tail(gateway, _path(job, task), params, lines[task], begin=begin, quiet=True) for task in tasks}
     while tails:

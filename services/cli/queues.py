@@ -33,7 +33,7 @@ def tree_text(tree: Document) -> str:
     queues = list(_walk(tree))
     drawn, shortened = _fitted("queue", [name for name, _ in queues], _columns([queue for _, queue in queues]))
     text = rendered(drawn) + "\n" + _legend("shares in % of the cell", shortened)
-    limits = [(queue["queue"] or "root", told) for _, queue in queues if (told := limits_text(queue))]
+    limits = [(queue["queue"] or "root", message) for _, queue in queues if (message := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
     promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]

@@ -109,8 +109,8 @@ def _exit_code(document: Document) -> int:
 
 def _cancel(url: str, job: str) -> None:
     """Cancels the job after Ctrl-C, and says what became of it."""
-    told = f"interrupted; job {job} runs on: `largesse cancel {job}` ends it"
+    text = f"interrupted; job {job} runs on: `largesse cancel {job}` ends it"
     with suppress(Ending):
         Gateway(url, timeout_s=CANCEL_S).ask("DELETE", job_path(job))
-        told = f"interrupted; job {job} is cancelled"
-    interrupts.tell(told)
+        text = f"interrupted; job {job} is cancelled"
+    interrupts.tell(text)

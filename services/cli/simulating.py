@@ -147,8 +147,8 @@ def check_admitted(*results: dict[str, Any]) -> None:
     """Raises Refused where not one job of any run was admitted: the figures are those of an empty cluster."""
     if all(len(result["rejected"]) == result["jobs"] for result in results):
         reasons = Counter(each["reason"] for each in results[0]["rejected"])
-        told = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common())
-        raise Refused(f"nothing was admitted: every job was refused: {told}")
+        text = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common())
+        raise Refused(f"nothing was admitted: every job was refused: {text}")
 
 
 @contextmanager

@@ -77,9 +77,9 @@ class Api:
         for name in request.query_params:
             if name not in known:
                 close = nearest(name, known)
-                told = f'did you mean "{close}"? ' if close else ""
-                told += f"known here: {', '.join(known)}" if known else "none is known here"
-                raise malformed(Malformed(at_key(name), f"unknown parameter; {told}"), 400)
+                text = f'did you mean "{close}"? ' if close else ""
+                text += f"known here: {', '.join(known)}" if known else "none is known here"
+                raise malformed(Malformed(at_key(name), f"unknown parameter; {text}"), 400)
 
     def is_ready(self) -> None:
         """Raises Problem until the view has read what the log had at the start."""

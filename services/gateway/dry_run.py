@@ -205,8 +205,8 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
     for path, resource in left_nothing(tree, capacity):
-        told = f"other queues are guaranteed all {resource} that it could have"
-        remarks.append(f"{named(path)}: {told}; while they ask for that, it gets none")
+        text = f"other queues are guaranteed all {resource} that it could have"
+        remarks.append(f"{named(path)}: {text}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
         ask = f"{plural(count, 'job')} {'asks' if count == 1 else 'ask'}"
         remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")

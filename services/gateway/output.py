@@ -23,11 +23,11 @@ def check_task(state: State, wanted: Wanted) -> None:
     if (tasks := _tasks_of(state, wanted.job)) is None:
         return
     if wanted.stage not in tasks:
-        told = f'job "{wanted.job}" has no stage "{wanted.stage}"; it has {", ".join(tasks)}'
-        raise Problem(404, "unknown_stage", told, "stage")
+        text = f'job "{wanted.job}" has no stage "{wanted.stage}"; it has {", ".join(tasks)}'
+        raise Problem(404, "unknown_stage", text, "stage")
     if not 0 <= wanted.index < tasks[wanted.stage]:
-        told = f'stage "{wanted.stage}" has tasks 0 to {tasks[wanted.stage] - 1}'
-        raise Problem(404, "unknown_task", told, "index")
+        text = f'stage "{wanted.stage}" has tasks 0 to {tasks[wanted.stage] - 1}'
+        raise Problem(404, "unknown_task", text, "index")
 
 
 def _tasks_of(state: State, name: str) -> dict[str, int] | None:
@@ -47,15 +47,15 @@ async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
     if node is None:
         raise Problem(404, "no_output", f'it ran on node "{place.node}", which did not come back and is forgotten')
     if not node.address:
-        told = f'its agent does not serve output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
-        raise Problem(404, "no_output", told, node=place.node)
+        text = f'its agent does not serve output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
+        raise Problem(404, "no_output", text, node=place.node)
     try:
         return await ask(node.address, place.node, replace(wanted, admitted=place.admitted))
     except Unanswered as why:
         what = "has left" if node.left else "is lost" if node.lost else "does not answer"
-        told = f'its output is on node "{place.node}", which {what} ({node.address}: {why})'
+        text = f'its output is on node "{place.node}", which {what} ({node.address}: {why})'
         live = wanted.job in state.jobs
-        raise Problem(503, "node_unreachable", told, node=place.node, live=live) from None
+        raise Problem(503, "node_unreachable", text, node=place.node, live=live) from None
 
 
 async def why_nothing(read: ReadOutput, wanted: Wanted) -> str:

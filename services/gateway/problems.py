@@ -76,11 +76,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def framework(request: Request, error: HTTPException) -> Response:
         status = error.status_code
-        told = f"{request.method} {request.url.path}: {error.detail}"
+        text = f"{request.method} {request.url.path}: {error.detail}"
         kind = {404: "not_found", 405: "method"}.get(status, "request")
         # The framework names the methods of one route, and there may be several for a path.
         headers = {"Allow": allowed(request)} if status == 405 else error.headers
-        return response(Problem(status if status in TITLES else 400, kind, told), headers)
+        return response(Problem(status if status in TITLES else 400, kind, text), headers)
 
     @app.exception_handler(RequestValidationError)
     async def parameters(request: Request, error: RequestValidationError) -> Response:

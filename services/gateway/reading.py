@@ -33,6 +33,6 @@ def message_of(document: Any) -> bytes:
     data = dumped(document, default=float)
     if len(data) > INPUT_BYTES_MAX:
         # Its text was within the limit: YAML leaves out quotes, and JSON may write one character for six.
-        told = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are accepted"
-        raise Problem(413, "too_large", told, "", size=len(data), limit=INPUT_BYTES_MAX)
+        text = f"takes {len(data)} bytes as JSON, which is how it is sent; at most {INPUT_BYTES_MAX} are accepted"
+        raise Problem(413, "too_large", text, "", size=len(data), limit=INPUT_BYTES_MAX)
     return data

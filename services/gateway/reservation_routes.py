@@ -125,8 +125,8 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
 def _row(api: "Api", name: str) -> ReservationRow:
     found = api.follower.state.reservations.get(name)
     if found is None and name in api.follower.state.series:
-        told = f'"{name}" is a series, not a reservation: look at /v1/series/{name} (largesse reserve why {name})'
-        raise Problem(404, "unknown_reservation", told, "reservation")
+        text = f'"{name}" is a series, not a reservation: look at /v1/series/{name} (largesse reserve why {name})'
+        raise Problem(404, "unknown_reservation", text, "reservation")
     if found is None:
         raise Problem(404, "unknown_reservation", f'reservation "{name}" is not known here', "reservation")
     return found

@@ -100,19 +100,19 @@ def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
     """The series that the log would keep, or has already. Raises Problem where it would refuse it."""
     row = SeriesRow(body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, now_ms)
     known = state.series.get(body.series)
-    told = ""
+    text = ""
     if known is not None:
         start_s = body.start_s if body.every.isdecimal() else known.start_s
         terms = (body.user, body.queue, body.rdl, body.every, body.zone, start_s)
         if terms == (known.user, known.queue, known.rdl, known.every, known.zone, known.start_s):
             return known
-        told = f'"{body.series}" names another series; delete it, or choose a new name'
+        text = f'"{body.series}" names another series; delete it, or choose a new name'
     elif _is_live(state, body.series):
-        told = f'"{body.series}" names a reservation; choose a new name'
+        text = f'"{body.series}" names a reservation; choose a new name'
     elif any(row.series == body.series and _is_live(state, name) for name, row in state.reservations.items()):
-        told = f'occurrences of "{body.series}", which was deleted, are still promised; choose a new name'
-    if told:
-        raise Problem(409, "refused:input", told, "series.series", reason=told)
+        text = f'occurrences of "{body.series}", which was deleted, are still promised; choose a new name'
+    if text:
+        raise Problem(409, "refused:input", text, "series.series", reason=text)
     if limit := series_problem([each.user for each in state.series.values()], body.user):
         raise Problem(409, "refused:input", limit[1], f"series.{limit[0]}", reason=limit[1])
     check_queue(state, body.queue, body.user, "series")
@@ -144,10 +144,10 @@ def _check_times(document: Document, horizon_s: int) -> None:
         try:
             comes = next(CronSim(every, datetime.now(UTC)), None)
         except CronSimError as error:
-            told = f'"{every}" is no cron expression like "0 6 * * 1-5": {error}'
-            raise malformed(Malformed("every", told)) from None
+            text = f'"{every}" is no cron expression like "0 6 * * 1-5": {error}'
+            raise malformed(Malformed("every", text)) from None
         if comes is None:
             raise malformed(Malformed("every", f'"{every}" never comes'))
     if rdl["e"] > horizon_s:
-        told = f"an occurrence ends {rdl['e']} s after it begins, and {horizon_s} s can be planned"
-        raise malformed(Malformed("rdl", f"{told} (knob reservation_horizon_ms)"))
+        text = f"an occurrence ends {rdl['e']} s after it begins, and {horizon_s} s can be planned"
+        raise malformed(Malformed("rdl", f"{text} (knob reservation_horizon_ms)"))

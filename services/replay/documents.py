@@ -47,8 +47,8 @@ class Documents:
         for name in self._answers:
             if name in read:
                 self._check(name, read[name], self._opening.seq)
-        told = "".join(content_hash(answer.content)[:_HASH_CHARACTERS] for answer in self._answers.values())
-        self._over[self._opening.id] = told
+        text = "".join(content_hash(answer.content)[:_HASH_CHARACTERS] for answer in self._answers.values())
+        self._over[self._opening.id] = text
         if len(self._over) > ROUNDS_KEPT:
             del self._over[next(iter(self._over))]
         self._opening, self._answers = None, {}

@@ -255,5 +255,5 @@ def _plain(body: Any) -> Any:
 def _at(
     record: Record, topic: str, what: str, path: str = "", recorded: object = "", decided: object = ""
 ) -> Difference:
-    told = f"{record.type} {record.id}: {what}"
-    return Difference(record.seq, record.round, topic, told, path, shown(recorded), shown(decided))
+    text = f"{record.type} {record.id}: {what}"
+    return Difference(record.seq, record.round, topic, text, path, shown(recorded), shown(decided))

@@ -154,8 +154,8 @@ def outcome_of(reservation: Entry) -> str:
 def outcomes_text(reservations: Iterable[Entry]) -> str:
     """`3: 1 in time, 2 refused`."""
     counts = Counter(map(outcome_of, reservations))
-    told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
-    return f"{counts.total():,}: {told}" if told else "0"
+    text = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
+    return f"{counts.total():,}: {text}" if text else "0"
 
 
 def outcomes_legend(reservations: Iterable[Entry]) -> str:

@@ -34,6 +34,6 @@ def rules_problem(state: State, stage: Stage, rooms: list[int]) -> tuple[Rejecti
     together = sum(min(room, most) for room in by_value.values())
     if together < stage.tasks:
         have = ", ".join(f"{value} {room}" for value, room in sorted(by_value.items()))
-        told = f"room by {spread.label}: {have}; with a max_skew of {spread.max_skew} that is {together} together"
-        return "gang_too_wide", "spread", f"a gang of {stage.tasks} tasks; {told}"
+        detail = f"room by {spread.label}: {have}; with a max_skew of {spread.max_skew} that is {together} together"
+        return "gang_too_wide", "spread", f"a gang of {stage.tasks} tasks; {detail}"
     return None

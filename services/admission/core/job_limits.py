@@ -68,8 +68,8 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
                 return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
         rooms = _rooms(state, stage)
         if not any(rooms):
-            where, told = _too_large(state, stage)
-            return "exceeds_capacity", f"stages[{i}].{where}", told
+            where, text = _too_large(state, stage)
+            return "exceeds_capacity", f"stages[{i}].{where}", text
         if stage.gang and sum(rooms) < stage.tasks:
             detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
             return "gang_too_wide", f"stages[{i}].tasks", detail

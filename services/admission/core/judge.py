@@ -221,8 +221,8 @@ def _remove(state: State, body: NodeRemoved, author: str) -> NodeRemoved | Input
     if node is None:
         return _refused("nodes", f'node "{body.node}" is not known here', "remove.node", author)
     if not node.lost:
-        told = f'node "{body.node}" is alive: end its agent first, and wait until the node is lost or has left'
-        return _refused("nodes", told, "remove.node", author)
+        detail = f'node "{body.node}" is alive: end its agent first, and wait until the node is lost or has left'
+        return _refused("nodes", detail, "remove.node", author)
     return None if body.node in state.removed else body
 
 

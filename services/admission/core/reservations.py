@@ -41,12 +41,12 @@ def judge_request(
             return _refused(f'reservation "{name}" is being deleted; send the request again', "request", author)
         if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body.rdl)):
             return InputRepeated("", author, name)
-        told = f'"{name}" names another reservation; update it, delete it, or choose a new name'
-        return _refused(told, "request.reservation", author)
-    if told := reservation_limits.policy_problem(state.policy):
-        return _refused(told, "request", author)
-    if told := reservation_limits.reservation_problem(len(state.reservations)):
-        return _refused(told, "request.reservation", author)
+        detail = f'"{name}" names another reservation; update it, delete it, or choose a new name'
+        return _refused(detail, "request.reservation", author)
+    if detail := reservation_limits.policy_problem(state.policy):
+        return _refused(detail, "request", author)
+    if detail := reservation_limits.reservation_problem(len(state.reservations)):
+        return _refused(detail, "request.reservation", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"request.{problem[1]}", author)
     return body
@@ -57,16 +57,16 @@ def judge_update(
 ) -> ReservationUpdated | InputRepeated | InputRefused:
     """Other terms, by the owner. Without a queue, it stays where it is."""
     if body.reservation in state.series:
-        told = reservation_limits.series_unchanged(body.reservation)
-        return _refused(told, "update.reservation", author)
+        detail = reservation_limits.series_unchanged(body.reservation)
+        return _refused(detail, "update.reservation", author)
     known = state.reservations.get(body.reservation)
     if known is None or known.user != body.user or known.deleting:
         return _refused(_not_theirs(body.reservation, known), "update.reservation", author)
     queue = body.queue or known.queue
     if (queue, _digest(body.rdl)) == (known.queue, known.asked):
         return InputRepeated("", author, body.reservation)
-    if told := reservation_limits.policy_problem(state.policy):
-        return _refused(told, "update", author)
+    if detail := reservation_limits.policy_problem(state.policy):
+        return _refused(detail, "update", author)
     if problem := queue_problem(state.leaves, state.submitters, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)
@@ -75,8 +75,8 @@ def judge_update(
 def judge_deletion(state: State, body: ReservationDeleted, author: str) -> ReservationDeleted | InputRefused | None:
     """Its owner gives a reservation back."""
     if body.reservation in state.series:
-        told = reservation_limits.series_undeleted(body.reservation)
-        return _refused(told, "delete.reservation", author)
+        detail = reservation_limits.series_undeleted(body.reservation)
+        return _refused(detail, "delete.reservation", author)
     known = state.reservations.get(body.reservation)
     if known is None or known.user != body.user:
         return _refused(_not_theirs(body.reservation, known), "delete.reservation", author)
@@ -86,8 +86,8 @@ def judge_deletion(state: State, body: ReservationDeleted, author: str) -> Reser
 def judge_proposal(state: State, body: PlanProposed, author: str) -> PlanProposed | InputRefused | None:
     """What a solver proposes is the planner's to judge: one proposal at a time."""
     if body.after > state.forecast_seq.get("Plans", 0):
-        told = f"the log has no plan of seq {body.after}; name the plan that the proposal starts from"
-        return _refused(told, "propose.after", author)
+        detail = f"the log has no plan of seq {body.after}; name the plan that the proposal starts from"
+        return _refused(detail, "propose.after", author)
     return None if state.proposed else body
 
 
@@ -115,17 +115,17 @@ def reservation_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, st
         return None
     known = state.reservations.get(name)
     if name in state.series:
-        told = f'"{name}" is a series: name one of its occurrences, like "{name}.20261124T060000Z"'
-        return "unknown_reservation", "reservation", told
+        detail = f'"{name}" is a series: name one of its occurrences, like "{name}.20261124T060000Z"'
+        return "unknown_reservation", "reservation", detail
     if known is None or known.deleting:
-        told = f'"{name}" is not known here: it was not asked for, was rejected, or has ended'
-        return "unknown_reservation", "reservation", told
+        detail = f'"{name}" is not known here: it was not asked for, was rejected, or has ended'
+        return "unknown_reservation", "reservation", detail
     if known.user != spec.user:
-        told = f'"{name}" belongs to another user than "{spec.user}": only jobs with `user: {known.user}` may use it'
-        return "not_allowed", "reservation", told
+        detail = f'"{name}" belongs to another user than "{spec.user}": only jobs with `user: {known.user}` may use it'
+        return "not_allowed", "reservation", detail
     if state.leaves and known.queue != spec.queue:
-        told = f'reservation "{name}" serves queue "{known.queue}", the job is for queue "{spec.queue}"'
-        return "wrong_queue", "queue", told
+        detail = f'reservation "{name}" serves queue "{known.queue}", the job is for queue "{spec.queue}"'
+        return "wrong_queue", "queue", detail
     return None
 
 

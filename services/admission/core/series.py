@@ -19,8 +19,8 @@ def judge_series(state: State, body: SeriesRequested, author: str) -> SeriesRequ
     if name in state.reservations:
         return _refused(f'"{name}" names a reservation; choose a new name', "series.series", author)
     if any(each.series == name for each in state.reservations.values()):
-        told = f'occurrences of "{name}", which was deleted, are still promised; choose a new name'
-        return _refused(told, "series.series", author)
+        detail = f'occurrences of "{name}", which was deleted, are still promised; choose a new name'
+        return _refused(detail, "series.series", author)
     if limit := series_problem([each.user for each in state.series.values()], body.user):
         return _refused(limit[1], f"series.{limit[0]}", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
@@ -32,8 +32,8 @@ def judge_end(state: State, body: SeriesEnded, author: str) -> SeriesEnded | Inp
     """Its owner ends a series."""
     known = state.series.get(body.series)
     if known is None:
-        told = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
-        return _refused(told, "end_series.series", author)
+        detail = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
+        return _refused(detail, "end_series.series", author)
     if known.user != body.user:
         return _refused(f'series "{body.series}" belongs to another user', "end_series.series", author)
     return body
@@ -43,14 +43,14 @@ def judge_occurrence(state: State, body: ReservationRequested, author: str) -> I
     """Why a request for an occurrence does not count; None where it does. Each occurrence is requested once."""
     known = state.series.get(body.series)
     if known is None:
-        told = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
-        return _refused(told, "request.series", author)
+        detail = f'series "{body.series}" is not known here: it was never accepted, or was deleted'
+        return _refused(detail, "request.series", author)
     if (known.user, known.queue) != (body.user, body.queue):
-        told = f'series "{body.series}" has another owner or queue'
-        return _refused(told, "request.series", author)
+        detail = f'series "{body.series}" has another owner or queue'
+        return _refused(detail, "request.series", author)
     if body.series_seq not in (0, known.seq):
-        told = f'series "{body.series}" was deleted, and another of that name has been requested since'
-        return _refused(told, "request.series_seq", author)
+        detail = f'series "{body.series}" was deleted, and another of that name has been requested since'
+        return _refused(detail, "request.series_seq", author)
     if body.occurrence_s <= known.asked_s:
         return InputRepeated("", author, body.reservation)
     return None

@@ -36,8 +36,8 @@ def judge_skip(
 
 def refusal_of(skip: Skip, topic: str, offset: int, size: int, digest: str, author: str) -> InputRefused:
     """What becomes of a skipped input when its turn has come."""
-    told = f"skipped by {skip.author}: {skip.reason}" if skip.reason else f"skipped by {skip.author}"
-    return InputRefused(topic, told, "", size, digest, author, offset)
+    detail = f"skipped by {skip.author}: {skip.reason}" if skip.reason else f"skipped by {skip.author}"
+    return InputRefused(topic, detail, "", size, digest, author, offset)
 
 
 def fold_skipped(state: State, record: Record) -> None:

@@ -42,11 +42,11 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         shares.gone = sorted([queue for queue in state.levels if queue not in levels])
     if accounts is not None:
         share_out(accounts, filled)
-        _tell_queues(state, accounts, shares, dues, opened)
+        _publish_queues(state, accounts, shares, dues, opened)
         if has_pools(state.policy):
-            news = _guarantees_moved(state, accounts, shares)
-            more = [_level(at, levels, dues, parts, lent) for at in news if at in levels]
-            _tell_guarantees(accounts, shares, more)
+            units = _guarantees_moved(state, accounts, shares)
+            more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
+            _publish_guarantees(accounts, shares, more)
     return [shares]
 
 
@@ -66,11 +66,11 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
     if accounts is not None:
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
         accounts.keep_levels()
-        _tell_queues(state, accounts, shares, state.dues, opened)
+        _publish_queues(state, accounts, shares, state.dues, opened)
         if has_pools(state.policy):
-            news, told = _guarantees_moved(state, accounts, shares), state.levels
-            more = [_level(at, told, state.dues, state.parts, state.lent) for at in news if at in told]
-            _tell_guarantees(accounts, shares, more)
+            units, levels = _guarantees_moved(state, accounts, shares), state.levels
+            more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
+            _publish_guarantees(accounts, shares, more)
     return shares
 
 
@@ -78,15 +78,15 @@ def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> l
     """Units whose published guarantee changes while their level stays the same."""
     levels = {level.queue: True for level in shares.levels}
     moved: list[str] = []
-    for said in shares.queues:
-        before = state.shares.get(said.queue)
-        if said.queue not in levels and said.guaranteed != (before.guaranteed if before is not None else 0):
-            if accounts.queues[said.queue].is_group:
-                moved.append(said.queue)
+    for queue in shares.queues:
+        before = state.shares.get(queue.queue)
+        if queue.queue not in levels and queue.guaranteed != (before.guaranteed if before is not None else 0):
+            if accounts.queues[queue.queue].is_group:
+                moved.append(queue.queue)
     return moved
 
 
-def _tell_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
+def _publish_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
     """Each level carries the unit's guarantee, which takes precedence over class pools. A guarantee that moves by less
     than a permille of the cell is published with the next level.
     """
@@ -96,7 +96,7 @@ def _tell_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) 
         level.guaranteed = accounts.to_publish(accounts.queues[level.queue]).guaranteed
 
 
-def _tell_queues(
+def _publish_queues(
     state: State, accounts: TreeAccounts, shares: Shares, dues: Mapping[str, int], opened: OpenRound
 ) -> None:
     shares.queues = queue_shares(accounts, full=shares.full)
@@ -113,10 +113,10 @@ def _moved(
     lent: Mapping[str, int],
 ) -> list[str]:
     """The units of which something differs from what is in force."""
-    told = state.levels
+    published = state.levels
     found: dict[str, bool] = {}
-    if levels != told:
-        found = {unit: True for unit, level in levels.items() if told.get(unit) != level}
+    if levels != published:
+        found = {unit: True for unit, level in levels.items() if published.get(unit) != level}
     if dues != state.dues or parts != state.parts or lent != state.lent:
         for now, before in ((dues, state.dues), (parts, state.parts), (lent, state.lent)):
             found |= {unit: True for unit in {**now, **before} if now.get(unit) != before.get(unit)}

@@ -371,8 +371,8 @@ class CellPlan:
             for lease in plan.leases:
                 gang = gangs.get(lease.atom, 1)
                 if lease.from_ms % self.step_ms or lease.to_ms % self.step_ms or lease.units % gang:
-                    told = f"{plan.reservation}: a lease of atom {lease.atom} is off the grid of steps or gangs"
-                    return Answer("infeasible", told)
+                    text = f"{plan.reservation}: a lease of atom {lease.atom} is off the grid of steps or gangs"
+                    return Answer("infeasible", text)
                 begin, end = lease.from_ms // self.step_ms, lease.to_ms // self.step_ms
                 mine.setdefault(lease.atom, []).append(Lease(begin, end, lease.units // gang))
         code, reason = yield from adopting(self.agent, self.known, plans)
@@ -383,8 +383,8 @@ class CellPlan:
         if isinstance(node, Atom):
             units = units_in(node.unit, self.book.nodes or ())
             if units < node.gang:
-                told = f"nodes have room for {units} units of atom {node.path} at a time, and it needs {node.gang}"
-                raise BadRdl("rdl", f"{told} (g): no unit spans nodes")
+                text = f"nodes have room for {units} units of atom {node.path} at a time, and it needs {node.gang}"
+                raise BadRdl("rdl", f"{text} (g): no unit spans nodes")
         elif node.kind == "any":
             faults = []
             for branch in node.of:

@@ -177,8 +177,8 @@ def recurrence_of(value: Any) -> str | int | None:
     if value is None or value == 0:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        told = 'has to be a cron expression like "0 6 * * *", or a period in seconds of 0 (none) or more'
-        raise BadRdl("recurrence", f"{told}, is {shown(value)}")
+        text = 'has to be a cron expression like "0 6 * * *", or a period in seconds of 0 (none) or more'
+        raise BadRdl("recurrence", f"{text}, is {shown(value)}")
     return value
 
 

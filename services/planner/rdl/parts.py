@@ -81,9 +81,9 @@ class Builder:
         if len(held) != 1 or len(times) > 2 or len(call.named) != 2:
             lacks = [f"no {name}" for name in ("s", "e") if name not in call.named]
             lacks += [] if len(held) == 1 else [f"{len(held)} requests" if held else "no request"]
-            told = f"this one has {' and '.join(lacks)}" if lacks else "this one has a third value"
+            text = f"this one has {' and '.join(lacks)}" if lacks else "this one has a third value"
             needs = "window needs a start s, an end e and one request: window(10:00, 12:00, atom(...))"
-            bad(call.spot, f"{needs}; {told}")
+            bad(call.spot, f"{needs}; {text}")
         begin = self.time(call.named["s"], None)
         clocked = ":" in call.named["s"].text
         end = self.time(call.named["e"], begin if clocked else None)

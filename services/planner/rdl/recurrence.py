@@ -59,8 +59,8 @@ def when_of(every: str) -> int | str:
         period = duration_s(text.removeprefix("-"))
     except ValueError:
         known = f'a period like 86400, 2h or 1d12h nor a cron expression of {CRON_FIELDS} fields like "0 6 * * 1-5"'
-        told = f'"{text}" is neither {known}'
-        raise ValueError(told) from None
+        message = f'"{text}" is neither {known}'
+        raise ValueError(message) from None
     if text.startswith("-") or period < 1:
         raise ValueError(f"{text}: a period has to be at least 1 second")
     return period
@@ -111,8 +111,8 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
 
 
 def _overlap(distance: int, length: int) -> str:
-    told = f"an occurrence begins {distance} s after another, and the window has {length} s"
-    return f"{told}: repeat it less often, or take a shorter window"
+    text = f"an occurrence begins {distance} s after another, and the window has {length} s"
+    return f"{text}: repeat it less often, or take a shorter window"
 
 
 def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, begin_max: int) -> None:

@@ -82,8 +82,8 @@ def _explained(error: UnexpectedInput) -> str:
     expected = sorted(_TOLD[name] for name in getattr(error, "expected", ()) if name in _TOLD)
     found = getattr(error, "token", None)
     end = found is None or found.type == "$END"
-    told = "the text ends too soon" if end else f'"{found}" is not expected here'
-    return f"{told}: expected {' or '.join(expected)}" if expected else f"{told}: the request has ended"
+    text = "the text ends too soon" if end else f'"{found}" is not expected here'
+    return f"{text}: expected {' or '.join(expected)}" if expected else f"{text}: the request has ended"
 
 
 def _spot(token: Token) -> Spot:

@@ -102,13 +102,13 @@ def _inputs(results: dict[str, Result], inputs: Inputs) -> str:
         ("settings", ", ".join(inputs.settings) or "none beside those of the cluster file"),
         ("version", f"Largesse {inputs.version}"),
     ]
-    told = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
+    message = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows)
     digests = "".join(
         f'<li>{escape(preset)}: <code title="{escape(result["digest"])}">'
         f"{escape(result['digest'][:DIGEST_SHOWN])}</code></li>"
         for preset, result in results.items()
     )
-    return f"<dl>{told}<dt>digest</dt><dd><ul>{digests}</ul></dd></dl>\n"
+    return f"<dl>{message}<dt>digest</dt><dd><ul>{digests}</ul></dd></dl>\n"
 
 
 def _equal(groups: list[list[str]]) -> str:
