@@ -25,11 +25,14 @@ class StageAsk:
 
 @dataclass(slots=True)
 class LateStart:
-    """`count` tasks of a stage that waited when the job was planned start at `at_ms` (log time), or before."""
+    """`count` tasks of a stage that waited when the job was planned start at `at_ms` (log time), or before; as many
+    more every `every_ms` after that, `waves` times in all."""
 
     stage: str
     at_ms: int
     count: int
+    waves: int = 1
+    every_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -44,7 +47,7 @@ class StageEstimate:
 @dataclass(slots=True)
 class JobPlan:
     """How a job with the dominant share `share` (10^-9 of the cell) ends by `deadline_ms`: with each task started by
-    its latest start; those of a stage are in order. `turned`: they come from packing the graph with its edges turned,
+    its latest start. `turned`: they come from packing the graph with its edges turned,
     else from moving the forward packing. `gives`: tasks that may start later are optional. `estimates`: what was
     expected of stages that are not over, where it does not come from the spec.
     """

@@ -1,14 +1,18 @@
 """Plans of one job in a fixed share: checked against a planner that knows single tasks and moves by the millisecond."""
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from schemas import LateStart
+from services.altruism.core.late_starts import due_by, late_of, next_moment, next_need
 from services.altruism.planning.dagps import pack_around
 from services.altruism.planning.forward import pack
 from services.altruism.planning.orders import Scores
 from services.altruism.planning.plan import Plan, plan
+from services.altruism.planning.sweep import NEVER, meeting_ms
 from services.altruism.planning.work import Running, Work, how_many_fit, widened
 
 ORDERS = st.sampled_from(["tetris", "critical_path", "breadth_first"])
@@ -27,7 +31,7 @@ def works(draw):
     ]
     demand = [draw(amounts) for _ in range(stages)]
     lasts = [draw(st.integers(1, 9)) for _ in range(stages)]
-    waiting = [draw(st.integers(1, 5)) for _ in range(stages)]
+    waiting = [draw(st.one_of(st.integers(1, 5), st.integers(1, 80))) for _ in range(stages)]
     running = [[] for _ in range(stages)]
     over = set()
     for at in range(stages):
@@ -81,7 +85,8 @@ def check_is_schedule(work, share, starts, end_ms):
 
 
 def one_by_one(work, share, order):
-    """When all is over: the same rule for single tasks, a millisecond after the other."""
+    """When which tasks start, and when all is over: the same rule for single tasks, a millisecond after the other."""
+    starts = Counter()
     scores = Scores(order, work, share)
     running = [
         (group.remaining_ms, at)
@@ -109,16 +114,32 @@ def one_by_one(work, share, order):
             best = max(fitting, key=lambda at: (scores.of(at, free), -at))
             while waiting[best] and how_many_fit(work.demand[best], free, 1):
                 waiting[best] -= 1
+                starts[best, now_ms] += 1
                 running.append((now_ms + work.lasts_ms[best], best))
                 free = [have - amount for have, amount in zip(free, work.demand[best], strict=True)]
         last_ms = max([end_ms for end_ms, _ in running], default=last_ms)
         now_ms += 1
         running = [(end_ms, at) for end_ms, at in running if end_ms > now_ms]
-    return last_ms
+    return starts, last_ms
 
 
-def starts_of(planned: Plan):
-    return [(at, late.at_ms, late.count) for at, stage in enumerate(planned.late) for late in stage]
+def starts_of(planned: Plan, work):
+    """Wave by wave: (stage, moment, tasks)."""
+    return [
+        (at, late.at_ms + wave * work.lasts_ms[at], late.count)
+        for at, stage in enumerate(planned.late)
+        for late in stage
+        for wave in range(late.waves)
+    ]
+
+
+def packed(packing, work):
+    """The same of a packing."""
+    return [
+        (each.stage, each.start_ms + wave * work.lasts_ms[each.stage], each.count)
+        for each in packing.batches
+        for wave in range(each.waves)
+    ]
 
 
 @for_all(works(), ORDERS)
@@ -127,10 +148,11 @@ def test_the_forward_pass_packs_as_single_tasks_would_be(drawn, order):
     wide = widened(share, work)
     packing = pack(work, wide, Scores(order, work, wide))
 
-    check_is_schedule(
-        work, wide, [(each.stage, each.start_ms, each.count) for each in packing.batches], packing.makespan_ms
-    )
-    assert packing.makespan_ms == one_by_one(work, wide, order)
+    check_is_schedule(work, wide, packed(packing, work), packing.makespan_ms)
+    starts = Counter()
+    for at, start_ms, count in packed(packing, work):
+        starts[at, start_ms] += count
+    assert (starts, packing.makespan_ms) == one_by_one(work, wide, order)
 
 
 @for_all(works(), ALL_ORDERS)
@@ -138,7 +160,7 @@ def test_whoever_starts_each_task_at_its_latest_ends_as_early_as_whoever_starts_
     work, share = drawn
     planned = plan(work, share, order)
 
-    check_is_schedule(work, widened(share, work), starts_of(planned), planned.makespan_ms)
+    check_is_schedule(work, widened(share, work), starts_of(planned, work), planned.makespan_ms)
 
 
 @for_all(works())
@@ -147,9 +169,7 @@ def test_packing_around_troublesome_tasks_takes_no_longer_than_by_alignment_or_c
     wide = widened(share, work)
     packing, _ = pack_around(work, wide)
 
-    check_is_schedule(
-        work, wide, [(each.stage, each.start_ms, each.count) for each in packing.batches], packing.makespan_ms
-    )
+    check_is_schedule(work, wide, packed(packing, work), packing.makespan_ms)
     for order in ("tetris", "critical_path"):
         assert packing.makespan_ms <= pack(work, wide, Scores(order, work, wide)).makespan_ms
 
@@ -165,3 +185,54 @@ def test_the_turned_packing_is_taken_wherever_it_ends_in_time(drawn, order):
     planned = plan(work, share, order)
 
     assert planned.turned == (took_ms <= planned.makespan_ms)
+
+
+def test_what_a_packing_costs_follows_stages_and_not_tasks():
+    """Two stages side by side, whose tasks end at different moments, then a third."""
+    few, many = (
+        pack(work, [9], Scores("tetris", work, [9]))
+        for work in (
+            Work([[2], [3], [1]], [700, 901, 300], [tasks, tasks, tasks], [[], [], []], [[2], [2], []])
+            for tasks in (50, 5_000)
+        )
+    )
+
+    assert many.makespan_ms > 90 * few.makespan_ms
+    assert many.steps < 10 * few.steps
+    assert len(many.batches) < 10 * len(few.batches)
+
+
+@for_all(st.integers(0, 60), st.integers(1, 20), st.integers(0, 60), st.integers(1, 20))
+def test_two_series_meet_at_the_first_moment_that_is_in_both(first_ms, every_ms, other_ms, other_every_ms):
+    moments = set(range(first_ms, 1_000, every_ms)) & set(range(other_ms, 1_000, other_every_ms))
+
+    assert meeting_ms(first_ms, every_ms, other_ms, other_every_ms) == min(moments, default=NEVER)
+
+
+LATES = st.lists(
+    st.builds(
+        lambda at_ms, count, waves, every_ms: LateStart("s", at_ms, count, waves, every_ms if waves > 1 else 0),
+        st.integers(0, 30),
+        st.integers(1, 3),
+        st.integers(1, 5),
+        st.integers(1, 9),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@for_all(LATES, st.integers(0, 60), st.integers(-1, 80))
+def test_waves_are_due_as_the_single_latest_starts_that_they_stand_for(said, started, now_ms):
+    lates = [late_of(each) for each in said]
+    moments = sorted(
+        each.at_ms + wave * each.every_ms for each in said for wave in range(each.waves) for _ in range(each.count)
+    )
+    coming = [at_ms for at_ms in moments[started:] if at_ms > now_ms]
+
+    assert due_by(lates, now_ms) == sum(at_ms <= now_ms for at_ms in moments)
+    assert next_need(lates, started, now_ms) == min(coming, default=None)
+    soon = [next_moment(late, now_ms) for late in lates]
+    assert min([at_ms for at_ms in soon if at_ms is not None], default=None) == min(
+        [at_ms for at_ms in moments if at_ms > now_ms], default=None
+    )

@@ -1,6 +1,7 @@
 """Stories of jobs that are planned: what has to start now, what may wait, and when a job is planned again."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -246,9 +247,19 @@ def test_what_a_lost_node_takes_with_it_plans_the_job_again_even_if_it_ends_late
 
 
 # ---------------------------------------------------------------- what a round may plan again
-def long_jobs(count, tasks=600):
-    """Jobs that each get room for one task, or for two: a plan of 600 tasks then takes 600 steps."""
-    return [job(f"j{at}", stage("a", tasks, cpu=900, duration_ms=1_000 + at)) for at in range(count)]
+def long_jobs(count, links=200):
+    """Jobs that each get room for one task, or for two: a chain of stages of two tasks each, which takes two steps of a
+    plan for each of them.
+    """
+    names = [f"s{at}" for at in range(links)]
+    return [
+        job(
+            f"j{each}",
+            stage(names[0], 2, cpu=900, duration_ms=1_000 + each),
+            *[stage(name, 2, after=[before], cpu=900, duration_ms=1_000 + each) for before, name in pairwise(names)],
+        )
+        for each in range(count)
+    ]
 
 
 def replanned_rounds(story, rounds):

@@ -8,6 +8,7 @@ from largesse.lifecycle.entitlements import shares_said
 from schemas import Asks, Entitlement, JobAsk, JobPlan, LedgerEntry
 from schemas.queues import PLANNING
 from services.altruism.core.giving import STEPS_A_ROUND, asks_of, moved_jobs, plan_of, planned_of
+from services.altruism.core.late_starts import late_of, next_moment
 from services.altruism.core.ledger import entry_of
 from services.altruism.core.state import State
 from services.altruism.core.waits import does_wait
@@ -93,5 +94,7 @@ def _wake_ms(state: State, opened: OpenRound, asks: list[JobAsk]) -> int | None:
     for ask in asks:
         if ask.plan is not None and ask.plan.gives:
             waiting = {each.stage: True for each in ask.asks if each.kind == "optional"}
-            moments += [late.at_ms for late in ask.plan.late if late.stage in waiting]
+            for late in ask.plan.late:
+                if late.stage in waiting and (at_ms := next_moment(late_of(late), opened.time)) is not None:
+                    moments.append(at_ms)
     return min([at_ms for at_ms in moments if at_ms > opened.time], default=None)

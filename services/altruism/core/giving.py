@@ -19,6 +19,7 @@ from schemas.asks import AskKind
 from schemas.estimates import end_ms
 from schemas.queue_tree import upwards
 from schemas.queues import JobOrder
+from services.altruism.core.late_starts import due_by, late_of, next_need
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting
@@ -27,11 +28,11 @@ from services.altruism.planning.work import Amounts, Running, Work
 
 PERMILLE = 1_000
 
-STEPS_A_ROUND = 2_000
-"""No job is planned *again* in a round in which planning has taken this many steps (batches of tasks that a packing
-places); the next rounds go on. One job is always planned again, so its plan may exceed this. Meanwhile the plans that
-jobs have stay in force: their latest starts hold, and tasks without one are required. A job's first plan waits for
-nothing, but counts."""
+STEPS_A_ROUND = 1_000
+"""No job is planned *again* in a round in which planning has taken this many steps (instants that a packing looks at);
+the next rounds go on. One job is always planned again, so its plan may exceed this. Meanwhile the plans that jobs have
+stay in force: their latest starts hold, and tasks without one are required. A job's first plan waits for nothing, but
+counts."""
 
 
 # ---------------------------------------------------------------- entitlements
@@ -57,7 +58,7 @@ def plan_of(
     state: State, job: Job, name: str, entitled: Mapping[str, int], opened: OpenRound
 ) -> tuple[JobPlan | None, int]:
     """A plan for a job at an opening, None where the one it has stays or nothing is known to plan by; and how many
-    steps that took (batches of tasks placed, at least one)."""
+    steps that took (at least one)."""
     direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
     share = entitled.get(key_of(job.queue, set_of(direction)), 0)
     if not share:
@@ -74,7 +75,13 @@ def plan_of(
             return None, max(1, begun.packing.steps)
     found = completed(work, begun)
     late = [
-        LateStart(job.graph.stages[at].stage, opened.time + each.at_ms, each.count)
+        LateStart(
+            job.graph.stages[at].stage,
+            opened.time + each.at_ms,
+            each.count,
+            each.waves,
+            work.lasts_ms[at] if each.waves > 1 else 0,
+        )
         for at, stage in enumerate(found.late)
         for each in stage
     ]
@@ -131,8 +138,8 @@ def planned_of(state: State, job: Job, said: JobPlan) -> Planned:
     planned.vector = share_vector(direction, state.capacity, said.share)
     for late in said.late:
         at = job.graph.position[late.stage]
-        planned.late.setdefault(at, []).append((late.at_ms, late.count))
-        planned.waiting[at] = planned.waiting.get(at, 0) + late.count
+        planned.late.setdefault(at, []).append(late_of(late))
+        planned.waiting[at] = planned.waiting.get(at, 0) + late.count * late.waves
     return planned
 
 
@@ -143,12 +150,8 @@ def required_of(job: Job, planned: Planned, at: int, spans: list[Span], now_ms: 
     waits = sum([span.count for span in spans])
     if at not in planned.waiting:
         return waits
-    due = -(planned.waiting[at] - waits)
-    for at_ms, count in planned.late[at]:
-        if at_ms > now_ms:
-            break
-        due += count
-    due = max(0, min(waits, due))
+    started = planned.waiting[at] - waits
+    due = max(0, min(waits, due_by(planned.late[at], now_ms) - started))
     return waits if due and job.graph.stages[at].gang else due
 
 
@@ -168,11 +171,9 @@ def next_due(job: Job, now_ms: int) -> int | None:
         return None
     for at, spans in waiting(job).items():
         started = planned.waiting.get(at, 0) - sum([span.count for span in spans])
-        for at_ms, count in planned.late.get(at, ()):
-            started -= count
-            if started < 0 and at_ms > now_ms:
-                found = at_ms if found is None else min(found, at_ms)
-                break
+        at_ms = next_need(planned.late.get(at, []), started, now_ms)
+        if at_ms is not None:
+            found = at_ms if found is None else min(found, at_ms)
     return found
 
 

@@ -29,10 +29,21 @@ class Started:
 
 
 @dataclass(slots=True)
+class Late:
+    """`count` tasks of a stage start at the latest at `at_ms` (log time), as many more every `every_ms` after that,
+    `waves` times in all."""
+
+    at_ms: int
+    count: int
+    waves: int
+    every_ms: int
+
+
+@dataclass(slots=True)
 class Planned:
     """A job's plan in force: when the job is over, what it was entitled to (billionths of the cell), whether it gives,
-    and which jobs are entitled to the same (`key`). By stage position, `late`: latest starts as (log time, tasks), the
-    earliest first; `waiting`: tasks that waited then. `due_ms`: the next latest start that was noted.
+    and which jobs are entitled to the same (`key`). By stage position, `late`: latest starts; `waiting`: tasks that
+    waited then. `due_ms`: the next latest start that was noted.
     """
 
     deadline_ms: int
@@ -41,7 +52,7 @@ class Planned:
     key: str = ""
     vector: Vector = field(default_factory=dict)
     due_ms: int | None = None
-    late: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    late: dict[int, list[Late]] = field(default_factory=dict)
     waiting: dict[int, int] = field(default_factory=dict)
 
 

@@ -12,17 +12,19 @@ from services.altruism.planning.work import Amounts, Packing, Work, widened
 
 @dataclass(slots=True)
 class LateStart:
-    """`count` tasks of a stage start at the latest `at_ms` after the moment of planning."""
+    """`count` tasks of a stage start at the latest `at_ms` after the moment of planning, as many again after the time
+    that a task takes, and so on: `waves` times in all."""
 
     at_ms: int
     count: int
+    waves: int = 1
 
 
 @dataclass(slots=True)
 class Plan:
     """`makespan_ms`: T_k, from the moment of planning on. `late`: by stage position, the latest starts of its waiting
-    tasks, the earliest first. `turned`: they come from packing the turned graph. `steps`: batches of tasks placed to
-    find it, which is what it costs; at least one."""
+    tasks. `turned`: they come from packing the turned graph. `steps`: what it took to find that, in instants of a
+    packing that were looked at; at least one."""
 
     makespan_ms: int
     late: list[list[LateStart]]
@@ -56,12 +58,12 @@ def forward(work: Work, share: Amounts, order: JobOrder) -> Forward:
 def completed(work: Work, begun: Forward) -> Plan:
     """The plan that follows from a forward pass: with latest starts."""
     packing = begun.packing
-    batches, turned = latest_starts(work, begun.wide, begun.turned_scores, packing)
+    batches, turned, steps = latest_starts(work, begun.wide, begun.turned_scores, packing)
     late: list[list[LateStart]] = [[] for _ in work.children]
-    for batch in batches:
-        stage = late[batch.stage]
-        if stage and stage[-1].at_ms == batch.start_ms:
-            stage[-1].count += batch.count
+    for start_ms, at, waves, count in sorted([(each.start_ms, each.stage, each.waves, each.count) for each in batches]):
+        stage = late[at]
+        if stage and stage[-1].at_ms == start_ms and stage[-1].waves == waves:
+            stage[-1].count += count
         else:
-            stage.append(LateStart(batch.start_ms, batch.count))
-    return Plan(packing.makespan_ms, late, turned, max(1, packing.steps + len(batches)))
+            stage.append(LateStart(start_ms, count, waves))
+    return Plan(packing.makespan_ms, late, turned, max(1, packing.steps + steps))

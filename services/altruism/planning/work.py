@@ -46,17 +46,18 @@ class Work:
 
 @dataclass(slots=True)
 class Batch:
-    """`count` tasks of a stage that start together."""
+    """`count` tasks of a stage that start together; whenever those end, as many more start: `waves` times in all."""
 
     stage: int
     start_ms: int
     count: int
+    waves: int = 1
 
 
 @dataclass(slots=True)
 class Packing:
-    """When what waits starts, in order of time, and when all has ended. `steps`: batches that were started to find it,
-    those of other packings that were tried as well."""
+    """When what waits starts, and when all has ended. `steps`: what it took to find that, in instants of a packing that
+    were looked at, those of other packings that were tried as well."""
 
     batches: list[Batch]
     makespan_ms: int
