@@ -66,6 +66,8 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
         running = str(tasks["running"] + tasks["starting"] or "")
         if copies := stage.get("copies"):
             running = f"{running or 0} + {copies:,} {'copy' if copies == 1 else 'copies'}"
+        if ending := stage.get("ending"):
+            running = f"{running or 0} + {ending:,} ending"
         why = "; ".join(reason["text"] for reason in stage["why"])
         rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running, why))
     return draw(("stage", "progress", "done", "running", "why it waits"), rows, kinds="kkrrl")

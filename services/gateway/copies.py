@@ -27,6 +27,15 @@ def own(state: State, name: str, stage: str, index: int, attempt: int) -> None:
     _count_by(state, name, stage, index, before, now)
 
 
+def leave_over(state: State, name: str, stage: str, index: int) -> None:
+    """A task has succeeded: the attempts of it that are left are copies no more, they are to end."""
+    copies, job = state.copies.get(f"{name}/{stage}/{index}"), state.jobs.get(name)
+    if copies is not None and job is not None:
+        at = job.graph.position[stage]
+        job.copies[at] -= len(copies)
+        job.ending[at] += len(copies)
+
+
 def end_spare(state: State, name: str, stage: str, index: int, attempt: int) -> Allocation:
     """An attempt holds nothing any more, and its task has not ended with it. Returns what it held."""
     key = f"{name}/{stage}/{index}"
@@ -42,7 +51,8 @@ def end_spare(state: State, name: str, stage: str, index: int, attempt: int) -> 
         del state.copies[key]
     job = state.jobs.get(name)
     if job is not None:
-        job.copies[job.graph.position[stage]] -= 1
+        counts = job.ending if before is None else job.copies
+        counts[job.graph.position[stage]] -= 1
     return ended
 
 

@@ -181,7 +181,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
     }
     if whole:
         few = stage.tasks <= INDEXES_TASKS_MAX
-        document |= {"copies": job.copies[at], "nodes": dict(job.nodes[at])}
+        document |= {"copies": job.copies[at], "ending": job.ending[at], "nodes": dict(job.nodes[at])}
         document["indexes"] = indexes_of(state, job, at) if few else None
         document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
@@ -249,6 +249,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
                 "why": [],
                 "copies": 0,
+                "ending": 0,
                 "nodes": {},
                 "indexes": {},
                 "usage": _usage(state, job, at, stage.tasks),

@@ -61,7 +61,8 @@ class StageUsage(BaseModel):
 
 
 class StageStatus(BaseModel):
-    """`copies`: further attempts of slow tasks that run. `nodes`: how many attempts are on each node.
+    """`copies`: further attempts of slow tasks that run. `ending`: attempts of tasks that have succeeded in another
+    one, which are being ended. `nodes`: how many attempts are on each node.
     `indexes`: which; null for stages of more than 100 tasks. `gang` is left out once the job has ended. `usage`: null
     where no task has succeeded, or it is forgotten."""
 
@@ -72,6 +73,7 @@ class StageStatus(BaseModel):
     tasks: TaskCounts
     why: list[Waiting]
     copies: Count
+    ending: Count
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
     usage: StageUsage | None

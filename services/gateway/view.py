@@ -60,7 +60,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 18
+LAYOUT = 19
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -100,6 +100,7 @@ def _admitted(state: State, record: Record) -> None:
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
         copies=[0] * of,
+        ending=[0] * of,
         began=0,
         started_ms=None,
         failures=[],

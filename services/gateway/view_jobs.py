@@ -45,9 +45,11 @@ class StageUse:
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
     asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none; as long as the highest index granted), by node how many attempts are there now, and how many of those
-    are copies: beside another attempt of their task, or after its success. `admitted`: seq of its admission.
-    `began`: seq of the record since which it may run; 0: its queue's `running_jobs_max` holds it back."""
+    ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
+    ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
+    copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
+    its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
+    back."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
@@ -56,6 +58,7 @@ class LiveJob(JobLife):
         "author",
         "began",
         "copies",
+        "ending",
         "failed",
         "failures",
         "job_class",
@@ -83,6 +86,7 @@ class LiveJob(JobLife):
     places: list[list[str]]
     nodes: list[dict[str, int]]
     copies: list[int]
+    ending: list[int]
     began: int
     started_ms: int | None
     failures: list[FailedAttempt]

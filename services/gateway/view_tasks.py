@@ -6,7 +6,7 @@ from schemas import (
     Record,
 )
 from schemas.tasks import TaskEnd, TaskFailure, TaskRange
-from services.gateway.copies import end_spare, find_hold, own
+from services.gateway.copies import end_spare, find_hold, leave_over, own
 from services.gateway.places import move
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_jobs import FailedAttempt
@@ -25,6 +25,7 @@ def fold_tasks(state: State, record: Record) -> None:
                 note_used(state, fact, index)
                 own(state, fact.job, fact.stage, index, fact.attempt)
                 _release(state, fact.job, fact.stage, index)
+                leave_over(state, fact.job, fact.stage, index)
             job = state.jobs.get(fact.job)
             if job is not None:
                 succeed(job, job.graph.position[fact.stage], fact.count, fact.attempt)

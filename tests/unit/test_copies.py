@@ -157,22 +157,44 @@ def test_cancellation_ends_both():
     assert not cell.admission.copied
 
 
-def test_get_job_counts_a_copied_task_once_and_says_how_many_copies_run():
-    cell, first, copy = one_copied()
-    state = view.start()
+def viewer(cell):
+    """What `get job` tells of the stage: tasks that start, run and have succeeded, copies, attempts that are ended, and
+    attempts by node.
+    """
+    state, told = view.start(), 0
 
-    def told():
-        for record in cell.records[told.read :]:
+    def look():
+        nonlocal told
+        for record in cell.records[told:]:
             if type(record.body) in view.FOLDS:
                 view.fold(state, record)
-        told.read = len(cell.records)
+        told = len(cell.records)
         (of_stage,) = job_document(state, "j", whole=True)["stages"]
         tasks = of_stage["tasks"]
-        return tasks["starting"], tasks["running"], tasks["succeeded"], of_stage["copies"], of_stage["nodes"]
+        at_work = tasks["starting"], tasks["running"], tasks["succeeded"]
+        return *at_work, of_stage["copies"], of_stage["ending"], of_stage["nodes"]
 
-    told.read = 0
-    assert told() == (1, 0, 1, 1, {first.node: 1, copy.node: 1})
+    return look
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_get_job_tells_what_is_left_once_a_task_has_succeeded_as_ending_and_not_as_a_copy(winner):
+    cell, *attempts = one_copied()
+    told = viewer(cell)
+    cell.start(*attempts)
+
+    cell.finish(attempts[winner])
+
+    assert told() == (0, 0, 2, 0, 1, {attempts[1 - winner].node: 1})
+    cell.fail(attempts[1 - winner], reason="superseded")
+    assert told() == (0, 0, 2, 0, 0, {})
+
+
+def test_get_job_counts_a_copied_task_once_and_says_how_many_copies_run():
+    cell, first, copy = one_copied()
+    told = viewer(cell)
+    assert told() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
     cell.start(copy)
-    assert told() == (1, 0, 1, 1, {first.node: 1, copy.node: 1})
+    assert told() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
     cell.fail(first)
-    assert told() == (0, 1, 1, 0, {copy.node: 1})
+    assert told() == (0, 1, 1, 0, 0, {copy.node: 1})
