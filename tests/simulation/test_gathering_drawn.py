@@ -2,7 +2,7 @@
 sizes, in which every queue has more work than it can have, and comes to a full cell at a time of its own.
 
 One queue always asks for tasks of one core, so that all room of a node is of use; and what all are guaranteed, less a
-task or a gang each, can be packed with room for one more of the largest: where every task has only one possible place,
+task or a gang each, can be packed with room for one more of any of them: where every task has only one possible place,
 each that ends takes a queue below its guarantee until another like it starts.
 """
 
@@ -64,7 +64,7 @@ def crowds(draw):
     }
     packed = [load.demand["cpu"] for name, load in loads.items() for _ in range(least[name])]
     at_once = [[load.demand["cpu"]] * (load.tasks if load.gang else 1) for load in loads.values()]
-    assume(can_pack(packed + max(at_once, key=sum), nodes, cores))
+    assume(all(can_pack(packed + more, nodes, cores) for more in at_once))
     tree = [queue(name, weight=weight) for name, weight in weights.items()]
     capacity = {f"n{i}": ({"cpu": cores}, {}) for i in range(nodes)}
     return loads, least, PlacedCell(tree, capacity, loads, headroom_after_ms=AFTER_MS)
