@@ -3,7 +3,8 @@ sizes, in which every queue has more work than it can have, and comes to a full 
 
 One queue always asks for tasks of one core, so that all room of a node is of use; and what all are guaranteed, less a
 task or a gang each, can be packed with room for one more of any of them: where every task has only one possible place,
-each that ends takes a queue below its guarantee until another like it starts.
+each that ends takes a queue below its guarantee until another like it starts. For the same reason a gang of which some
+tasks still run counts as a whole: no other can start in the room of those that have ended.
 """
 
 from collections import Counter
