@@ -1,7 +1,7 @@
 """What is promised to reservations (Rayon; docs/reservations.md): shared by every core that divides or places
 capacity.
 
-The planner's promises come through the log. A job whose reservation is accepted stands outside the tree of queues: its
+The planner's promises come through the log. A job whose reservation is accepted is outside the tree of queues: its
 promise is what it has, and for more it competes only for what no other job can use. What the tree divides is therefore
 the capacity without what is promised at the opening. Without reservations all of this costs a comparison a round.
 """

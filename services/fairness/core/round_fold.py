@@ -29,7 +29,7 @@ from services.fairness.core.tolerance import open_round
 
 def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
     """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
-    more. Nothing where the leaf is "": what is reserved stands outside the tree."""
+    more. Nothing where the leaf is "": what is reserved is outside the tree."""
     if not leaf:
         return
     demand = counted_demand(state.policy, demand)

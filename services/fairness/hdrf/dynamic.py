@@ -195,7 +195,9 @@ class LiveTree:
         self.units = [(1 << FINE_BITS) // have if have > 0 else 0 for have in capacity]
         self.free = list(capacity)
         self.demand_sizes = DemandSizes()
-        self.short: dict[int, list[Entry]] = {}  # Kind -> leaves put aside for want of it, by the size of a task.
+        self.short: dict[
+            int, list[Entry]
+        ] = {}  # Kind -> leaves for whose tasks too little of it is free, by the size of a task.
         self.views: dict[int, View] = {}
 
     def _nothing(self) -> list[int]:
