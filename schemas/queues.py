@@ -50,8 +50,9 @@ admission; the least remaining work; the task that fits best, of all jobs or of 
 highest priority; required tasks before optional ones, and among either the least remaining work; the least product of
 the remaining work and the square of the time until the job ends in a virtual cluster under H-DRF."""
 
-Estimates = Literal["spec", "history"]
-"""What goes first where both say how long a task runs: what the job was submitted with, or its earlier runs."""
+Estimates = Literal["spec", "history", "finished"]
+"""What goes first where several say how long a task runs: what the job was submitted with, its earlier runs, or the
+tasks of its stage that have succeeded in this run, once there are a few."""
 
 LeftoverOrder = Literal["work_left", "packing"]
 """How what is left over goes to optional tasks: to jobs with the least work left, or to the tasks that fit best."""
@@ -206,7 +207,8 @@ KNOBS = {
     "altruism_shards": "number of instances of the altruism service that divide the jobs among themselves",
     "fifo_order": "under `fifo`: jobs by admission (`job`), or stages by the time they became ready (`stage`)",
     "estimates": "how long a task is expected to run: first what its stage was submitted with (`spec`), or first what"
-    " earlier runs of the job took (`history`)",
+    " earlier runs of the job took (`history`), or, once five tasks of the stage have succeeded, what those took"
+    " (`finished`)",
     "leftover_order": "under `carbyne`, who first gets what is left over: the jobs with the least work left"
     " (`work_left`), or the tasks that fit best into what is free (`packing`)",
     "tetris_fairness_permille": "under `tetris-fair`: this part of the waiting jobs, those closest to their share, has"

@@ -2,7 +2,9 @@
 
 How long a task of a stage is expected to run (docs/concepts/altruism.md): what its stage was told to take, else the
 mean of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
-(schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told.
+(schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told. With
+`finished`, tasks of the stage that succeed from then on go before everything else once there are SEEN_TASKS_MIN: this
+corrects wrong estimates while a job runs (docs/concepts/altruism.md has what it gains).
 
 Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator
 stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`. Earlier runs are
@@ -25,6 +27,10 @@ HISTORY_STAGES_MAX = 10_000
 HISTORY_TASKS_MAX = 1_000
 """The weight, in tasks, of all earlier runs of a stage at most, so that the estimate follows the latest runs."""
 
+SEEN_TASKS_MIN = 5
+"""With `estimates` set to `finished`, so many tasks of a stage must have succeeded before they go before its estimate:
+a few say little, and those that succeed first are the short ones."""
+
 _NUMBER = frozenset("0123456789")
 _SEPARATOR = frozenset("-_.:@# ")
 
@@ -35,14 +41,17 @@ _last: list[tuple[JobSpec, list[int], tuple[JobSpec, list[int]]]] = []
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Seen:
-    """So many tasks of a stage have succeeded, and ran for `ran_ms` in all."""
+    """So many tasks of a stage have succeeded, and ran for `ran_ms` in all. `first`: this goes before what the stage
+    was told, once there are enough."""
 
     tasks: int
     ran_ms: int
+    first: bool = False
 
-    def __init__(self, tasks: int, ran_ms: int) -> None:
+    def __init__(self, tasks: int, ran_ms: int, first: bool = False) -> None:
         self.tasks = tasks
         self.ran_ms = ran_ms
+        self.first = first
 
 
 NOTHING_SEEN: dict[str, Seen] = {}
@@ -76,16 +85,19 @@ def observe(
 ) -> dict[str, Seen]:
     """Tasks of a job's stage have succeeded: what to keep as seen from now on. Nothing is added where nobody would ask
     for it."""
+    known = seen.get(stage.stage)
     if not run_ms or (stage.estimate_ms and estimates == "spec"):
+        if known is not None:
+            known.first = False
         return seen
     if seen is NOTHING_SEEN:
         seen = {}
-    known = seen.get(stage.stage)
     if known is None:
-        seen[stage.stage] = Seen(count, total_ms(run_ms, count))
+        seen[stage.stage] = Seen(count, total_ms(run_ms, count), estimates == "finished")
     else:
         known.tasks += count
         known.ran_ms += total_ms(run_ms, count)
+        known.first = estimates == "finished"
     return seen
 
 
@@ -132,10 +144,15 @@ def informed(history: History, spec: JobSpec, estimates: Estimates) -> tuple[Job
 
 def expected_ms(stage: Stage, seen: dict[str, Seen]) -> int:
     """The expected run time of a task of a stage in the graph of an admitted job, at least 1 ms."""
-    if stage.estimate_ms or not seen:
+    known = seen.get(stage.stage) if seen else None
+    if known is None or (stage.estimate_ms and not _goes_first(known)):
         return duration_ms(stage.estimate_ms, 0, 0)
-    known = seen.get(stage.stage)
-    return duration_ms(0, known.tasks, known.ran_ms) if known is not None else duration_ms(0, 0, 0)
+    return duration_ms(0, known.tasks, known.ran_ms)
+
+
+def _goes_first(known: Seen) -> bool:
+    """Whether what was seen of a stage goes before what it was told."""
+    return known.first and known.tasks >= SEEN_TASKS_MIN
 
 
 def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:
@@ -149,6 +166,7 @@ def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:
 
 def source_of(stage: Stage, at: int, from_history: list[int], seen: dict[str, Seen]) -> EstimateSource:
     """Where `expected_ms` has it from."""
-    if stage.estimate_ms:
+    known = seen.get(stage.stage)
+    if stage.estimate_ms and (known is None or not _goes_first(known)):
         return "history" if at in from_history else "spec"
-    return "finished" if stage.stage in seen else "default"
+    return "finished" if known is not None else "default"

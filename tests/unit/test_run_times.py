@@ -8,6 +8,7 @@ from largesse.lifecycle import run_times
 from largesse.lifecycle.run_times import (
     HISTORY_STAGES_MAX,
     HISTORY_TASKS_MAX,
+    SEEN_TASKS_MIN,
     History,
     Seen,
     expected_ms,
@@ -91,6 +92,28 @@ def test_by_the_knob_earlier_runs_go_before_what_was_told():
     assert positions == [0]
 
 
+def test_by_the_knob_a_few_finished_tasks_go_before_what_was_told():
+    few = seen_of(TOLD, "finished", (SEEN_TASKS_MIN - 1, [100]))
+    assert expected_ms(TOLD, few) == 5_000
+    assert source_of(TOLD, 0, [], few) == "spec"
+
+    enough = seen_of(TOLD, "finished", (SEEN_TASKS_MIN - 1, [100]), (1, [600]))
+    assert expected_ms(TOLD, enough) == 200
+    assert source_of(TOLD, 0, [], enough) == "finished"
+
+
+@pytest.mark.parametrize("now", ["spec", "history"])
+def test_what_was_told_goes_first_again_once_the_knob_says_so(now):
+    seen = seen_of(TOLD, "finished", (SEEN_TASKS_MIN, [100]))
+    observe(seen, TOLD, 1, [100], now)
+
+    assert expected_ms(TOLD, seen) == 5_000
+
+
+def test_without_an_estimate_one_finished_task_is_enough():
+    assert expected_ms(UNTOLD, seen_of(UNTOLD, "finished", (1, [100]))) == 100
+
+
 def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
     one, other = History(), History()
     for history in (one, other):
@@ -140,6 +163,23 @@ def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
     plan = plans(story)["r-2"]
     assert plan.deadline_ms == 7_000
     assert [(each.stage, each.run_ms, each.source) for each in plan.estimates] == [("s", 7_000, "history")]
+
+
+@pytest.mark.parametrize(("estimates", "found"), [("finished", [("s", 7_000, "finished")]), ("spec", [])])
+def test_a_job_is_planned_by_its_tasks_that_have_succeeded_where_the_knob_says_so(estimates, found):
+    cores = SEEN_TASKS_MIN * 1_000
+    story = cell(job("r-1", replace(TOLD, tasks=3 * SEEN_TASKS_MIN, retries=1)), cpu=cores, estimates=estimates)
+    first = story.settle()
+    story.start(*first)
+    story.finish(*first, run_ms=7_000)
+    second = story.settle()
+    story.start(*second)
+    story.fail(*second)  # So it is planned again.
+    story.restore()
+    story.open()
+
+    plan = plans(story)["r-1"]
+    assert [(each.stage, each.run_ms, each.source) for each in plan.estimates] == found
 
 
 def test_a_run_that_was_told_otherwise_teaches_only_where_history_counts():
