@@ -58,10 +58,10 @@ class Watcher:
             alarm.cancel()
             self._woken = None
 
-    def wake(self, news: bool = True) -> None:
-        """Ends its sleep."""
+    def wake(self, changed: bool = True) -> None:
+        """Ends its sleep. `changed`: the job has; otherwise its time is over."""
         if self._woken is not None and not self._woken.done():
-            self._woken.set_result(news)
+            self._woken.set_result(changed)
 
 
 @dataclass(slots=True)
