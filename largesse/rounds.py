@@ -1,8 +1,6 @@
 """A round in one process: in what order cores answer an opening, what each gets from the others, and which winning
 records each folds before the closing. Simulation, replay and the planner's dry run decide by it; a live shell folds
 winners by its rule.
-
-Not compiled: its callers hand over cores as modules, and it costs microseconds where a round costs milliseconds.
 """
 
 from collections.abc import Callable

@@ -39,6 +39,9 @@ TaskRecord = TaskStarted | TaskFinished | TaskFailed | NodeLost | NodeRegistered
 """Bodies that say what has become of attempts."""
 
 
+_REPORTS = (TaskFinished, TaskFailed)  # A union in `isinstance` would be built at every call.
+
+
 def facts_of(body: TaskRecord) -> list[TaskFact]:
     """The facts of a record, in order. With a node its attempts are lost; a registration ends those that its agent does
     not know (`lost`), then says of the others that they run or how they ended. Callers do not change what it returns.
@@ -51,7 +54,7 @@ def facts_of(body: TaskRecord) -> list[TaskFact]:
 
 
 def _facts_of(body: TaskFinished | TaskFailed | NodeLost | NodeRegistered) -> list[TaskFact]:
-    if isinstance(body, TaskFinished | TaskFailed):
+    if isinstance(body, _REPORTS):
         return cast(list[TaskFact], body.items)
     facts: list[TaskFact] = [_lost(each) for each in body.lost]
     if isinstance(body, NodeRegistered):

@@ -8,6 +8,7 @@ hold more than they have, and tasks there run slower (shared_nodes.py).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Final
 
 from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
 from largesse.lifecycle.job_classes import class_name
@@ -44,8 +45,8 @@ from services.simulator.shared_nodes import SharedNodes
 from services.simulator.slow_nodes import SlowNodes
 
 AUTHOR = "simulator"
-_NUMBER_BITS = 40  # Runs of one simulation are numbered with so many.
-_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+_NUMBER_BITS: Final = 32  # Runs of one simulation are numbered with so many: with a time, they fit a machine word.
+_NUMBER_MASK: Final = 0xFFFF_FFFF
 _OUTCOMES: dict[Failure, AttemptOutcome] = {
     "killed": "killed",
     "gang": "killed",

@@ -4,6 +4,8 @@ from schemas import LedgerEntry, NodeLost, Record, RoundClosed, TaskFailed, Task
 from services.simulator.engine import Cell
 from services.simulator.usage_history import UsageHistory
 
+_CHANGES_USE = (RoundClosed, TaskFinished, TaskFailed, NodeLost)
+
 
 class UsageWatch:
     """Fills a history while a cell runs. Parts are of what the cell had when the first round opened: also of nodes that
@@ -18,7 +20,7 @@ class UsageWatch:
 
     def observe(self, record: Record) -> None:
         """A record of the log that all cores have folded."""
-        if isinstance(record.body, RoundClosed | TaskFinished | TaskFailed | NodeLost):
+        if isinstance(record.body, _CHANGES_USE):
             history, held = self._history, self._cell.admission.used
             used = [held.get(kind, 0) / self._capacity[kind] for kind in self._kinds]
             if not history.used.values or history.used.values[-1] != used:

@@ -97,8 +97,15 @@ class TreeAccounts:
                 ):
                     self._mark_up(account)
         else:
-            moved = {name: units for name, units in fair.items() if before.get(name) != units}
-            moved |= {name: 0 for name in before if name not in fair}
+            moved: dict[str, int] = {}
+            known = 0
+            for name, units in fair.items():
+                was = before.get(name)
+                if was != units:
+                    moved[name] = units
+                known += was is not None
+            if known < len(before):
+                moved |= {name: 0 for name in before if name not in fair}
             for name, units in moved.items():
                 account = self.queues[name]
                 account.fair = units
@@ -221,7 +228,13 @@ class TreeAccounts:
 
     def share_of(self, amounts: Iterable[int]) -> int:
         """The dominant share, in billionths."""
-        return max(map(part_units, amounts, self.capacity), default=0)
+        most, capacity = 0, self.capacity
+        for at, amount in enumerate(amounts):
+            if amount:
+                share = part_units(amount, capacity[at])
+                if share > most:
+                    most = share
+        return most
 
     def _kind(self, amounts: Sequence[int]) -> int:
         """Which kind the largest part of the cell is held of; of equals the first."""

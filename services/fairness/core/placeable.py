@@ -107,8 +107,8 @@ def is_short(account: QueueAccount, held: int, level: int) -> bool:
 
 
 def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
-    level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0))
-    held = accounts.share_of(unit.used)
+    level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0)) if unit.waiting else 0
+    held = accounts.share_of(unit.used) if level else 0
     if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
