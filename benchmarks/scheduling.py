@@ -37,6 +37,7 @@ class Bench:
     queues: int
     sizes: tuple[int, ...]
     gap_ms: int
+    preset: str = "largesse"
     cell: Cell = field(default_factory=Cell)
     running: list[TaskEnd] = field(default_factory=list)
     jobs: int = 0
@@ -45,7 +46,8 @@ class Bench:
         self.cell.observer = self._observe
         tree = Queue("root", children=[Queue(f"q{i}") for i in range(self.queues)])
         nodes = [ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(self.nodes)]
-        set_up(self.cell, {"round_gap_ms": self.gap_ms, "name_kept_ms": 0}, tree, Cluster(nodes, tree))
+        values: dict[str, int | str] = {"preset": self.preset, "round_gap_ms": self.gap_ms, "name_kept_ms": 0}
+        set_up(self.cell, values, tree, Cluster(nodes, tree))
         self.settle()
 
     def _observe(self, record: Record) -> None:

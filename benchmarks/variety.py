@@ -217,9 +217,11 @@ def carbyne(
     }
 
 
-def pending(jobs: int = 1_000_000, nodes: int = 10_000, queues: int = 100) -> dict[str, float]:
+def pending(
+    jobs: int = 1_000_000, nodes: int = 10_000, preset: str = "largesse", queues: int = 100
+) -> dict[str, float]:
     """One-task jobs that fill a large cell, and wait. Memory is the process's most, all cores in it."""
-    bench = Bench(nodes, queues, (1,), 0)
+    bench = Bench(nodes, queues, (1,), 0, preset)
     with uncollected():
         begin = cpu_s()
         for _ in range(10):
@@ -280,7 +282,9 @@ def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]
     for gap_ms in (0, 100):
         yield f"ratios{gap_ms}", f"carbyne B-4 on B.pool, gap {gap_ms}, three presets", ratios, (gap_ms, some)
     jobs, nodes = (100_000, 1_000) if quick else (1_000_000, 10_000)
-    yield "pending", f"{jobs:,} pending one-task jobs, {nodes:,} nodes, 100 queues", pending, (jobs, nodes)
+    for preset in ("largesse", "hdrf"):
+        name = f"{jobs:,} pending one-task jobs, {nodes:,} nodes, 100 queues, {preset}"
+        yield "pending" if preset == "largesse" else f"pending{preset}", name, pending, (jobs, nodes, preset)
     for queues in (10, 100, 1_000):
         yield f"queues{queues}", f"busy rounds, {queues:,} queues", busy_queues, (queues,)
 
