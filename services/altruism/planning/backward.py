@@ -10,7 +10,7 @@ what has been moved already holds, at any instant, no more than it held there be
 from bisect import bisect_left
 
 from services.altruism.planning.orders import Scores
-from services.altruism.planning.sweep import Claim, Sweep, add
+from services.altruism.planning.sweep import NEVER, Claim, Sweep, add
 from services.altruism.planning.work import Amounts, Batch, Packing, Work, how_many_fit
 
 
@@ -23,8 +23,8 @@ def latest_starts(work: Work, share: Amounts, scores: Scores, packing: Packing) 
     late, steps = _reversed(work, share, scores, packing.makespan_ms)
     if late is not None:
         return late, True, steps
-    late = _moved(work, share, packing)
-    return _in_waves(work, late), False, steps + len(late)
+    starts = _moved(work, share, packing)
+    return _in_waves(work, starts), False, steps + sum([len(of_stage) for of_stage in starts])
 
 
 # ---------------------------------------------------------------- the reversed packing
@@ -68,57 +68,60 @@ def _from_ms(claim: Claim) -> int:
 
 
 # ---------------------------------------------------------------- the forward packing, moved
-def _moved(work: Work, share: Amounts, packing: Packing) -> list[Batch]:
+def _moved(work: Work, share: Amounts, packing: Packing) -> list[dict[int, int]]:
     """Latest starts by moving the forward packing's tasks, the last to end first: each wave for itself, since the room
-    that others leave late is scattered.
+    that others leave late is scattered. By stage and moment, how many tasks start.
     """
     profile = _Profile(share)
     bounds = [packing.makespan_ms] * len(work.children)
     for at, groups in enumerate(work.running):
         for group in groups:
             profile.take(0, group.remaining_ms, work.demand[at], group.count)
-    late: list[Batch] = []
-    for minus_end_ms, at, i in sorted(_waves(work, packing)):
-        count, lasts_ms = packing.batches[i].count, work.lasts_ms[at]
+    starts: list[dict[int, int]] = [{} for _ in work.children]
+    for key in _waves(work, packing):
+        batch = packing.batches[key % len(packing.batches)]
+        at, count, lasts_ms = batch.stage, batch.count, work.lasts_ms[batch.stage]
         before_ms = packing.makespan_ms
         for child in work.children[at]:
             before_ms = min(before_ms, bounds[child])
         start_ms = min(before_ms - lasts_ms, bounds[at])
         while count:
             start_ms, fits = profile.latest(start_ms, lasts_ms, work.demand[at], count)
-            assert start_ms >= -minus_end_ms - lasts_ms, "a task is moved to an earlier time"
+            assert start_ms >= 0, "a task is moved to an earlier time"
             profile.take(start_ms, start_ms + lasts_ms, work.demand[at], fits)
-            late.append(Batch(at, start_ms, fits))
+            starts[at][start_ms] = starts[at].get(start_ms, 0) + fits
             count -= fits
             bounds[at] = start_ms
-    return late
+    return starts
 
 
-def _waves(work: Work, packing: Packing) -> list[tuple[int, int, int]]:
-    """Every wave of a packing, as (end, negative; stage; position of its batch)."""
+def _waves(work: Work, packing: Packing) -> list[int]:
+    """Every wave of a packing, the last to end first, ties by stage; as numbers, which sort faster than tuples: the
+    position of its batch is the remainder by the number of batches.
+    """
     waves = []
     for i, batch in enumerate(packing.batches):
         lasts_ms = work.lasts_ms[batch.stage]
-        for wave in range(batch.waves):
-            waves.append((-batch.start_ms - (wave + 1) * lasts_ms, batch.stage, i))
+        left_ms = packing.makespan_ms - batch.start_ms - batch.waves * lasts_ms
+        for _ in range(batch.waves):
+            waves.append((left_ms * len(work.children) + batch.stage) * len(packing.batches) + i)
+            left_ms += lasts_ms
+    waves.sort()
     return waves
 
 
-def _in_waves(work: Work, single: list[Batch]) -> list[Batch]:
-    """The same starts, with those as waves of one batch that follow each other without a gap and are as many tasks."""
-    together: dict[tuple[int, int], int] = {}
-    for batch in single:
-        key = batch.start_ms, batch.stage
-        together[key] = together.get(key, 0) + batch.count
+def _in_waves(work: Work, starts: list[dict[int, int]]) -> list[Batch]:
+    """The same starts as batches: where as many tasks of a stage start without a gap, as waves of one."""
     found: list[Batch] = []
-    ends: dict[tuple[int, int, int], int] = {}
-    for (start_ms, at), count in sorted(together.items()):
-        i = ends.pop((start_ms, at, count), -1)
-        if i < 0:
-            i = len(found)
-            found.append(Batch(at, start_ms, count, 0))
-        found[i].waves += 1
-        ends[start_ms + work.lasts_ms[at], at, count] = i
+    for at, of_stage in enumerate(starts):
+        ends: dict[int, int] = {}
+        for start_ms in sorted(of_stage):
+            count, i = of_stage[start_ms], ends.pop(start_ms, -1)
+            if i < 0 or found[i].count != count:
+                i = len(found)
+                found.append(Batch(at, start_ms, count, 0))
+            found[i].waves += 1
+            ends[start_ms + work.lasts_ms[at]] = i
     return found
 
 
@@ -134,6 +137,8 @@ class _Profile:
         first, last = self._cut(from_ms), self._cut(to_ms)
         for at in range(first, last):
             add(self.free[at], demand, -count)
+        self._join(last)
+        self._join(first)
 
     def _cut(self, at_ms: int) -> int:
         at = bisect_left(self.times, at_ms)
@@ -142,18 +147,23 @@ class _Profile:
             self.free.insert(at, self.free[at - 1].copy())
         return at
 
+    def _join(self, at: int) -> None:
+        """Forgets a moment at which what is free does not change."""
+        if at and self.free[at] == self.free[at - 1]:
+            del self.times[at], self.free[at]
+
     def latest(self, start_ms: int, lasts_ms: int, demand: Amounts, most: int) -> tuple[int, int]:
         """The latest start up to `start_ms` at which one task fits for so long, and how many fit then."""
-        at = bisect_left(self.times, start_ms + lasts_ms) - 1
+        times, free = self.times, self.free
+        at = bisect_left(times, start_ms + lasts_ms) - 1
+        ends_ms = times[at + 1] if at + 1 < len(times) else NEVER
         fits = most
-        while at >= 0 and self._ends(at) > start_ms:
-            here = how_many_fit(demand, self.free[at], most)
+        while at >= 0 and ends_ms > start_ms:
+            here = how_many_fit(demand, free[at], most)
+            ends_ms = times[at]
             if here:
                 fits = min(fits, here)
             else:
-                start_ms, fits = self.times[at] - lasts_ms, most
+                start_ms, fits = ends_ms - lasts_ms, most
             at -= 1
         return start_ms, fits
-
-    def _ends(self, at: int) -> int:
-        return self.times[at + 1] if at + 1 < len(self.times) else 1 << 62
