@@ -47,7 +47,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tu
     entitled: Mapping[str, int] = {**state.entitled, **shares_said(said)} if said else state.entitled
     planning = dict(state.planning)
     for name in moved_jobs(state, said, entitled):
-        planning[name] = names[name] = True
+        planning[name] = True  # It asks anew only with a new plan: the one that it has is in force until then.
     plans, planned = _plans(state, opened, names, planning, entitled)
     asks = []
     for name in [*names, *[name for name in plans if name not in names]]:
