@@ -199,6 +199,30 @@ def test_a_class_never_misses_a_node_however_many_got_room_meanwhile():
     assert rooms.best(seldom) == 1
 
 
+def test_a_class_finds_its_best_node_however_many_others_have_filled_meanwhile():
+    rooms = room(*[{"cpu": 40 + n % 3, "memory": 40 + n % 5} for n in range(80)])
+    asked = [asks(rooms, {"cpu": 3, "memory": 1}), asks(rooms, {"cpu": 1, "memory": 4}), asks(rooms, {"cpu": 2})]
+    for index, task in enumerate(asked):
+        task.index, task.waiting = index, 1_000
+
+    placed = 0
+    while placed < 4_000:
+        able = 0
+        for turn, task in enumerate(asked):
+            ranks = [(rank, n) for n, node in enumerate(rooms.nodes) if (rank := rooms.suits(task, node)) is not None]
+            number = rooms.best(task)
+            assert number == min(ranks, default=(0, None))[1]
+            for _ in range(30 if turn == placed % 3 else 1):  # One of them fills many nodes at a time.
+                if number is not None:
+                    rooms.take(task, number)
+                    able, placed = able + 1, placed + 1
+                    number = rooms.best(task)
+        if not able:
+            break
+
+    assert all(rooms.best(task) is None for task in asked)
+
+
 @pytest.mark.parametrize("waiting", [1, 16, 17, 100], ids=lambda waiting: f"{waiting} tasks wait")
 @pytest.mark.parametrize("opened", [1, 16, 17, 40], ids=lambda opened: f"{opened} nodes got room")
 def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waiting, opened):

@@ -22,6 +22,10 @@ _SCANNED_MOST = 8
 _AT_ONCE_LEAST = 64
 """From so many nodes on their ranks are computed in arrays, below it one by one."""
 
+_OUTDATED_MOST = 8
+"""After so many entries at the top of a view that have another rank by now, all nodes are compared in arrays: tasks of
+other classes have been placed on these nodes since, and the entries below are likely to be outdated too."""
+
 _AT_ONCE_RANK = 1 << 62
 """Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
 
@@ -257,15 +261,18 @@ class Room:
             once = task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST
             if once or (task.bounds is not None and task.bounds.is_spread):
                 return self._scan(task, found)
-        view = self._look(task)
+        view, outdated = self._look(task), 0
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
+            if rank is not None and rank == view.key[number]:
+                return number
+            outdated += 1
+            if outdated > _OUTDATED_MOST and task.is_ranked_at_once and not self.kept_nodes:
+                return self._scan_at_once(task, self.candidates(task))
             if rank is None:
                 view.drop_top()
                 self._view_entries -= 1
                 self._relist(number)
-            elif rank == view.key[number]:
-                return number
             else:
                 view.set(number, rank)
         self._forget_view(task)
