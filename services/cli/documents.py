@@ -1,6 +1,7 @@
 """Files that people write for a cell, in YAML or JSON: read and checked here, before anything is sent."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from services.cli.ending import Wrong, note
 from services.gateway.bodies import read_body, read_yaml
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
+_JSON = re.compile(rb'\s*\{\s*["}]')
 CLUSTER_YAML_MAX = 8 << 20
 """Bytes of a cluster file in YAML, which takes longer to read than JSON."""
 
@@ -140,9 +142,21 @@ def read_cluster_of(path: str) -> tuple[Cluster, dict[str, object]]:
     return cluster, document
 
 
+def note_answered(shown: str, written: Written, answer: dict[str, object]) -> None:
+    """Warnings that only the cell can give, since they depend on what is there."""
+    known, told = warnings_of(written.document), answer.get("warnings")
+    for warning in told if isinstance(told, list) else ():
+        if warning not in known:
+            note(f"{_shown(shown)}: {warning}")
+
+
 def _kind_of(path: str, data: bytes) -> str:
-    """YAML takes JSON too, but JSON's own reader has the better words for what is wrong with it."""
-    return "json" if path.endswith(".json") or data.lstrip()[:1] == b"{" else "yaml"
+    """By the name, else by the text: YAML takes JSON too, but JSON's own reader has the better words for what is wrong
+    with it. YAML in flow style begins with a bracket as well, but seldom with a quoted name in it.
+    """
+    if path.endswith((".yaml", ".yml")):
+        return "yaml"
+    return "json" if path.endswith(".json") or _JSON.match(data) else "yaml"
 
 
 def _read(path: str) -> bytes:

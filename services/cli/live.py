@@ -47,10 +47,12 @@ def submit(
 
     A job that names a reservation and no user is submitted as yours: only its owner's jobs may use a reservation.
     """
-    from services.cli.documents import read_job
+    from services.cli.documents import note_answered, read_job
 
     gateway = Gateway(url)
-    answer = gateway.document("POST", "/v1/jobs", "job", "state", **read_job(file, user).request)
+    written = read_job(file, user)
+    answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
+    note_answered(file, written, answer)
     known = HOW.get(answer.get("job_state"), "nothing happens")
     told = {
         "repeated": f"is in the cell already, word for word: {known}",

@@ -31,6 +31,7 @@ from services.gateway.output import ReadOutput, check_task, first_of, printed, w
 from services.gateway.problems import Problem, as_json, dumped, install, malformed
 from services.gateway.reading import message_of
 from services.gateway.reservation_routes import add_reservations
+from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.series_routes import add_series
 from services.gateway.streams import EventStream
 from services.gateway.view_classes import known_classes
@@ -129,6 +130,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         if that is forgotten."""
         document, _ = await api.body(request, "jobs")
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
+        warnings += unpromised_warnings(api.follower.state.reservations, document)
         del document  # It takes ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
         # The sequencer names a job without a name after its place in the topic.
@@ -145,7 +147,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         job_class: Annotated[str | None, Query(alias="class")] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
-        """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below."""
+        """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
+        `user`: the job's, or its author where it names none."""
         view = api.follower.state
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))

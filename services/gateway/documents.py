@@ -104,7 +104,7 @@ def each_job_document(
         said = job.spec if isinstance(job, LiveJob) else job
         if queue is not None and said.queue != queue and not said.queue.startswith(queue + "/"):
             continue
-        if user is not None and said.user != user:
+        if user is not None and (said.user or job.author) != user:
             continue
         if job_class is not None and job_class != _class_of(state, job):
             continue

@@ -4,11 +4,13 @@
 board there. What holds them back follows from the promise and from what the reservation's jobs hold.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from largesse.lifecycle.promises import active, serves
 from schemas import PlanStep, Stage, Vector
 from services.gateway.counting import added
+from services.gateway.document import Document
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import ReservationRow, State
 
@@ -39,6 +41,8 @@ class ReservedWaits:
             return "promise_used", f"all leases of {what} are over; it has what nobody else can use"
         if before := self._before(job, row):
             return "lease", f"waits for job {before}, which an earlier part of its reservation is for"
+        if missing := unpromised(row, part, stage.demand):
+            return "promise_used", f"{told_unpromised(row, part, missing)}; it may have what is free"
         if not self._is_inside(row, part, stage):
             return "promise_used", (
                 f"what reservation {row.reservation} promises now is in use; it may have what else is free"
@@ -83,6 +87,38 @@ class ReservedWaits:
                         for part in {job.spec.reservation_atom: True, "": True}:
                             added(held.setdefault(part, {}), amounts)
         return self._held[reservation]
+
+
+def unpromised(row: ReservationRow, part: str, demand: Vector) -> list[str]:
+    """The resources that a task asks for and that no lease of a reservation (of a part of it) has: no task that asks
+    for them is ever inside the promise. None where nothing is planned yet.
+    """
+    leases = [step for step in row.steps if serves(step.atom, part)]
+    return [kind for kind, amount in demand.items() if amount and leases and not _usage(leases).get(kind)]
+
+
+def told_unpromised(row: ReservationRow, part: str, missing: list[str]) -> str:
+    """What is wrong with a demand for resources that are `unpromised`."""
+    what = f"part {part} of reservation {row.reservation}" if part else f"reservation {row.reservation}"
+    return f"asks for {' and '.join(missing)}, which {what} does not promise (its atoms do not name it in b)"
+
+
+def unpromised_warnings(reservations: Mapping[str, ReservationRow], document: Document) -> list[str]:
+    """What a submitter should know of a job that was read without a fault: its stages that can never run inside the
+    promise that the job names.
+    """
+    row = reservations.get(document.get("reservation") or "")
+    if row is None or row.state != "accepted":
+        return []
+    part = document.get("reservation_atom") or ""
+    found = []
+    for i, stage in enumerate(document["stages"]):
+        if missing := unpromised(
+            row, part, {kind: 1 for kind, amount in stage["demand"].items() if amount not in (0, "0")}
+        ):
+            told = told_unpromised(row, part, missing)
+            found.append(f"stages[{i}].demand: {told}: its tasks will not run inside the promise")
+    return found
 
 
 def _usage(steps: list[PlanStep]) -> Vector:

@@ -247,6 +247,15 @@ def test_submit_follows_the_job_where_that_is_asked_for(state, code):
     assert said.out.splitlines()[-1].endswith(f"j: {state} after 5 ms")
 
 
+def test_submit_shows_what_only_the_cell_can_warn_of():
+    warned = {"job": "j", "state": "waiting", "warnings": ["stages[0].demand: asks for gpu"]}
+    with a_gateway({("POST", "/v1/jobs"): [(201, warned, {})]}) as (url, _):
+        said = largesse("submit", ROOT / "examples/jobs/word-count.yaml", "--url", url)
+
+    assert (said.code, said.out) == (0, "j\n")
+    assert said.err.endswith("word-count.yaml: stages[0].demand: asks for gpu\n")
+
+
 # ---------------------------------------------------------------- errors for programs
 def test_a_refusal_is_a_json_document_too_where_json_is_asked_for():
     answers = {("POST", "/v1/jobs"): [refused(422, "refused:exceeds_capacity", "stages[0].demand: too large")]}

@@ -200,6 +200,14 @@ def test_a_job_of_a_reservation_is_its_submitters_unless_it_names_a_user(tmp_pat
     assert capsys.readouterr().err == ""
 
 
+def test_yaml_may_begin_with_a_bracket(tmp_path):
+    stages = "{job: flow, stages: [{stage: s, tasks: 1, demand: {cpu: 100m}, command: ['true']}]}"
+    for name in ("job.yaml", "job"):
+        file = tmp_path / name
+        file.write_text(stages)
+        assert read_job(str(file), lambda: "ann").document["job"] == "flow"
+
+
 def recurring(tmp_path, every, window="window(0, 2h, {})"):
     file = tmp_path / "r.rdl"
     file.write_text(window.format("atom(b='1 cpu', g=1, h=1, l=1m, w=1m)"))

@@ -11,6 +11,7 @@ from services.gateway import view
 from services.gateway.documents import job_document, job_documents
 from services.gateway.job_models import Job
 from services.gateway.queue_documents import queue_document
+from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.tally import Tally
 from tests.builders import config, job, node, stage, tree
 from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say
@@ -76,6 +77,22 @@ def test_tasks_beyond_a_promise_wait_because_it_is_in_use():
     reasons, text = why(story, "mine")
     assert reasons == [("promise_used", 3)]
     assert "reservation r promises now is in use" in text
+
+
+def test_a_task_that_asks_for_what_was_not_reserved_says_so_when_it_is_submitted_and_while_it_waits():
+    story = cell(step(0, 60_000, 2, memory=0))
+    story.take(job("other", stage(tasks=4), queue="b"), reserved("mine", stage(tasks=5, memory=1_024)))
+    story.settle()
+
+    told = "asks for memory, which reservation r does not promise (its atoms do not name it in b)"
+    reasons, text = why(story, "mine")
+    assert (reasons[0][0], text) == ("promise_used", f"{told}; it may have what is free")
+    document = {"reservation": "r", "stages": [{"demand": {"cpu": 1}}, {"demand": {"memory": "1Mi", "disk": 0}}]}
+    assert unpromised_warnings(story.view.reservations, document) == [
+        f"stages[1].demand: {told}: its tasks will not run inside the promise"
+    ]
+    assert unpromised_warnings(story.view.reservations, document | {"reservation": "another"}) == []
+    assert unpromised_warnings(story.view.reservations, {"stages": document["stages"]}) == []
 
 
 def test_a_gang_waits_for_a_promise_that_covers_all_of_it():

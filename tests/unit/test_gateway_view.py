@@ -219,13 +219,14 @@ def test_the_queue_tree_says_what_is_held_and_what_is_due():
 
 
 def test_jobs_are_found_by_queue_user_and_state():
-    cell = Watched(queues=QUEUES).submit("a", stage(), queue="ads/prod", user="ann").submit("b", stage(), queue="ml")
+    cell = Watched(queues=QUEUES).submit("a", stage(), queue="ads/prod", user="eve").submit("b", stage(), queue="ml")
 
     def found(**by):
         return [job["job"] for job in job_documents(cell.view, limit=10, **by)]
 
     assert found() == ["a", "b"]
-    assert found(queue="ads") == found(user="ann") == ["a"]
+    assert found(queue="ads") == found(user="eve") == ["a"]
+    assert found(user=job_document(cell.view, "b")["author"]) == ["b"]  # It names no user.
     assert found(wanted="running") == []
     cell.start("b", "s").finish("b", "s")
     assert found() == ["a", "b"]

@@ -71,6 +71,8 @@ ONE = 'atom(b="1 cpu", g=1, h=1, l=1, w=1)'
         ('atom(b="1 cpu", g=1, h=1, l=1)', 1, 1, "atom has no w"),
         ('atom(b="1 cpu", g=3, h=2, l=1, w=1)', 1, 19, "more than h"),
         ('atom(b="1", g=1, h=1, l=1, w=1)', 1, 8, "of what"),
+        ('atom(b="1cpu", g=1, h=1, l=1, w=1)', 1, 8, 'Write b="1 cpu"'),
+        ('atom(b="1 cpu, 2GB", g=1, h=1, l=1, w=1)', 1, 8, 'Write b="2G memory"'),
         ('atom(b="1 cpu, 2 cpu", g=1, h=1, l=1, w=1)', 1, 8, "twice"),
         ('atom(b="1 cpu", b="2 cpu", g=1, h=1, l=1, w=1)', 1, 17, "twice"),
         ('atom(b="1GB memory", g=1, h=1, l=1, w=1)', 1, 8, 'did you mean "1G"?'),

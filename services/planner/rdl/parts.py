@@ -22,6 +22,8 @@ _ONE_AMOUNT = re.compile(
     r"(?P<amount>[\d.]+[A-Za-z]*)(?:\s+(?P<resource>[a-z]\S*))?|(?P<name>[a-z]\w*)\s*=\s*(?P<value>\S+)"
 )
 
+_RUN_TOGETHER = re.compile(r"(?P<number>[\d.]+)(?P<resource>[a-z][a-z0-9_-]+)")
+
 
 @dataclass(slots=True)
 class Value:
@@ -40,6 +42,13 @@ class Call:
     named: dict[str, Value] = field(default_factory=dict)
     listed: "list[Value | Call]" = field(default_factory=list)
     amounts: dict[str, Value] = field(default_factory=dict)
+
+
+def _named(amount: str) -> str:
+    """What somebody who wrote an amount without a resource may have meant: `1cpu` is one CPU, `2GB` memory."""
+    if found := _RUN_TOGETHER.fullmatch(amount):
+        return f"{found['number']} {found['resource']}"
+    return f"{amount[:-1]} memory" if amount.endswith("B") else f"{amount} cpu"
 
 
 class Builder:
@@ -133,10 +142,8 @@ class Builder:
                 amount = found["amount"] or found["value"]
                 resource = found["resource"] or found["name"]
                 if not resource and not amount.endswith("i"):
-                    bad(
-                        text.spot,
-                        f'b: "{amount}" of what? Write b="{amount} cpu"; only bytes like 2Gi are memory of themselves',
-                    )
+                    only = "only bytes like 2Gi are memory of themselves"
+                    bad(text.spot, f'b: "{amount}" of what? Write b="{_named(amount)}"; {only}')
                 resource = resource or "memory"
                 if resource in given:
                     bad(text.spot, f"b: names {resource} twice")
