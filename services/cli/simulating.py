@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from largesse.lifecycle.queue_rules import listed as names_of
+from largesse.lifecycle.queue_rules import named as queue_named
 from largesse.log.export import ExportWriter
 from largesse.release import VERSION
 from schemas import JobRejected
 from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
-from schemas.queues import KnobValue
+from schemas.queue_tree import walk
+from schemas.queues import KnobValue, Queue
 from schemas.wording import plural
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
@@ -254,6 +257,9 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
             check(inputs.cluster, values[name])
     except Malformed as fault:
         raise _contradiction(fault) from None
+    remarks = _ignored_limits(inputs.cluster.queues, presets)
+    for remark in remarks:
+        note(remark)
     if report is None:
         return {name: run_one(inputs, values[name]) for name in presets}
     from services.simulator.report import page as report_page
@@ -278,11 +284,23 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         schedules,
         classes,
         usage,
+        remarks,
     )
     with _writing("--report"):
         page.write_text(report_page.comparison_page(results, told), encoding="utf-8")
     note(f"report in {page}")
     return results
+
+
+def _ignored_limits(tree: Queue | None, presets: list[str]) -> list[str]:
+    """Presets under which a `max` of a queue does not hold. Others keep to it, and may look slower for it."""
+    limits = {path: queue.max for path, queue in walk(tree) if queue.max} if tree is not None else {}
+    remarks = []
+    for preset, kept in (("fifo", ()), ("slots", ("slots",))):
+        ignored = [queue_named(path) for path, limit in limits.items() if any(kind not in kept for kind in limit)]
+        if preset in presets and ignored:
+            remarks.append(f"{preset}: the max of {names_of(ignored)} does not hold under this preset")
+    return remarks
 
 
 def _named(path: str) -> str:

@@ -277,6 +277,20 @@ def test_compare_writes_a_page(tmp_path):
     assert "</html>" in (tmp_path / "new" / "index.html").read_text()
 
 
+def test_compare_says_under_which_presets_a_max_does_not_hold(tmp_path):
+    """Such a preset looks faster than those that keep to it."""
+    workload, cluster = tmp_path / "w.jsonl", tmp_path / "c.json"
+    workload.write_text("".join(a_job(job=name, queue=name) for name in "abc"))
+    queues = [{"name": "a", "max": {"cpu": 2}}, {"name": "b", "max": {"slots": 2}}, {"name": "c"}]
+    nodes = [{"name": "n", "capacity": {"cpu": 4, "slots": 4}}]
+    cluster.write_text(json.dumps({"nodes": nodes, "queues": {"name": "root", "children": queues}}))
+    words = ("compare", "--workload", workload, "--cluster", cluster, "--report", tmp_path, "--presets")
+
+    assert 'fifo: the max of queue "a", queue "b" does not hold' in largesse(*words, "fifo,hdrf").err
+    assert "does not hold under this preset." in (tmp_path / "index.html").read_text()
+    assert "does not hold" not in largesse(*words, "drf,hdrf").err
+
+
 @pytest.mark.parametrize(
     ("presets", "told"), [("drf,drf", "one twice"), ("drf,", "has to be one of"), ("x", "--preset")]
 )

@@ -52,7 +52,7 @@ class Inputs:
     """What was compared. `version`: of Largesse. `workload`, `cluster`: names of the files. `capacity`: of all nodes,
     as texts. `settings`: knobs set for this run. `schedules`: by preset, of runs short enough for a Gantt chart.
     `classes`: by preset, what happened to the classes of jobs; empty histories are not shown. `usage`: by preset, what
-    was used of the cell.
+    was used of the cell. `remarks`: what to keep in mind, as sentences without a full stop.
     """
 
     version: str
@@ -64,6 +64,7 @@ class Inputs:
     schedules: dict[str, ShortSchedule] = field(default_factory=dict)
     classes: dict[str, ClassHistory] = field(default_factory=dict)
     usage: dict[str, UsageHistory] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
 
 def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
@@ -77,6 +78,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             _equal(groups),
             "<h2>Results</h2>\n",
             _table(comparison_table(results)),
+            *(f"<p class=note>{escape(remark)}.</p>\n" for remark in inputs.remarks),
             f"<p class=note>{escape(_about_results(results))}</p>\n",
             f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
             *_groups(results),
