@@ -63,7 +63,7 @@ def order_of(preset: Preset) -> ServingOrder | None:
 
 def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:
     """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root.
-    `fair`: how the jobs of a queue are served under H-DRF, where it names no policy of its own but that.
+    `fair`: how jobs are served in queues whose policy is H-DRF, which says nothing of jobs.
     """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:

@@ -81,10 +81,10 @@ Submitter = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT
 class QueueInput(Input):
     """A queue and those below it. `weight` counts against its siblings'; a leaf has no children and holds jobs.
 
-    `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, sjf, srtf, priority. `guaranteed` and
-    `max`: by resource, what the queue may claim before weights count, and never goes beyond. `running_jobs_max`: so
-    many of its jobs run at once. `submitters`: users who may submit; none named: those of the queue above it.
-    `altruism_permille`: in so many of a thousand plans its jobs give away what they do not need now.
+    `policy` holds for all below it, too; a leaf's orders jobs: fifo, fair, drf, sjf, srtf, tetris, tetris-fair,
+    priority. `guaranteed` and `max`: by resource, what the queue may claim before weights count, and never goes beyond.
+    `running_jobs_max`: so many of its jobs run at once. `submitters`: users who may submit; none named: those of the
+    queue above it. `altruism_permille`: in so many of a thousand plans its jobs give away what they do not need now.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]

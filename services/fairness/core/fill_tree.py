@@ -33,8 +33,6 @@ PIECE = "//"
 HELD = ("naive-hdrf", "capacity")
 """Policies that depend on current holdings, not on a filling of an empty cell."""
 
-FLAT = ("drf", "collapsed")
-
 Caps = Mapping[str, Sequence[int]]
 """By unit, the demand that counts instead of its own, in the order of the capacity vector."""
 
@@ -55,8 +53,8 @@ class FillTree:
     `bits`: demands are in base units times 2^bits, and so is `capacity`, as maxima leave parts of them. `units`: path
     -> demand; `asked`: those of them that ask for something. `whole`: the others are in it, too. `pieces`: leaves that
     ask for several sets of kinds -> a node for each, side by side below the leaf: it is an inner node of its jobs, so
-    that a full kind does not hold back tasks that need none of it. `churned`: tops of subtrees that go by what is held;
-    `passes_over`: some queues are not in it.
+    that a full kind does not hold back tasks that need none of it. `churned`: the topmost queues of subtrees that are
+    shared out by what is held; `passes_over`: some queues are not in it.
     """
 
     def __init__(self, state: State, accounts: TreeAccounts, caps: Caps | None = None) -> None:

@@ -39,7 +39,7 @@ class Candidates:
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
         self._moved: dict[int, bool] = {}  # Classes of which the first task came to wait, or the last ceased to.
-        self._retry_candidates = 0  # The blocked classes that may have room by now, and possibly others.
+        self._retry_candidates = 0  # Blocked classes that may have room by now; a superset, compared exactly later.
         self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there.
         self._looked = 0  # How many nodes the room had listed as changed when `_nodes` was filled.
         self._seen: dict[int, int] = {}  # What `room.moves` said of nodes when their exact amounts were compared.

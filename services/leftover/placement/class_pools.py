@@ -117,8 +117,8 @@ class Pools:
         return 1 < self.count > job_class and min(self.rest(job_class), default=0) < 0
 
     def is_used_up(self, task: TaskClass) -> bool:
-        """Whether tasks wait whose pools, all of them, have no room for one more, as of the last `flipped`. To three
-        significant bits: of a task that asks for a little more than is left it is not said.
+        """Whether tasks wait whose pools, all of them, have no room for one more, as of the last `flipped`. Amounts
+        are compared to three significant bits: a task that asks for a little more than is left may pass as fitting.
         """
         at, found = task.index, False
         for waiting, used_up in zip(self._waiting, self._used_up, strict=True):

@@ -24,8 +24,8 @@ _RATIO_BITS = 30
 _SERVED_BITS = 64
 _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 _RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
-"""What a leaf would take next: what others were given since it found no room, which is its own again now that there is
-some; what it is due; more than that; or, where it is entitled to nothing, what nobody else can use."""
+"""On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
+there is room again; the task is within its level; it is beyond its level; the leaf is entitled to nothing."""
 
 
 class ReadyQueue(Ranks[int]):

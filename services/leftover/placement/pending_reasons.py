@@ -51,7 +51,7 @@ def reason_of(board: Board, task: TaskClass) -> Reason:
     if not task.gang and not board.room.could_fit(task):
         return "no_node"
     if task.bounds is not None and is_barred(board.room, task):
-        return "locality" if task.bounds.is_near else "spread"  # Room that nobody else can use is lent beyond pools.
+        return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
     if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"

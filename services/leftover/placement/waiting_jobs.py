@@ -102,8 +102,10 @@ class WaitingJobs:
         self.pools = Pools(pools_ppm, room.total, self._candidates.demands)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self._ageing = AgeingJobs()
-        self._nothing = [0] * len(room.total)  # Shared by jobs that hold nothing, as
-        self._shared_lists: dict[int, list[int]] = {}  # lists of one bucket are by jobs with no other. Never changed.
+        # To save memory, jobs that hold nothing share one list of zeros, and jobs that wait in the same single bucket
+        # share one list of it. Neither list is ever changed.
+        self._nothing = [0] * len(room.total)
+        self._shared_lists: dict[int, list[int]] = {}
 
     # ------------------------------------------------------------ a job begins to wait, or is ranked again
     def wait(self, name: str, spans: list[TaskSpan]) -> None:
