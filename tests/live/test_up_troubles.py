@@ -139,7 +139,7 @@ def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(
     (given_up,) = [record for record in records(data) if isinstance(record.body, RoundAbandoned)]
     assert (given_up.round, given_up.body) == (number, RoundAbandoned("operator", "ops"))
     again = abandoned(number, "--json")
-    assert (again.code, again.out) == (1, "")
+    assert (again.code, json.loads(again.out)["error"]["exit_code"]) == (1, 1)
 
     with up(data) as cell:
         assert cell.ask("watch", "a").code == 0

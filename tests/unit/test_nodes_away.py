@@ -171,7 +171,7 @@ def test_a_drain_is_shown_with_who_asked_why_and_until_when():
     )
     row = node_row(document)
     assert row[1] == "draining"
-    assert "; drained by ann: new disks; what runs there is ended at 1970-01-01" in row[3]
+    assert "; drained by ann: new disks; what ran there was ended at 1970-01-01" in row[3]  # Long ago.
     watched.take(NodeDrained("n0", False, "ann"))
     assert node_document(watched.view, "n0")["drain"] is None
     assert "drained" not in node_row(node_document(watched.view, "n0"))[3]
