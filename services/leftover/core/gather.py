@@ -88,8 +88,8 @@ def _classes(gathered: Gathered) -> dict[int, TaskClass]:
 
 
 class _Kept:
-    """Nodes that are held since the last round. `before`: by class and node, for how many of its tasks, 0 where they
-    are late; `by_node`: the class; `said`: by node, what was said of it.
+    """Nodes that are held since the last round. `before`: by class and node, for how many of its tasks, negative where
+    they are late; `by_node`: the class; `said`: by node, what was said of it.
     """
 
     def __init__(self, state: State, board: Board, now_ms: int) -> None:
@@ -101,7 +101,7 @@ class _Kept:
                 number, index = board.room.number[name], task_class_of(board, said).index
                 self.said[number], self.by_node[number] = said, index
                 is_late = said.complete_ms is not None and said.complete_ms < now_ms
-                self.before.setdefault(index, {})[number] = 0 if is_late else said.tasks
+                self.before.setdefault(index, {})[number] = -said.tasks if is_late else said.tasks
 
 
 def _wait_ms(state: State) -> int:

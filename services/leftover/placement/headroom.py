@@ -196,14 +196,16 @@ def gather(
     room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
 ) -> dict[int, Reserved]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
-    suffice, and every task that ends there counts, as others get none of it (0 tasks: it is late, and does not come
-    first). None of those `taken`, and at most `most` nodes. Of gangs those that find all of their room.
+    suffice, and every task that ends there counts, as others get none of it. A negative number: the room is late, and
+    stays if by now it is expected at any moment. None of those `taken`, and at most `most` nodes. Of gangs those that
+    find all of their room.
     """
     task, nodes = wanted.task, room.nodes
     tasks = wanted.tasks - wanted.own
-    stay = {n: count for n, count in before.items() if n not in taken and could_hold(room, task, nodes[n])}
+    known = [n for n in before if n not in taken and could_hold(room, task, nodes[n])]
     wanted.of_all = True
-    at = _looked_at(room, wanted, now_ms, ends, list(stay))
+    at = _looked_at(room, wanted, now_ms, ends, known)
+    stay = {n: _staying(before[n], at[n], now_ms) for n in known}
     found = _soonest(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, most)
     if _rooms(found) < wanted.tasks:
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
@@ -222,6 +224,11 @@ def gather(
     if task.gang:
         found = _in_gangs(room, wanted, _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay), ends)
     return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
+
+
+def _staying(tasks: int, moments: list[Moment], now_ms: int) -> int:
+    """For how many tasks a node goes on to be held that was held for so many (late where negative)."""
+    return tasks if tasks > 0 else len([moment for moment in moments[:-tasks] if moment.at_ms <= now_ms])
 
 
 def _in_gangs(room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends) -> dict[int, list[Moment]]:
