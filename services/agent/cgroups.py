@@ -136,7 +136,7 @@ class Groups:
         """Removes the groups of all attempts but those with these keys, with what runs in them: those that an agent
         which was killed has left. Returns how many there were. Blocks for up to REMOVE_WAIT_S."""
         kept = {_name(key) for key in running}
-        found = [path for tree in self.trees for path in self._node(tree).glob("task-*") if path.name not in kept]
+        found = [path for tree in self.trees for path in _below(self._node(tree), "task-") if path.name not in kept]
         over_s = time.monotonic() + REMOVE_WAIT_S
         left = [path for path in found if not _removed(path)]
         for tree in self.trees:
@@ -228,10 +228,20 @@ def _removed(group: Path) -> bool:
     return not group.is_dir()
 
 
+def _below(folder: Path, prefix: str) -> list[Path]:
+    """The groups right below one whose names begin so; none where it is gone. Agents of other cells on this machine
+    may remove an empty group at any moment, also while it is listed, over which Path.glob stumbles.
+    """
+    try:
+        return [path for path in folder.iterdir() if path.name.startswith(prefix)]
+    except OSError:
+        return []
+
+
 def _remove_empty(parent: Path) -> None:
     """Removes what is left of nodes that no longer run here. A group in which something runs resists."""
-    for node in parent.glob("largesse-*"):
-        for task in node.glob("task-*"):
+    for node in _below(parent, "largesse-"):
+        for task in _below(node, "task-"):
             with suppress(OSError):
                 if time.time() - task.stat().st_mtime > FORSAKEN_S:  # A younger one may be about to be joined.
                     task.rmdir()
@@ -243,6 +253,6 @@ def _kill(group: Path) -> None:
     try:
         write_file(group / "cgroup.kill", "1")
     except OSError:  # cgroup v1, or a kernel before 5.14.
-        for inner in [group, *(path for path in group.rglob("*") if path.is_dir())]:
+        for inner in [Path(folder) for folder, _, _ in os.walk(group)]:
             with suppress(OSError):
                 end(processes_in(inner))

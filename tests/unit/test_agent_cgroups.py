@@ -1,6 +1,9 @@
 """Control groups of attempts: where they may be made, and what is written into them."""
 
 import os
+import threading
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +163,26 @@ def test_limits_as_the_kernel_takes_them(tmp_path, version, limits, written):
     tree = Tree(version, tmp_path, ("cpu", "memory", "pids"))
 
     assert dict(_written(tree, limits)) == written
+
+
+def test_groups_of_other_cells_may_go_while_what_is_empty_is_removed(tmp_path):
+    """Two agents clear one parent at a time: what one has listed the other may have removed."""
+    others = Groups("largesse-other", (Tree(1, tmp_path, ("pids",)),))
+    over = threading.Event()
+
+    def come_and_go():
+        while not over.is_set():
+            for node in range(20):
+                Path(tmp_path, f"largesse-{node}").mkdir(exist_ok=True)
+            for node in range(20):
+                with suppress(OSError):
+                    Path(tmp_path, f"largesse-{node}").rmdir()
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(500):
+            assert others.sweep([]) == 0
+    finally:
+        over.set()
+        thread.join()
