@@ -223,6 +223,47 @@ def test_a_class_finds_its_best_node_however_many_others_have_filled_meanwhile()
     assert all(rooms.best(task) is None for task in asked)
 
 
+@pytest.mark.parametrize("burst", [1, 3, 40], ids=lambda burst: f"{burst} tasks at a time")
+@pytest.mark.parametrize("ended", [10, 100, 1_000], ids=lambda ended: f"{ended} nodes got room")
+def test_a_class_finds_its_best_node_however_many_got_room_since_it_last_placed_a_task(burst, ended):
+    rooms = room(*[{"cpu": 40 + n % 3, "memory": 40 + n % 5} for n in range(200)])
+    asked = [rooms.task_class(i, {"cpu": 2 + i % 3, "memory": 1 + i % 4}, {}, {}, 0) for i in range(5)]
+    for task in asked:
+        task.waiting = 1_000
+    runs = []
+    for turn in range(40):
+        task = asked[turn % 5 if turn % 7 else 0]
+        for _ in range(burst):
+            ranks = [(rank, n) for n, node in enumerate(rooms.nodes) if (rank := rooms.suits(task, node)) is not None]
+            number = rooms.best(task)
+            assert number == min(ranks, default=(0, None))[1]
+            if number is not None:
+                rooms.take(task, number)
+                runs.append((number, task.pairs))
+        for at in range(min(ended, len(runs) // 2)):
+            rooms.give(*runs.pop(at * 7 % len(runs)), [])
+
+
+def test_a_view_is_not_brought_up_to_date_for_one_task():
+    rooms = room(*[{"cpu": 100, "memory": 100}] * 200)
+    task, other = (rooms.task_class(i, {"cpu": 1 + i, "memory": 1}, {}, {}, 0) for i in range(2))
+    task.waiting = other.waiting = 1_000
+    for _ in range(100):
+        rooms.take(task, rooms.best(task))
+    view, length = task.nodes, len(task.nodes)
+
+    for number in range(150):
+        rooms.take(other, number)
+        rooms.give(number, other.pairs, [])
+    cursor = task.cursor
+    rooms.take(task, rooms.best(task))
+    assert (task.nodes, len(task.nodes), task.cursor) == (view, length, cursor)
+
+    for _ in range(20):  # Many tasks start: it pays now.
+        rooms.take(task, rooms.best(task))
+    assert task.cursor > cursor
+
+
 @pytest.mark.parametrize("waiting", [1, 16, 17, 100], ids=lambda waiting: f"{waiting} tasks wait")
 @pytest.mark.parametrize("opened", [1, 16, 17, 40], ids=lambda opened: f"{opened} nodes got room")
 def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waiting, opened):

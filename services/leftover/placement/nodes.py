@@ -26,6 +26,9 @@ _OUTDATED_MOST = 8
 """After so many entries at the top of a view that have another rank by now, all nodes are compared in arrays: tasks of
 other classes have been placed on these nodes since, and the entries below are likely to be outdated too."""
 
+_SCAN_COSTS = 16
+"""Comparing all nodes in arrays costs about as much as bringing a view up to date with so many of them."""
+
 _AT_ONCE_RANK = 1 << 62
 """Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
 
@@ -203,6 +206,7 @@ class Room:
     def _look(self, task: TaskClass) -> IndexedHeap[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
         nodes, suits, view = self.nodes, self.suits, task.nodes
+        task.scans = 0
         if view is None or task.cursor < self.changed_base:
             self._forget_view(task)
             ranks: dict[int, int] = {}
@@ -261,6 +265,8 @@ class Room:
             once = task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST
             if once or (task.bounds is not None and task.bounds.is_spread):
                 return self._scan(task, found)
+        if self._has_outlived(task):
+            return self._scan_at_once(task)
         view, outdated = self._look(task), 0
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
@@ -268,7 +274,7 @@ class Room:
                 return number
             outdated += 1
             if outdated > _OUTDATED_MOST and task.is_ranked_at_once and not self.kept_nodes:
-                return self._scan_at_once(task, self.candidates(task))
+                return self._scan_at_once(task)
             if rank is None:
                 view.drop_top()
                 self._view_entries -= 1
@@ -278,10 +284,26 @@ class Room:
         self._forget_view(task)
         return None
 
+    def _has_outlived(self, task: TaskClass) -> bool:
+        """Whether to compare all nodes in arrays for the next task of a class rather than bring its view up to date. It
+        is a choice between renting and buying: nobody knows how many tasks of the class start before the view is
+        outdated again. Nodes are compared until that has cost as much as the update would, which is then made; so at
+        most about twice the least possible cost is spent.
+        """
+        if not task.is_ranked_at_once or self.kept_nodes:
+            return False
+        many = len(self.nodes)
+        if task.nodes is not None and task.cursor >= self.changed_base:
+            many = min(many, self.changed_base + len(self.changed) - task.cursor)
+        if many < _AT_ONCE_LEAST or task.scans * _SCAN_COSTS >= many:
+            return False
+        task.scans += 1
+        return True
+
     def _scan(self, task: TaskClass, found: int) -> int | None:
         """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
         if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
-            return self._scan_at_once(task, found)
+            return self._scan_at_once(task)
         return self.best_among(task, members(found), relist=True)
 
     def best_among(self, task: TaskClass, numbers: list[int], *, relist: bool = False) -> int | None:
@@ -298,8 +320,8 @@ class Room:
                 best, least = number, rank
         return best if best >= 0 else None
 
-    def _scan_at_once(self, task: TaskClass, found: int) -> int | None:
-        """The same, where only room counts."""
+    def _scan_at_once(self, task: TaskClass) -> int | None:
+        """The best of all nodes, for a class to which only room counts."""
         frees = self._frees
         if frees is None:
             open_ = [node.open for node in self.nodes]
@@ -309,7 +331,7 @@ class Room:
         self._moved = {}
         best = frees.least(task.needs)
         if best is None:  # By its exact amounts none of them has room.
-            for number in members(found):
+            for number in members(self.candidates(task)):
                 self._relist(number)
         return best
 

@@ -40,8 +40,8 @@ class TaskClass:
 
     Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
     node would hold one of its tasks; both None until first needed. `nodes`: its view of nodes by rank, if it has one;
-    `cursor`: how long the list of changed nodes was when that was last brought up to date, -1 before. `blocked`: no
-    node had room when it was last tried.
+    `cursor`: how long the list of changed nodes was when that was last brought up to date, -1 before; `scans`: how
+    often all nodes have been compared for it since. `blocked`: no node had room when it was last tried.
 
     What waits. `waiting`: how many tasks; `buckets`: where, as (leaf, bucket).
     """
@@ -61,6 +61,7 @@ class TaskClass:
     among: int | None = None
     nodes: IndexedHeap[int] | None = None
     cursor: int = -1
+    scans: int = 0
     waiting: int = 0
     blocked: bool = False
     buckets: dict[tuple[str, int], bool] = field(default_factory=dict)
