@@ -104,6 +104,7 @@ COMPILED = {
         "revocable",
         "round_fold",
         "order",
+        "overdue",
         "serving",
         "shadow",
         "shadow_state",

@@ -15,6 +15,7 @@ from schemas import NodeLost, NodeRegistered, RoundClosed, TaskFailed, TaskFinis
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
+from services.leftover.core import overdue
 from tests.cells import SlowCell, attempts_of
 from tests.properties.histories import NODES, Play, Seeded, replay, seeded_histories
 from tests.strategies import for_all
@@ -114,6 +115,11 @@ class Watched(SlowCell):
 
     def _answer(self):
         super()._answer()
+        restored = load(type(self.leftover), dump(self.leftover))
+        for state in (self.leftover, restored):
+            late, wake_ms = overdue.stragglers(state, self.opening.time)
+            found = [(one.since_ms, one.job, one.at, one.index) for one in late]
+            assert (found, wake_ms) == looked_through(state, self.opening.time)
         self._check_others_served_first()
 
     def _check_others_served_first(self):
@@ -134,6 +140,28 @@ class Watched(SlowCell):
             if grant.why == "speculative":
                 assert of.speculative
                 assert not of.gang
+
+
+def looked_through(state, now_ms):
+    """Stragglers, and when the next task becomes one, by a look at every task that runs."""
+    late, wake_ms = [], None
+    for name, stages in state.runs.items():
+        job, copied = state.jobs[name], state.copied.get(name, {})
+        for at, of_stage in stages.items():
+            stage, usual_ms = job.graph.stages[at], job.graph.stages[at].estimate_ms
+            if len(of_stage.ran_ms) >= state.policy.speculation_finished_min:
+                usual_ms = max(1, of_stage.ran_ms[(len(of_stage.ran_ms) - 1) // 2])
+            if not usual_ms or not stage.speculative or stage.gang or name in state.reserving:
+                continue
+            for index, run in of_stage.runs.items():
+                if run.alone or f"{stage.stage}/{index}" in copied:
+                    continue
+                since_ms = run.start_ms + usual_ms * state.policy.speculation_permille // 1_000 + 1
+                if since_ms > now_ms:
+                    wake_ms = min(wake_ms or since_ms, since_ms)
+                    break
+                late.append((since_ms, job.admitted, at, index, name))
+    return [(since_ms, name, at, index) for since_ms, _, at, index, name in sorted(late)], wake_ms
 
 
 def played(history, cell=None):

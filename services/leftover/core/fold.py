@@ -69,6 +69,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     served = uses_shadow_order(state.policy)
     if body.policy is not None:
         state.policy = body.policy
+        state.watch = None
         if not body.policy.speculation_permille:
             state.runs = {}
         switch(state.promises, body.policy)
@@ -179,7 +180,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         depart(state, job, succeeded=succeeded)
         learn(state.history, name, job.seen)
         locality.forget(state, name)
-        state.runs.pop(name, None)
+        stragglers.forget(state, name)
         state.reserving.pop(name, None)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from schemas import Revocation
 from services.leftover.core.board import stage_class
+from services.leftover.core.overdue import stragglers
 from services.leftover.core.reserved_runs import lent_of
-from services.leftover.core.state import Allocation, Job, Run, StageRuns, State
-from services.leftover.core.stragglers import may_be_copied
+from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
@@ -26,8 +26,6 @@ from services.leftover.placement.timeline import could_hold
 TRIED_MAX = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
 
-WHOLE_PERMILLE = 1_000
-
 
 @dataclass(slots=True)
 class Copies:
@@ -36,17 +34,6 @@ class Copies:
     placements: list[Placement] = field(default_factory=list)
     revoked: list[Revocation] = field(default_factory=list)
     wake_ms: int | None = None
-
-
-@dataclass(slots=True)
-class _Straggler:
-    """A task that should have a copy. `since_ms`: when it became a straggler."""
-
-    since_ms: int
-    job: str
-    at: int
-    index: int
-    run: Run
 
 
 @dataclass(slots=True)
@@ -62,9 +49,11 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
     back already; `may_start`: nothing is promised to reservations.
     """
     copies = Copies()
+    late, copies.wake_ms = stragglers(state, now_ms)
+    if not late and not state.copied:
+        return copies
     room = _Room(state, board, revoked, now_ms)
     room.take_back(copies.revoked)
-    late, copies.wake_ms = _stragglers(state, now_ms)
     if not may_start or board.room.slots:
         return copies
     slow = {straggler.run.node: True for straggler in late}
@@ -92,43 +81,6 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         copies.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
     return copies
-
-
-# ---------------------------------------------------------------- who is late
-def _stragglers(state: State, now_ms: int) -> tuple[list[_Straggler], int | None]:
-    """Tasks that should have a copy, those that are overdue by most first; and when the next one becomes a straggler.
-    Costs the stages that are watched, and the stragglers.
-    """
-    late: list[_Straggler] = []
-    wake_ms: int | None = None
-    for name, stages in state.runs.items():
-        job, copied = state.jobs[name], state.copied.get(name, {})
-        for at, of_stage in stages.items():
-            after_ms = _late_after_ms(state, job, at, of_stage)
-            if after_ms is None or not may_be_copied(state, name, job.graph.stages[at]):
-                continue
-            for index, run in of_stage.runs.items():
-                since_ms = run.start_ms + after_ms + 1
-                is_free = not run.alone and f"{job.graph.stages[at].stage}/{index}" not in copied
-                if since_ms <= now_ms:
-                    if is_free:
-                        late.append(_Straggler(since_ms, name, at, index, run))
-                elif is_free:
-                    wake_ms = since_ms if wake_ms is None else min(wake_ms, since_ms)
-                    break  # The others began later.
-    late.sort(key=lambda one: (one.since_ms, state.jobs[one.job].admitted, one.at, one.index))
-    return late, wake_ms
-
-
-def _late_after_ms(state: State, job: Job, at: int, of_stage: StageRuns) -> int | None:
-    """How long a task of a stage runs before it is a straggler; None: nobody knows how long it should."""
-    policy, ran_ms = state.policy, of_stage.ran_ms
-    if not policy.speculation_permille or not of_stage.runs:
-        return None
-    usual_ms = job.graph.stages[at].estimate_ms
-    if ran_ms and len(ran_ms) >= policy.speculation_finished_min:
-        usual_ms = max(1, ran_ms[(len(ran_ms) - 1) // 2])
-    return usual_ms * policy.speculation_permille // WHOLE_PERMILLE if usual_ms else None
 
 
 # ---------------------------------------------------------------- where there is room

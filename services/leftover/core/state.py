@@ -138,6 +138,20 @@ class StageRuns:
     ran_ms: list[int] = field(default_factory=list)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Watch:
+    """When tasks that run become stragglers (overdue.py), by (job, stage position): `due`, the first that may have a
+    copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more; `overdue`:
+    stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise by now.
+    """
+
+    due: dict[tuple[str, int], int] = field(default_factory=dict)
+    heap: list[tuple[int, str, int]] = field(default_factory=list)
+    overdue: dict[tuple[str, int], bool] = field(default_factory=dict)
+    changed: dict[tuple[str, int], bool] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Decided:
     """What this instance answered to the open round, until the closing says what binds."""
@@ -164,7 +178,7 @@ class State:
     ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: when jobs would end if all had
     their shares. `copied`: by job, live or ended, tasks of which several attempts hold room, as "stage/index"; `runs`:
     by live job and stage position, what may become a straggler (stragglers.py). `board` ranks all that and can be built
-    from it; `decided` belongs to the board.
+    from it; `decided` belongs to the board; `watch` says of `runs` when they do.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -200,3 +214,4 @@ class State:
     runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None
+    watch: Cache[Watch | None] = None

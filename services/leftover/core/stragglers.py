@@ -29,12 +29,25 @@ def may_be_copied(state: State, name: str, stage: Stage) -> bool:
     return stage.speculative and not stage.gang and name not in state.reserving
 
 
+def note_change(state: State, job: str, at: int) -> None:
+    """Another task of a stage may be the next straggler by now (overdue.py)."""
+    if state.watch is not None:
+        state.watch.changed[job, at] = True
+
+
+def forget(state: State, job: str) -> None:
+    """A job is over."""
+    for at in state.runs.pop(job, {}):
+        note_change(state, job, at)
+
+
 def note_start(state: State, grant: Grant, stage: Stage, time: int) -> None:
     """Tasks have been granted, which are watched from now on."""
     if not may_be_copied(state, grant.job, stage):
         return
     at = state.jobs[grant.job].graph.position[grant.stage]
     runs = state.runs.setdefault(grant.job, {}).setdefault(at, StageRuns()).runs
+    note_change(state, grant.job, at)
     for index in range(grant.first, grant.first + grant.count):
         runs[index] = Run(time, grant.node, grant.attempt)
 
@@ -48,6 +61,7 @@ def note_end(state: State, ended: TaskEnd | TaskFailure) -> None:
     of_stage = stages.get(job.graph.position[ended.stage])
     if of_stage is None:
         return
+    note_change(state, ended.job, job.graph.position[ended.stage])
     for index in range(ended.first, ended.first + ended.count):
         of_stage.runs.pop(index, None)
     if isinstance(ended, TaskEnd):
@@ -62,8 +76,9 @@ def note_spare_end(state: State, ended: SpareEnd) -> None:
     stages = state.runs.get(ended.job)
     of_stage = stages.get(job.graph.position[ended.stage]) if job is not None and stages is not None else None
     run = of_stage.runs.get(ended.first) if of_stage is not None else None
-    if of_stage is None or run is None:
+    if job is None or of_stage is None or run is None:
         return
+    note_change(state, ended.job, job.graph.position[ended.stage])
     if ended.reason not in ENDED_BY_OTHERS:
         run.alone = True
     if run.node == ended.node:
@@ -95,6 +110,7 @@ def bind(state: State, job: Job, grant: Grant, time: int) -> None:
     run = of_stage.runs.get(grant.first) if of_stage is not None else None
     if run is not None:
         run.attempt = grant.attempt
+        note_change(state, grant.job, job.graph.position[grant.stage])
     copies = state.copied.setdefault(grant.job, {})
     if task not in copies:  # What is watched says where the task runs, unless that was switched off since.
         first = run.node if run is not None else _elsewhere(state, grant.job, task, grant.node)
@@ -114,5 +130,8 @@ def leave(state: State, node: str, job: str, task: str, *, spare: bool) -> None:
         copied.counted = copied.nodes[0]
     if not copied.nodes or copied.nodes == [copied.counted]:
         del state.copied[job][task]
+        live = state.jobs.get(job)
+        if live is not None:
+            note_change(state, job, live.graph.position[task.rpartition("/")[0]])
         if not state.copied[job]:
             del state.copied[job]
