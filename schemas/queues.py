@@ -50,9 +50,10 @@ admission; the least remaining work; the task that fits best, of all jobs or of 
 highest priority; required tasks before optional ones, and among either the least remaining work; the least product of
 the remaining work and the square of the time until the job ends in a virtual cluster under H-DRF."""
 
-Estimates = Literal["spec", "history", "finished"]
+Estimates = Literal["preset", "spec", "history", "finished"]
 """What goes first where several say how long a task runs: what the job was submitted with, its earlier runs, or the
-tasks of its stage that have succeeded in this run, once there are a few."""
+tasks of its stage that have succeeded in this run, once there are a few that show another run time. `preset`: the last
+where jobs are planned (PLANNING), elsewhere the first."""
 
 LeftoverOrder = Literal["work_left", "packing"]
 """How what is left over goes to optional tasks: to jobs with the least work left, or to the tasks that fit best."""
@@ -88,7 +89,8 @@ class Policy:
     """Every knob of a cell that can change a decision, each with its default.
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
-    `estimates`: whether what a stage is told to take goes before what earlier runs of the job took, or behind.
+    `estimates`: what goes first of what a stage is told to take, what earlier runs of the job took, and what its
+    finished tasks took.
     `leftover_order`: who gets first what is left over under `carbyne`. `tetris_fairness_permille`: under `tetris-fair`,
     so much of the jobs may not pack, those closest to their share (Tetris, section 4.3).
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
@@ -135,7 +137,7 @@ class Policy:
     round_gap_ms: int = 0
     altruism_shards: int = 1
     fifo_order: Literal["job", "stage"] = "job"
-    estimates: Estimates = "spec"
+    estimates: Estimates = "preset"
     leftover_order: LeftoverOrder = "work_left"
     tetris_fairness_permille: int = 250
     theta_permille: int = 100
@@ -207,8 +209,9 @@ KNOBS = {
     "altruism_shards": "number of instances of the altruism service that divide the jobs among themselves",
     "fifo_order": "under `fifo`: jobs by admission (`job`), or stages by the time they became ready (`stage`)",
     "estimates": "how long a task is expected to run: first what its stage was submitted with (`spec`), or first what"
-    " earlier runs of the job took (`history`), or, once five tasks of the stage have succeeded, what those took"
-    " (`finished`)",
+    " earlier runs of the job took (`history`), or, once five tasks of the stage have succeeded, what those took where"
+    " that differs by more than a quarter (`finished`); `preset`: `finished` under `carbyne` and `carbyne-dag`, else"
+    " `spec`",
     "leftover_order": "under `carbyne`, who first gets what is left over: the jobs with the least work left"
     " (`work_left`), or the tasks that fit best into what is free (`packing`)",
     "tetris_fairness_permille": "under `tetris-fair`: this part of the waiting jobs, those closest to their share, has"

@@ -3,8 +3,9 @@
 How long a task of a stage is expected to run (docs/concepts/altruism.md): what its stage was told to take, else the
 mean of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
 (schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told. With
-`finished`, tasks of the stage that succeed from then on go before everything else once there are SEEN_TASKS_MIN: this
-corrects wrong estimates while a job runs (docs/concepts/altruism.md has what it gains).
+`finished`, which presets that plan jobs have by default, tasks of the stage that succeed from then on go before
+everything else once there are SEEN_TASKS_MIN and they show that the estimate is wrong: this corrects it while a job
+runs (docs/concepts/altruism.md has what it gains).
 
 Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator
 stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`. Earlier runs are
@@ -19,7 +20,7 @@ from mypy_extensions import mypyc_attr
 from schemas.asks import EstimateSource
 from schemas.estimates import duration_ms, total_ms
 from schemas.jobs import JobSpec, Stage
-from schemas.queues import Estimates
+from schemas.queues import PLANNING, Estimates, Policy
 
 HISTORY_STAGES_MAX = 10_000
 """Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""
@@ -30,6 +31,12 @@ HISTORY_TASKS_MAX = 1_000
 SEEN_TASKS_MIN = 5
 """With `estimates` set to `finished`, so many tasks of a stage must have succeeded before they go before its estimate:
 a few say little, and those that succeed first are the short ones."""
+
+SEEN_OFF_PERMILLE = 250
+"""And only where their mean differs from the estimate by more than this part of it. The first tasks to end differ from
+the others in any case: where estimates are right, to follow them makes plans worse (services/DECISIONS.md, 123)."""
+
+PERMILLE = 1_000
 
 _NUMBER = frozenset("0123456789")
 _SEPARATOR = frozenset("-_.:@# ")
@@ -78,6 +85,13 @@ def recurring_name(job: str) -> str:
         if digits == end or at in (0, digits):
             return job[:end]
         end = at
+
+
+def rule_of(policy: Policy) -> Estimates:
+    """What `estimates` says, or what the preset has where it does not."""
+    if policy.estimates != "preset":
+        return policy.estimates
+    return "finished" if policy.preset in PLANNING else "spec"
 
 
 def observe(
@@ -145,14 +159,17 @@ def informed(history: History, spec: JobSpec, estimates: Estimates) -> tuple[Job
 def expected_ms(stage: Stage, seen: dict[str, Seen]) -> int:
     """The expected run time of a task of a stage in the graph of an admitted job, at least 1 ms."""
     known = seen.get(stage.stage) if seen else None
-    if known is None or (stage.estimate_ms and not _goes_first(known)):
+    if known is None or (stage.estimate_ms and not _goes_first(stage, known)):
         return duration_ms(stage.estimate_ms, 0, 0)
     return duration_ms(0, known.tasks, known.ran_ms)
 
 
-def _goes_first(known: Seen) -> bool:
+def _goes_first(stage: Stage, known: Seen) -> bool:
     """Whether what was seen of a stage goes before what it was told."""
-    return known.first and known.tasks >= SEEN_TASKS_MIN
+    if not known.first or known.tasks < SEEN_TASKS_MIN:
+        return False
+    told_ms = stage.estimate_ms * known.tasks
+    return abs(known.ran_ms - told_ms) * PERMILLE > told_ms * SEEN_OFF_PERMILLE
 
 
 def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:
@@ -167,6 +184,6 @@ def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:
 def source_of(stage: Stage, at: int, from_history: list[int], seen: dict[str, Seen]) -> EstimateSource:
     """Where `expected_ms` has it from."""
     known = seen.get(stage.stage)
-    if stage.estimate_ms and (known is None or not _goes_first(known)):
+    if stage.estimate_ms and (known is None or not _goes_first(stage, known)):
         return "history" if at in from_history else "spec"
     return "finished" if known is not None else "default"

@@ -299,7 +299,7 @@ class Play:
             {"retry_backoff_ms": (0, 500)[value % 2], "retry_backoff_ms_max": 900},
             {"keyframe_rounds": 1 + value % 4},
             {"fifo_order": ("job", "stage")[value % 2]},
-            {"estimates": ("spec", "history", "finished")[value % 3]},
+            {"estimates": ("spec", "history", "finished", "preset")[value % 4]},
             {"altruism": ("on", "off")[value % 2], "isolation_permille": (0, 400)[value // 2 % 2]},
             {"shadow_steps": 1 + value % 40},
             {"classes": ("on", "off")[value % 2], "theta_permille": (100, 300, 600)[value % 3]},

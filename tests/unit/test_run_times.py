@@ -16,8 +16,10 @@ from largesse.lifecycle.run_times import (
     learn,
     observe,
     recurring_name,
+    rule_of,
     source_of,
 )
+from schemas import Policy
 from schemas.estimates import UNTOLD_MS
 from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import cell, plans
@@ -102,6 +104,21 @@ def test_by_the_knob_a_few_finished_tasks_go_before_what_was_told():
     assert source_of(TOLD, 0, [], enough) == "finished"
 
 
+@pytest.mark.parametrize(
+    ("run_ms", "expected"),
+    [
+        pytest.param(3_749, 3_749, id="too long by more than a quarter"),
+        pytest.param(3_750, 5_000, id="too long by a quarter"),
+        pytest.param(6_250, 5_000, id="too short by a quarter"),
+        pytest.param(6_251, 6_251, id="too short by more than a quarter"),
+    ],
+)
+def test_an_estimate_stays_unless_finished_tasks_show_that_it_is_wrong(run_ms, expected):
+    seen = seen_of(TOLD, "finished", (SEEN_TASKS_MIN, [run_ms]))
+    assert expected_ms(TOLD, seen) == expected
+    assert source_of(TOLD, 0, [], seen) == ("spec" if expected == TOLD.estimate_ms else "finished")
+
+
 @pytest.mark.parametrize("now", ["spec", "history"])
 def test_what_was_told_goes_first_again_once_the_knob_says_so(now):
     seen = seen_of(TOLD, "finished", (SEEN_TASKS_MIN, [100]))
@@ -165,10 +182,18 @@ def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
     assert [(each.stage, each.run_ms, each.source) for each in plan.estimates] == [("s", 7_000, "history")]
 
 
-@pytest.mark.parametrize(("estimates", "found"), [("finished", [("s", 7_000, "finished")]), ("spec", [])])
-def test_a_job_is_planned_by_its_tasks_that_have_succeeded_where_the_knob_says_so(estimates, found):
+@pytest.mark.parametrize(
+    ("knobs", "found"),
+    [
+        ({"estimates": "finished"}, [("s", 7_000, "finished")]),
+        ({"estimates": "preset"}, [("s", 7_000, "finished")]),
+        ({}, [("s", 7_000, "finished")]),
+        ({"estimates": "spec"}, []),
+    ],
+)
+def test_a_job_is_planned_by_its_tasks_that_have_succeeded_unless_the_knob_says_otherwise(knobs, found):
     cores = SEEN_TASKS_MIN * 1_000
-    story = cell(job("r-1", replace(TOLD, tasks=3 * SEEN_TASKS_MIN, retries=1)), cpu=cores, estimates=estimates)
+    story = cell(job("r-1", replace(TOLD, tasks=3 * SEEN_TASKS_MIN, retries=1)), cpu=cores, **knobs)
     first = story.settle()
     story.start(*first)
     story.finish(*first, run_ms=7_000)
@@ -180,6 +205,21 @@ def test_a_job_is_planned_by_its_tasks_that_have_succeeded_where_the_knob_says_s
 
     plan = plans(story)["r-1"]
     assert [(each.stage, each.run_ms, each.source) for each in plan.estimates] == found
+
+
+@pytest.mark.parametrize(
+    ("preset", "estimates", "found"),
+    [
+        ("carbyne", "preset", "finished"),
+        ("carbyne-dag", "preset", "finished"),
+        ("largesse", "preset", "spec"),
+        ("drf", "preset", "spec"),
+        ("carbyne", "spec", "spec"),
+        ("largesse", "history", "history"),
+    ],
+)
+def test_presets_that_plan_jobs_let_finished_tasks_correct_estimates(preset, estimates, found):
+    assert rule_of(Policy(preset=preset, estimates=estimates)) == found
 
 
 def test_a_run_that_was_told_otherwise_teaches_only_where_history_counts():

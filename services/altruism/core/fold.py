@@ -4,7 +4,7 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
 from largesse.lifecycle.promises import fold_plans, switch
-from largesse.lifecycle.run_times import informed, learn, observe
+from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.state import Span
 from largesse.lifecycle.task_facts import facts_of
@@ -112,7 +112,7 @@ def _derail(state: State, name: str, job: Job) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, from_history = informed(state.history, body.spec, state.policy.estimates)
+    spec, from_history = informed(state.history, body.spec, rule_of(state.policy))
     graph = graph_of(spec)
     job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
     if from_history:
@@ -181,7 +181,7 @@ def _tasks(state: State, record: Record) -> None:
             continue
         at = job.graph.position[fact.stage]
         if isinstance(fact, TaskEnd):
-            job.seen = observe(job.seen, job.graph.stages[at], fact.count, fact.run_ms, state.policy.estimates)
+            job.seen = observe(job.seen, job.graph.stages[at], fact.count, fact.run_ms, rule_of(state.policy))
             _succeed(state, job, fact.job, at, fact.count, fact.attempt, record.time)
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):

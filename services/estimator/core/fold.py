@@ -3,7 +3,7 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.job_classes import has_pools, thresholds_of
-from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms, informed, learn, observe
+from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms, informed, learn, observe, rule_of
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
@@ -82,7 +82,7 @@ def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy.estimates)
+    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
     state.jobs[spec.job] = Job(body.job_class, graph_of(spec))
 
 
@@ -156,7 +156,7 @@ def _learn(
 ) -> None:
     """What is expected of tasks of the stage that still run, now that some have ended."""
     told = job.graph.stages[at]
-    active.seen = observe(active.seen, told, count, run_ms, state.policy.estimates)
+    active.seen = observe(active.seen, told, count, run_ms, rule_of(state.policy))
     learnt_ms = expected_ms(told, active.seen)
     if active.lasts_ms[at] and has_moved(active.lasts_ms[at], learnt_ms):
         active.lasts_ms[at] = learnt_ms
@@ -164,7 +164,7 @@ def _learn(
 
 
 def _succeed(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -> None:
-    if job.alone_ms >= 0 and job.graph.stages[0].estimate_ms and state.policy.estimates == "spec":
+    if job.alone_ms >= 0 and job.graph.stages[0].estimate_ms and rule_of(state.policy) == "spec":
         _end_alone(state, name, job, at_ms)
         return
     running = _take_off(state, name, job, at, index, at_ms)

@@ -6,7 +6,7 @@ from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
-from largesse.lifecycle.run_times import informed, learn, observe
+from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.slots import counted_capacity, slots_of
 from largesse.lifecycle.task_facts import facts_of
@@ -110,7 +110,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy.estimates)
+    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
     graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, progress_of(graph))
     if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
@@ -188,7 +188,7 @@ def _succeed(state: State, ended: TaskEnd, time: int) -> None:
         count_tasks(state, held.leaf, held.demand, 0, 0, -count)
         return
     at = job.graph.position[ended.stage]
-    job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, state.policy.estimates)
+    job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, rule_of(state.policy))
     change_work(state, name)
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:

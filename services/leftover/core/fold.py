@@ -7,7 +7,7 @@ from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.queue_policy import groups, uses_shadow_order
-from largesse.lifecycle.run_times import informed, learn, observe
+from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import admit, leave, limit
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
@@ -138,7 +138,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy.estimates)
+    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
     graph = graph_of(spec)
     job = Job(spec.queue, record.seq, spec.priority, graph, progress_of(graph), body.job_class)
     state.jobs[spec.job] = job
@@ -210,7 +210,7 @@ def _succeed(state: State, ended: TaskEnd) -> None:
     if job is None:
         return
     at = job.graph.position[ended.stage]
-    job.seen = observe(job.seen, job.graph.stages[at], ended.count, ended.run_ms, state.policy.estimates)
+    job.seen = observe(job.seen, job.graph.stages[at], ended.count, ended.run_ms, rule_of(state.policy))
     if len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
         return  # The job is over, and nobody asks how far it has come.
     succeed(job, at, ended.count, ended.attempt)
