@@ -141,10 +141,12 @@ def tpch_jobs(count: int, own: bool, stretch: int = 10) -> list[JobSpec]:
 
 
 def live_tpch(
-    own: bool, preset: str = "largesse", live: int = 2_000, nodes: int = 1_000, rounds: int = 300
+    own: bool, preset: str = "largesse", live: int = 2_000, nodes: int = 1_000, rounds: int = 300, stretch: int = 10
 ) -> dict[str, float]:
-    """So many live TPC-H jobs and, every 100 ms, what ends and what arrives at a load of 1.2."""
-    specs = tpch_jobs(live + live // 2, own)
+    """So many live TPC-H jobs and, every 100 ms, what ends and what arrives at a load of 1.2. `stretch`: by what
+    factor tasks last longer than they did; the longer they last, the fewer start in a round.
+    """
+    specs = tpch_jobs(live + live // 2, own, stretch)
     work_ms = sum(_dominant_ms(spec, CAPACITY, nodes) for spec in specs) / len(specs)
     later = arrivals_ms(max(1, round(work_ms / 1.2)), len(specs) - live, 1, "load")
     submits = [0] * live + [1_000 + at for at in later]
@@ -265,11 +267,22 @@ def busy_queues(queues: int, nodes: int = 1_000, backlog: int = 50_000, rounds: 
     return {"round_ms": median(took) * MS, **spent.figures()}
 
 
+def _tpch_rows() -> Iterable[tuple[str, str, Callable[..., dict[str, float]], tuple[Any, ...]]]:
+    """The same jobs under `drf`, and with tasks that last five times as long."""
+    for preset, stretch in (("drf", 10), ("drf", 50), ("largesse", 50)):
+        for own in (False, True):
+            name = f"the same, {'demands of their own' if own else 'shared classes'}, {preset}"
+            name += ", tasks five times as long" if stretch == 50 else ""
+            key = f"{'own' if own else 'tpch'}{preset}{stretch}"
+            yield key, name, live_tpch, (own, preset, 2_000, 1_000, 300, stretch)
+
+
 def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]], tuple[Any, ...]]]:
     """Key, name, measure and arguments of every row."""
     yield "tpch", "2,000 live TPC-H jobs, 1,000 nodes, shared classes", live_tpch, (False,)
     yield "own", "2,000 live TPC-H jobs, 1,000 nodes, demands of their own", live_tpch, (True,)
-    yield "planned", "the same under carbyne", live_tpch, (True, "carbyne")
+    yield from _tpch_rows()
+    yield "planned", "the same, demands of their own, carbyne", live_tpch, (True, "carbyne")
     for tasks in (10_000, 50_000):
         for preset in ("carbyne", "largesse"):
             name = f"{tasks:,} pending tasks, 1,000 nodes, {preset}"
