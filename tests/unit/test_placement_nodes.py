@@ -265,10 +265,10 @@ def test_a_view_is_not_brought_up_to_date_for_one_task():
 
 
 @pytest.mark.parametrize("waiting", [1, 16, 17, 100], ids=lambda waiting: f"{waiting} tasks wait")
-@pytest.mark.parametrize("opened", [1, 16, 17, 40], ids=lambda opened: f"{opened} nodes got room")
+@pytest.mark.parametrize("opened", [1, 16, 17, 40, 63, 64, 100], ids=lambda opened: f"{opened} nodes got room")
 def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waiting, opened):
-    rooms = room(*[{"cpu": 10, "memory": 10}] * 40)
-    for node in range(40):
+    rooms = room(*[{"cpu": 10, "memory": 10}] * 100)
+    for node in range(100):
         rooms.occupy(f"n{node}", [(0, 10), (1, 10)], [])
     task = asks(rooms, {"cpu": 2, "memory": 1})
     task.waiting = waiting

@@ -4,7 +4,7 @@ free, so a class that cannot fit is never looked at, however many there are.
 """
 
 from services.leftover.placement.fits import ClassIndex, ClassNeeds, bit_set, members
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.nodes import NODES_AT_ONCE_LEAST, Room
 from services.leftover.placement.task_class import TaskClass
 
 _SWEPT_AFTER = 16
@@ -127,6 +127,8 @@ class Candidates:
         """
         if min(task.waiting, len(self._nodes)) > _TRIED_MOST and not task.gang and task.bounds is None:
             return self.room.best(task)  # Many tasks find their nodes in order of rank.
+        if len(self._nodes) >= NODES_AT_ONCE_LEAST and self.room.ranks_at_once(task):
+            return self.room.best_of_all(task)
         numbers = [number for number, fitting in self._nodes.items() if fitting >> task.index & 1]
         return self.room.best_among(task, numbers) if numbers else None
 

@@ -220,14 +220,23 @@ class FreeAmounts:
         """
         if not len(self._open):
             return None
+        weights = [0] * len(self._free)
+        for p, _, weight in needs:
+            weights[p] = weight
+        rank = np.dot(np.array(weights, np.int64), self._free)
+        best = int(rank.argmin())  # In half of all cases it has enough of everything, and no other has to be compared.
+        if self._open[best]:
+            free: list[int] = self._free[:, best].tolist()
+            for p, amount, _ in needs:
+                if free[p] < amount:
+                    break
+            else:
+                return best
         fits = self._open.copy()
-        rank = np.zeros(len(fits), np.int64)
-        for p, amount, weight in needs:
-            free = self._free[p]
-            fits &= free >= amount
-            rank += weight * free
+        for p, amount, _ in needs:
+            fits &= self._free[p] >= amount
         rank[~fits] = _RANK_MOST
-        best = int(np.argmin(rank))
+        best = int(rank.argmin())
         return best if fits[best] else None
 
 

@@ -19,7 +19,7 @@ _PREFERRED = 1 << 100  # Outweighs every alignment.
 _SCANNED_MOST = 8
 """Up to so many nodes are compared for each task; if there are more, the class keeps a view."""
 
-_AT_ONCE_LEAST = 64
+NODES_AT_ONCE_LEAST = 64
 """From so many nodes on their ranks are computed in arrays, below it one by one."""
 
 _OUTDATED_MOST = 8
@@ -266,15 +266,15 @@ class Room:
             if once or (task.bounds is not None and task.bounds.is_spread):
                 return self._scan(task, found)
         if self._has_outlived(task):
-            return self._scan_at_once(task)
+            return self.best_of_all(task)
         view, outdated = self._look(task), 0
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
             if rank is not None and rank == view.key[number]:
                 return number
             outdated += 1
-            if outdated > _OUTDATED_MOST and task.is_ranked_at_once and not self.kept_nodes:
-                return self._scan_at_once(task)
+            if outdated > _OUTDATED_MOST and self.ranks_at_once(task):
+                return self.best_of_all(task)
             if rank is None:
                 view.drop_top()
                 self._view_entries -= 1
@@ -290,20 +290,20 @@ class Room:
         outdated again. Nodes are compared until that has cost as much as the update would, which is then made; so at
         most about twice the least possible cost is spent.
         """
-        if not task.is_ranked_at_once or self.kept_nodes:
+        if not self.ranks_at_once(task):
             return False
         many = len(self.nodes)
         if task.nodes is not None and task.cursor >= self.changed_base:
             many = min(many, self.changed_base + len(self.changed) - task.cursor)
-        if many < _AT_ONCE_LEAST or task.scans * _SCAN_COSTS >= many:
+        if many < NODES_AT_ONCE_LEAST or task.scans * _SCAN_COSTS >= many:
             return False
         task.scans += 1
         return True
 
     def _scan(self, task: TaskClass, found: int) -> int | None:
         """The best of some nodes, for a class that has no use for a view: it asks once, or they are few."""
-        if task.is_ranked_at_once and not self.kept_nodes and found.bit_count() >= _AT_ONCE_LEAST:
-            return self._scan_at_once(task)
+        if self.ranks_at_once(task) and found.bit_count() >= NODES_AT_ONCE_LEAST:
+            return self.best_of_all(task)
         return self.best_among(task, members(found), relist=True)
 
     def best_among(self, task: TaskClass, numbers: list[int], *, relist: bool = False) -> int | None:
@@ -320,7 +320,11 @@ class Room:
                 best, least = number, rank
         return best if best >= 0 else None
 
-    def _scan_at_once(self, task: TaskClass) -> int | None:
+    def ranks_at_once(self, task: TaskClass) -> bool:
+        """Whether only room counts for the class now, so that `best_of_all` may answer for it."""
+        return task.is_ranked_at_once and not self.kept_nodes
+
+    def best_of_all(self, task: TaskClass) -> int | None:
         """The best of all nodes, for a class to which only room counts."""
         frees = self._frees
         if frees is None:
