@@ -74,6 +74,24 @@ def test_a_kept_tree_hears_of_what_moved_while_everybody_got_all():
     assert books[0].state.levels == {"a": 975_000_000, "b": 25_000_000}
 
 
+def test_a_kept_tree_knows_what_a_unit_asked_for_before_everybody_got_all():
+    books = both(Queue("root", children=[Queue("a"), Queue("b")]), "hdrf")
+    for each in books:
+        each.set_capacity(CAPACITIES[0])
+        for what, *values in (
+            ("job", 0, {"cpu": 4_000, "memory": 512}, 9),
+            ("job", 1, {"cpu": 4_000, "memory": 512}, 9),  # Too much: the tree is laid out.
+            ("cancel", 1),  # Fits.
+            ("job", 1, {"cpu": 4_000, "memory": 512}, 9),  # Does not; the first queue has not moved meanwhile.
+            ("job", 0, {"cpu": 4_000, "memory": 512}, 1),
+        ):
+            getattr(each, what)(*values)
+            each.look()
+
+    assert books[0].told == books[1].told
+    assert books[0].state.levels == {"a": 500_000_000, "b": 500_000_000}
+
+
 @for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)
 def test_it_says_the_same_whatever_happens(shape, preset, changes):
     books = both(shape, preset)

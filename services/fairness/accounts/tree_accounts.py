@@ -42,7 +42,7 @@ class TreeAccounts:
         self.fits = True  # Every leaf gets all that it asks for.
         self._rich: dict[str, QueueAccount] = {}  # With a level of their own, and published as holding something.
         self.keeps_levels = False  # The levels are those that were told.
-        self._levels: Mapping[str, int] | None = None  # As they were shared out last.
+        self._gets_all = True  # Every leaf got all that it asks for, or nothing was shared out yet.
         self._pledged: Sequence[int] = [0] * len(capacity)
         todo = [root]
         while todo:
@@ -83,38 +83,35 @@ class TreeAccounts:
         self._ask(account, asks)
 
     def share_out(self, fair: Mapping[str, int] | None) -> None:
-        """Sets the levels in force, in billionths, by queue; None: every leaf gets all that it asks for. Costs as much
-        as levels have changed, or all queues if every leaf gets, or got before, all that it asks for.
+        """Sets the levels in force, in billionths, by queue; None: every leaf gets all that it asks for. Costs all
+        queues.
         """
-        before = self._levels
-        if fair is None or before is None:
-            for name, account in self.queues.items():
-                account.fair = fair.get(name, 0) if fair is not None else self.share_of(account.demand)
-                if (
-                    abs(account.fair - account.published.fair) >= PUBLISH_STEP
-                    or name in self.changed
-                    or (account.far and fair is None)
-                ):
-                    self._mark_up(account)
-        else:
-            moved: dict[str, int] = {}
-            known = 0
-            for name, units in fair.items():
-                was = before.get(name)
-                if was != units:
-                    moved[name] = units
-                known += was is not None
-            if known < len(before):
-                moved |= {name: 0 for name in before if name not in fair}
-            for name, units in moved.items():
-                account = self.queues[name]
+        if fair is not None and not self._gets_all:
+            self.share_moved({name: fair.get(name, 0) for name in self.queues})
+            return
+        for name, account in self.queues.items():
+            account.fair = fair.get(name, 0) if fair is not None else self.share_of(account.demand)
+            if (
+                abs(account.fair - account.published.fair) >= PUBLISH_STEP
+                or name in self.changed
+                or (account.far and fair is None)
+            ):
+                self._mark_up(account)
+        self.fits, self.keeps_levels, self._gets_all = fair is None, False, fair is None
+
+    def share_moved(self, fair: Mapping[str, int]) -> None:
+        """The same where not every leaf gets, or got before, all that it asks for, and only these levels may differ
+        from those shared out last. Costs as much as there are.
+        """
+        for name, units in fair.items():
+            account = self.queues[name]
+            if units != account.fair:
                 account.fair = units
                 if abs(units - account.published.fair) >= PUBLISH_STEP:
                     self._mark_up(account)
-            for account in self.changed.values():
-                self._mark_up(account)
-        self._levels = fair
-        self.fits, self.keeps_levels = fair is None, False
+        for account in self.changed.values():
+            self._mark_up(account)
+        self.fits, self.keeps_levels = False, False
 
     def keep_levels(self) -> None:
         """The round keeps the previous levels: what was published of them stays in force."""

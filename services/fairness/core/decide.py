@@ -1,6 +1,6 @@
 """How fairness answers an open round."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from largesse.core import OpenRound
 from largesse.lifecycle.job_classes import has_pools
@@ -9,7 +9,7 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import lent_in, levels_in
 from services.fairness.core.queue_report import accounts_of, breaches, queue_shares, share_out
-from services.fairness.core.refill import kinds_levels
+from services.fairness.core.refill import kinds_levels, unpublished
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 
@@ -34,12 +34,10 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     parts = filled.parts if filled is not None else {}
     lent = lent_in(state, levels, dues)
     shares = Shares([], full=full, entitlements=entitled)
-    shares.levels = [
-        _level(at, levels, dues, parts, lent)
-        for at in (sorted(levels) if full else _moved(state, levels, dues, parts, lent))
-    ]
-    if full or levels != state.levels:
-        shares.gone = sorted([queue for queue in state.levels if queue not in levels])
+    moved = unpublished(filled, state.levels)
+    said = sorted(levels) if full else _moved(state, moved, levels, dues, parts, lent)
+    shares.levels = [_level(at, levels, dues, parts, lent) for at in said]
+    shares.gone = sorted([unit for unit in moved if unit not in levels])
     if accounts is not None:
         share_out(accounts, filled)
         _publish_queues(state, accounts, shares, dues, opened)
@@ -107,16 +105,14 @@ def _publish_queues(
 
 def _moved(
     state: State,
+    moved: Sequence[str],
     levels: Mapping[str, int],
     dues: Mapping[str, int],
     parts: Mapping[str, Mapping[str, int]],
     lent: Mapping[str, int],
 ) -> list[str]:
-    """The units of which something differs from what is in force."""
-    published = state.levels
-    found: dict[str, bool] = {}
-    if levels != published:
-        found = {unit: True for unit, level in levels.items() if published.get(unit) != level}
+    """The units of which something differs from what is in force; `moved`: those of which the level does."""
+    found = dict.fromkeys(moved, True)
     if dues != state.dues or parts != state.parts or lent != state.lent:
         for now, before in ((dues, state.dues), (parts, state.parts), (lent, state.lent)):
             found |= {unit: True for unit in {**now, **before} if now.get(unit) != before.get(unit)}

@@ -102,8 +102,7 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
             fill_tree = FillTree(state, accounts, caps)
             cached = cached_tree_of(fill_tree, accounts)
         if cached is not None:
-            is_kept = before is not None and before.cached is cached
-            filled = _fill_kept(state, accounts, cached, before if is_kept else None)
+            filled = _fill_kept(state, accounts, cached)
         else:
             assert fill_tree is not None
             filled = _fill(state, accounts, fill_tree)
@@ -140,27 +139,18 @@ def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, piece
         filled.satisfied[leaf] = all(satisfied for _, satisfied in filled.pieces[leaf].values())
 
 
-def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree, before: CellLevels | None) -> CellLevels:
-    """The result of `_fill` with a cached tree; `before`: its last result, which is overwritten."""
-    found = cached.fill()
-    levels = dict(zip(found.names, found.units(), strict=True))
-    satisfied = dict(zip(found.names, found.satisfied, strict=True))
-    for unit in cached.idle:
-        del levels[unit], satisfied[unit]
-    nodes = dict(zip(found.inner, found.inner_units(), strict=True))
-    nodes.pop(TOP, None)
-    filled = CellLevels(levels, nodes, {}, satisfied, dict.fromkeys(accounts.over, True))
-    _join_pieces(state, accounts, filled, cached.pieces)
-    if before is None:
-        filled.asked = {unit: accounts.queues[unit].demand for unit in levels}
-    else:
-        filled.asked = before.asked
-        for unit in cached.written:
-            if unit in levels:
-                filled.asked[unit] = accounts.queues[unit].demand
-            else:
-                filled.asked.pop(unit, None)
-    return filled
+def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree) -> CellLevels:
+    """The result of `_fill` with a cached tree, which overwrites its last result."""
+    cached.fill(state, accounts)
+    return CellLevels(
+        cached.levels,
+        cached.nodes,
+        cached.asked,
+        cached.satisfied,
+        dict.fromkeys(accounts.over, True),
+        parts=cached.parts,
+        pieces=cached.pieces,
+    )
 
 
 def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLevels:

@@ -18,6 +18,7 @@ from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.refill import confirm
 from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
@@ -57,6 +58,7 @@ def fold_levels(state: State, body: Shares) -> None:
         else:
             state.parts.pop(level.queue, None)
         state.touched[level.queue] = True
+    confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels)
     for unit in [unit for unit in state.capped if unit not in state.dues]:
         del state.capped[unit]
         refill(state)

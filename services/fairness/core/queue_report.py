@@ -72,9 +72,20 @@ def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, liste
 # ---------------------------------------------------------------- published values
 def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
     """The levels that are in force from now on."""
-    if accounts.source is not filled or accounts.keeps_levels:
-        accounts.source = filled
-        accounts.share_out(None if filled is None or filled.all_fits else {**filled.nodes, **filled.levels})
+    before = accounts.source
+    if before is filled and not accounts.keeps_levels:
+        return
+    accounts.source = filled
+    if filled is None or filled.all_fits:
+        accounts.share_out(None)
+        return
+    kept = filled.kept
+    if kept is not None and isinstance(before, CellLevels) and before.levels is filled.levels:
+        accounts.share_moved({name: filled.levels.get(name, filled.nodes.get(name, 0)) for name in kept.unshared})
+    else:
+        accounts.share_out({**filled.nodes, **filled.levels})
+    if kept is not None:
+        kept.unshared = {}
 
 
 def queue_shares(accounts: TreeAccounts, *, full: bool) -> list[QueueShare]:

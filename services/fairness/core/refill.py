@@ -42,6 +42,33 @@ class CellLevels:
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     pieces: dict[str, dict[str, tuple[Sequence[int], bool]]] = field(default_factory=dict)
 
+    @property
+    def kept(self) -> CachedTree | None:
+        """The tree whose result this is; it overwrites it at its next filling."""
+        return self.cached if self.cached is not None and self.cached.levels is self.levels else None
+
+
+def unpublished(filled: CellLevels | None, published: Mapping[str, int]) -> list[str]:
+    """The units whose level differs from the one in force, also those that have one no longer."""
+    levels = filled.levels if filled is not None else {}
+    kept = filled.kept if filled is not None else None
+    if kept is not None and kept.unpublished is not None:
+        return [unit for unit in kept.unpublished if levels.get(unit) != published.get(unit)]
+    found = [unit for unit, level in levels.items() if published.get(unit) != level]
+    found += [unit for unit in published if unit not in levels]
+    if kept is not None:
+        kept.unpublished = dict.fromkeys(found, True)
+    return found
+
+
+def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[str, int]) -> None:
+    """The levels in force of these units have changed; `published` are those of all units."""
+    at = filled
+    while at is not None:
+        if at.cached is not None:
+            at.cached.confirm(units, published)
+        at = at.over
+
 
 def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
     """Levels by set of kinds, as a record has them."""

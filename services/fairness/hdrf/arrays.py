@@ -117,6 +117,18 @@ class ArrayTree:
             pass
         return filling.filled()
 
+    def inner_satisfied(self, satisfied: Array) -> list[bool]:
+        """For each inner node whether all leaves below it are satisfied; `satisfied`: for each leaf."""
+        waits = [np.zeros(len(depth.parent), dtype=bool) for depth in self.depths]
+        for at in range(len(waits) - 1, -1, -1):
+            depth = self.depths[at]
+            leaves = depth.leaves[~satisfied[depth.leaves]]
+            waits[at][self.node[leaves]] = True
+            if at:
+                waits[at - 1][depth.parent[waits[at]]] = True
+        found: list[bool] = (~np.concatenate(waits)[self.places]).tolist()
+        return found
+
 
 class Filling:
     """Progressive filling of a tree from empty, in phases; a phase ends when another kind is saturated (used up).
@@ -246,20 +258,12 @@ class Filling:
         shares = np.where(self.satisfied, asked, self.level / LEVEL * tree.rise + _ROUNDED) + tree.clip_error
         put_back = _ROUNDED + (CLIP_ERROR if tree.clips else 0.0)
         uses = np.concatenate([used.max(axis=0) for used in self.used]) / USE + put_back
-        below = [np.zeros(len(depth.parent), dtype=bool) for depth in tree.depths]
-        for at in range(len(below) - 1, -1, -1):
-            depth = tree.depths[at]
-            wants = depth.leaves[~self.satisfied[depth.leaves]]
-            below[at][tree.node[wants]] = True
-            if at:
-                below[at - 1][depth.parent[below[at]]] = True
         return ArrayFill(
             tree.names,
             tree.inner,
             np.minimum(shares, 1.0),
             np.minimum(uses[tree.places], 1.0),
-            self.satisfied.tolist(),
-            (~np.concatenate(below)[tree.places]).tolist(),
+            self.satisfied,
             self.full,
         )
 

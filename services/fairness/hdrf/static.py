@@ -52,8 +52,8 @@ def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
     if tree is None:
         return fill_by_events(root, capacity)
     found = tree.fill()
-    leaves = map(Reached, found.shares(), found.satisfied)
-    nodes = map(Reached, found.inner_shares(), found.inner_satisfied)
+    leaves = map(Reached, found.shares(), found.satisfied.tolist())
+    nodes = map(Reached, found.inner_shares(), tree.inner_satisfied(found.satisfied))
     return Fill(
         dict(zip(found.names, leaves, strict=True)),
         dict(zip(found.inner, nodes, strict=True)),
