@@ -294,6 +294,10 @@ GOOD = inner("r", leaf("a", cpu=1))
         ({"kind": "hdrf", "input": {"capacity": {}}}, "input.tree: must be an object: .*, is missing"),
         (problem("hdrf", inner("")), "input.tree.name: must be a text of at least one character"),
         (problem("hdrf", inner("r", {"name": "a"})), r'input.tree.children\[0\]: must have "children", a "demand"'),
+        (
+            problem("hdrf", inner("r", {"name": "a", "demnd": {"cpu": 1}})),
+            r'children\[0\]: must have .*; has "demnd", but the fields here are name, weight, demand',
+        ),
         (problem("hdrf", inner("r", holds("a"))), r"input.tree.children\[0\].demand: must be an object .*, is missing"),
         (
             problem("hdrf", inner("r", leaf("a"), leaf("a"))),

@@ -147,7 +147,12 @@ class _Reader:
     def leaf(self, path: str, given: dict[str, object], node: TreeNode, mode: str) -> None:
         self.known(path, "leaf", given)
         if "demand" not in given and "usage" not in given:
-            _wrong(path, 'must have "children", a "demand" with "tasks", or a "usage"', given)
+            needs = 'must have "children", a "demand" with "tasks", or a "usage"'
+            unknown = [f'"{name}"' for name in given if name not in _FIELDS["leaf"]]
+            if unknown:  # Probably one of those, misspelt.
+                fields = ", ".join(_FIELDS["leaf"])
+                raise BadProblem(f"{path}: {needs}; has {', '.join(unknown)}, but the fields here are {fields}")
+            _wrong(path, needs, given)
         if "demand" not in given and self.kind in _ALLOCATING:
             _wrong(f"{path}.demand", 'must be an object like {"cpu": 1, "memory": 2}', _MISSING)
         tasks = given.get("tasks")
