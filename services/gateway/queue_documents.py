@@ -12,6 +12,7 @@ from schemas.queues import Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
+from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_state import State
 
 
@@ -21,6 +22,7 @@ class _Sum:
 
     used: Vector = field(default_factory=dict)
     promised: Vector = field(default_factory=dict)
+    covered: Vector = field(default_factory=dict)  # Of `promised`, what jobs hold.
     waiting: int = 0
     running: int = 0
     parked: int = 0
@@ -32,6 +34,7 @@ class _Sum:
     def take(self, other: "_Sum") -> None:
         added(self.used, other.used)
         added(self.promised, other.promised)
+        added(self.covered, other.covered)
         self.waiting += other.waiting
         self.running += other.running
         self.parked += other.parked
@@ -46,8 +49,8 @@ def queue_document(state: State) -> Document:
 
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
     `promised`: what reservations of the queue may have now, used or not; it is not part of the shares, which are of
-    what promises leave. `held` and `target` are older names: what it holds, and what it is entitled to now (null: it
-    asks for nothing).
+    what promises leave, and what is held of it is not borrowed. `held` and `target` are older names: what it holds, and
+    what it is entitled to now (null: it asks for nothing).
     """
     sums: dict[str, _Sum] = {}
     for queue, used in used_by(state).items():
@@ -60,9 +63,7 @@ def queue_document(state: State) -> Document:
         else:
             at.running += 1
     if state.policy.reservations == "on":
-        for row in state.reservations.values():
-            for step in active(row.steps, state.time) if row.state == "accepted" else ():
-                added(sums.setdefault(row.queue, _Sum()).promised, step.usage)
+        _add_promised(state, sums)
     whole = _Sum()
     for leaf in sums.values():  # Also what is still held for queues that are gone.
         whole.take(leaf)
@@ -70,6 +71,19 @@ def queue_document(state: State) -> Document:
     cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, state.policy.preset))
     document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
     return document | _held(cell, "", whole)
+
+
+def _add_promised(state: State, sums: dict[str, _Sum]) -> None:
+    """Adds what accepted reservations may have now, and how much of it their jobs hold."""
+    reserved = ReservedWaits(state)
+    for row in state.reservations.values():
+        promised: Vector = {}
+        for step in active(row.steps, state.time) if row.state == "accepted" else ():
+            added(promised, step.usage)
+        if promised:
+            total, held = sums.setdefault(row.queue, _Sum()), reserved.held(row.reservation)
+            added(total.promised, promised)
+            added(total.covered, {kind: min(amount, held.get(kind, 0)) for kind, amount in promised.items()})
 
 
 def _tree(tree: Queue | None, sums: dict[str, _Sum]) -> Queue:
@@ -137,7 +151,8 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
     share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if levelled else None
     used = {resource: amount for resource, amount in sorted(total.used.items()) if amount}
     allocated, resource = _dominant(used, cell.capacity)
-    borrowed = None if share is None else max(0, allocated - share.guaranteed)
+    own = {resource: amount - total.covered.get(resource, 0) for resource, amount in used.items()}
+    borrowed = None if share is None else max(0, _dominant(own, cell.capacity)[0] - share.guaranteed)
     return {
         "guaranteed": None if share is None else _part(share.guaranteed),
         "fair": None if share is None else _part(share.fair),

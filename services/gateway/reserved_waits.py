@@ -49,6 +49,10 @@ class ReservedWaits:
             )
         return "no_room", f"there is no room yet for what reservation {row.reservation} promises"
 
+    def held(self, reservation: str) -> Vector:
+        """What tasks of a reservation's jobs hold."""
+        return self._holds(reservation).get("", {})
+
     def _before(self, job: LiveJob, row: ReservationRow) -> str:
         """A live job that the reservation's order puts before this one, which has not begun; empty: there is none."""
         part = job.spec.reservation_atom

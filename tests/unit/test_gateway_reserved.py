@@ -226,3 +226,13 @@ def test_queues_show_what_is_promised_to_their_reservations_now():
 
     story.view.time = 60_000
     assert queue_document(story.view)["promised"] == {}
+
+
+def test_what_a_queue_holds_of_a_promise_is_not_borrowed():
+    story = cell(step(0, 600_000, 2))
+    story.take(reserved("mine", stage(tasks=2)))
+    story.settle()
+
+    (queue,) = (each for each in queue_document(story.view)["children"] if each["queue"] == "a")
+    assert queue["allocated"] > queue["guaranteed"]
+    assert queue["borrowed"] == 0
