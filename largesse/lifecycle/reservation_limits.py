@@ -56,3 +56,11 @@ def series_undeleted(name: str) -> str:
     """Why a series is not deleted as a reservation is, and what to do instead."""
     how = f"largesse reserve delete {name}, or DELETE /v1/series/{name}"
     return f'"{name}" is a series, not a reservation: delete it with {how}'
+
+
+def other_terms(reservation: str) -> str:
+    """A request under the name of a reservation whose terms are not these."""
+    return (
+        f'"{reservation}" names a reservation with other terms (times like +1h count from the moment of each request); '
+        "update it, delete it, or choose a new name"
+    )

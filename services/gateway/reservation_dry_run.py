@@ -24,7 +24,7 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         told = f'"{body.reservation}" names a series; choose a new name'
         raise Problem(409, "refused:input", told, "request.reservation", reason=told)
     if not update and known is not None and known.state in ("requested", "accepted"):
-        told = f'"{body.reservation}" names another reservation; update it, delete it, or choose a new name'
+        told = reservation_limits.other_terms(body.reservation)
         raise Problem(409, "refused:input", told, "reservation", reason=told)
     if update and (known is None or not promised or known.user != body.user):
         told = f'reservation "{body.reservation}" is not accepted, or belongs to another user'

@@ -79,7 +79,7 @@ def _add_asking(app: FastAPI, api: "Api") -> None:
         """Asks for capacity in time, and waits for the planner's answer. 409 of type `refused:...`: the answer is no;
         `answer` says why, and which window or size would be accepted. `dry_run`: only asks what the answer would be
         (200), as if the request came now."""
-        document, body = await _document(api, request, "request", {})
+        document, body = await _document(api, request, "request", {}, asker)
         if dry_run:
             return await _tried(api, body)
         found = await api.send("reservations", message_of({"request": document}), asker)
@@ -100,7 +100,7 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
             told = series_unchanged(reservation)
             raise Problem(409, "refused:input", told, "reservation", reason=told)
         mine = _row(api, reservation)
-        document, body = await _document(api, request, "update", {"reservation": reservation})
+        document, body = await _document(api, request, "update", {"reservation": reservation}, asker)
         if dry_run:
             return await _tried(api, body)
         found = await api.send("reservations", message_of({"update": document}), asker)
@@ -164,11 +164,14 @@ async def _tried(api: "Api", body: ReservationRequested | ReservationUpdated) ->
     return as_json(dry_document(body, found, now_ms))
 
 
-async def _document(api: "Api", request: Request, form: str, more: Document) -> Checked:
-    """The body of a request with what the path says, and as a message of the topic. Raises Problem."""
+async def _document(api: "Api", request: Request, form: str, more: Document, asker: str) -> Checked:
+    """The body of a request with what the path says, and as a message of the topic; where it names no user, it is for
+    the one who asks. Raises Problem."""
     document = await api.document(request)
     if not isinstance(document, dict):
         raise malformed(Malformed("", "has to be an object"))
+    if asker:
+        document.setdefault("user", asker)
     for name, value in more.items():
         if document.setdefault(name, value) != value:
             raise malformed(Malformed(name, f"is {document[name]}, and the address names {value}"))

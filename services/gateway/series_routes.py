@@ -65,6 +65,8 @@ def add_series(app: FastAPI, api: "Api") -> None:
         document = await api.document(request)
         if not isinstance(document, dict):
             raise malformed(Malformed("", "has to be an object"))
+        if asker:
+            document.setdefault("user", asker)
         body = _check("series", document)
         assert isinstance(body, SeriesRequested)
         _check_times(document, api.follower.state.policy.reservation_horizon_ms // 1_000)

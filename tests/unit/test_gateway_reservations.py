@@ -233,3 +233,32 @@ def test_a_job_runs_only_under_a_reservation_of_its_own_user():
         'reservation: "r" belongs to another user than "bob": only jobs with `user: ann` may use it'
     )
     assert unknown.json()["reason"] == "unknown_reservation"
+
+
+def test_a_request_that_names_no_user_is_for_the_one_who_asks():
+    async def story(cell):
+        ann = {"Largesse-User": "ann"}
+        asked = request()
+        del asked["user"]
+        nobody = await cell.http.post("/v1/reservations", json=asked)
+        first = await cell.http.post("/v1/reservations", json=asked, headers=ann)
+        terms = {"rdl": rdl(minutes=5)}
+        changed = await cell.http.put("/v1/reservations/r", json=terms, headers=ann)
+        stranger = await cell.http.put("/v1/reservations/r", json=terms, headers={"Largesse-User": "ben"})
+        return nobody, first, changed, stranger
+
+    nobody, first, changed, stranger = told(story)
+    assert (nobody.status_code, nobody.json()["field"]) == (422, "user")
+    assert (first.status_code, first.json()["user"]) == (201, "ann")
+    assert changed.status_code == 200
+    assert stranger.status_code == 409
+
+
+def test_other_terms_under_a_name_in_use_are_refused_with_a_word_on_relative_times():
+    async def story(cell):
+        await cell.http.post("/v1/reservations", json=request())
+        return await cell.http.post("/v1/reservations", json=request(minutes=5))
+
+    answer = told(story)
+    assert answer.status_code == 409
+    assert "with other terms (times like +1h count from the moment of each request)" in answer.json()["detail"]

@@ -41,8 +41,7 @@ def judge_request(
             return _refused(f'reservation "{name}" is being deleted; send the request again', "request", author)
         if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body.rdl)):
             return InputRepeated("", author, name)
-        detail = f'"{name}" names another reservation; update it, delete it, or choose a new name'
-        return _refused(detail, "request.reservation", author)
+        return _refused(reservation_limits.other_terms(name), "request.reservation", author)
     if detail := reservation_limits.policy_problem(state.policy):
         return _refused(detail, "request", author)
     if detail := reservation_limits.reservation_problem(len(state.reservations)):
