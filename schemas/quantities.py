@@ -62,6 +62,8 @@ def _digits(value: int | str | Decimal) -> str:
 
 def _parse_text(resource: str, text: str) -> Fraction:
     match = QUANTITY_TEXT.fullmatch(text)
+    if match is None and QUANTITY_TEXT.fullmatch(text.removeprefix("-")):
+        raise ValueError(f'may not be negative, is "{text[:40]}"')
     if match is None:
         message = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
         close = _meant(resource, text)

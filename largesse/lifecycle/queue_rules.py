@@ -37,7 +37,9 @@ def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: st
     if naming is None or user in submitters[naming]:
         return None
     users = submitters[naming]
-    who = f'user "{user}" may not submit' if user else "the job names no user, and not everybody may submit"
+    who = (
+        f'user "{user}" may not submit' if user else 'the job names no user (set "user"), and not everybody may submit'
+    )
     above = "" if naming == queue else f" (so says {named(naming)})"
     return "not_allowed", "user", f"{who} to {named(queue)}; those who may are {listed(users)}{above}"
 

@@ -156,6 +156,16 @@ def asked_for(amounts: Mapping[str, object], field: str, what: str) -> Vector:
     return vector
 
 
+_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,12}) ?(ms|s|m|min|h|d)")
+
+
+def milliseconds_meant(field: str, value: object) -> str | None:
+    """A duration with a unit, like "30s", as the whole milliseconds that a field whose name ends in `_ms` takes."""
+    match = _DURATION.fullmatch(value) if isinstance(value, str) and field.endswith("_ms") else None
+    return None if match is None else f"{int(match[1]) * _MS[match[2]]} (milliseconds)"
+
+
 def sorted_map(values: Mapping[str, str]) -> dict[str, str]:
     """The same map with its keys in order, so that equal specs have equal bytes."""
     return dict(sorted(values.items())) if len(values) > 1 else dict(values)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 
-from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, shown
+from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, milliseconds_meant, shown
 from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.edge.validated import validated
@@ -225,7 +225,8 @@ def _knob_fault(name: str, hint: object, value: object) -> str | None:
     if get_origin(hint) is list:
         return _list_fault(value, low, high)
     if type(value) is not int:
-        return "has to be a whole number"
+        meant = milliseconds_meant(name, value)
+        return "has to be a whole number" + (f": write {meant}" if meant else "")
     return None if low <= value <= high else f"has to be from {low} to {high}"
 
 

@@ -20,6 +20,7 @@ from schemas.edge.base import (
     Malformed,
     at_key,
     joined,
+    milliseconds_meant,
     quoted,
     shown,
 )
@@ -119,6 +120,8 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
         return f"{_REASONS[kind](context, value)}: write {_listed(str(fault['loc'][-1]), value)}"
     if kind in _REASONS:
         meant = _meant(kind, value)
+        if kind == "int_type" and meant is None and fault["loc"]:
+            meant = milliseconds_meant(str(fault["loc"][-1]), value)
         return _REASONS[kind](context, value) + (f": write {meant}" if meant else "")
     return str(fault["msg"])
 

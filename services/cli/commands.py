@@ -1,45 +1,20 @@
 """Every command of `largesse`. Each imports what it needs itself, so that none waits for what another needs."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer.core import TyperGroup
 
 from services.cli import contexts, live
 from services.cli.arguments import Json
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
+from services.cli.groups import Group, LateGroup
 from services.cli.operating import config_app, node_app
 from services.cli.show import plural
 
 if TYPE_CHECKING:
     from schemas import JobRejected
-
-
-class LateGroup(TyperGroup):
-    """A group of commands whose module takes long to import: it is, when one of them is named or all are listed.
-
-    `source`: module and name of the group's app.
-    """
-
-    source: tuple[str, str]
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Their names, in order."""
-        self._load()
-        return super().list_commands(ctx)
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        """The command of that name, or None."""
-        self._load()
-        return super().get_command(ctx, name)
-
-    def _load(self) -> None:
-        if not self.commands:
-            module, name = self.source
-            self.commands = typer.main.get_group(getattr(import_module(module), name)).commands
 
 
 class ImportGroup(LateGroup):
@@ -55,6 +30,7 @@ class AdminGroup(LateGroup):
 
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -178,7 +154,7 @@ def compare(
     """Run one workload under several policies, side by side; exit code 1 where none could admit a job."""
     from services.cli.simulating import Asked, check_admitted, compare_presets, comparison
 
-    names = presets.split(",")
+    names = [name.strip() for name in presets.split(",")]
     if len(names) != len(set(names)):
         raise Wrong("--presets: names one twice")
     asked = Asked(workload, cluster, settings or [], seed, outages, reservations)

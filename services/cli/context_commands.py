@@ -8,8 +8,11 @@ import typer
 from services.cli.arguments import Json
 from services.cli.contexts import Context, config_path, name_fault, named, read_config, write_config
 from services.cli.ending import Wrong, note, out, out_json
+from services.cli.groups import Group
 
-context_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keep addresses of cells in a config file.")
+context_app = typer.Typer(
+    cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Keep addresses of cells in a config file."
+)
 
 
 def _name(text: str) -> str:

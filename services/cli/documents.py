@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ def read_file(path: str, topic: str) -> Written:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
     if len(data) > INPUT_BYTES_MAX:
         raise Wrong(f"{_shown(path)}: is too large: at most {INPUT_BYTES_MAX} bytes, has more")
-    return _checked(path, data, topic)
+    return _checked(path, data.removeprefix(BOM_UTF8), topic)
 
 
 def read_job(path: str, user: Callable[[], str]) -> Written:

@@ -11,13 +11,14 @@ from services.cli.arguments import Job, Json, OverToo, Url, Zone, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
 from services.cli.ending import out, out_json
+from services.cli.groups import Group
 from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
 NO_ACCOUNTS = "no accounts: only the presets carbyne and carbyne-dag keep them"
 
-get_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
+get_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
 
 
 @get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")

@@ -8,13 +8,16 @@ import typer
 from services.cli.arguments import Json, Node, Url, file_path
 from services.cli.client import Gateway, step, timeout_s_of
 from services.cli.ending import Wrong, note, out, out_json
+from services.cli.groups import Group
 from services.cli.show import plural
 
 REASON_MAX = 300
 """Characters of the reason for a drain, as the cell takes them."""
 
-node_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Drain, resume and remove nodes.")
-config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy.")
+node_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Drain, resume and remove nodes.")
+config_app = typer.Typer(
+    cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy."
+)
 
 
 _SPAN = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")

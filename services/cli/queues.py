@@ -91,13 +91,13 @@ def _columns(queues: list[Document]) -> list[_Column]:
         return [str(queue["jobs"][state]) for queue in queues]
 
     found = [
-        _Column("weight", "weight", [f"{queue['weight']:g}" for queue in queues], 3),
+        _Column("weight", "weight", [f"{queue['weight']:g}" for queue in queues], 4),
         _Column("guaranteed", "guar.", shares("guaranteed"), 1),
         _Column("fair", "fair", shares("fair")),
         _Column("has", "has", shares("allocated")),
-        _Column("of", "of", [queue["resource"] or "" for queue in queues], 4),
-        _Column("lent", "lent", [_percent(queue["lent"] or None) for queue in queues], 5),
-        _Column("borrowed", "borr.", [_percent(queue["borrowed"] or None) for queue in queues], 6),
+        _Column("of", "of", [queue["resource"] or "" for queue in queues], 5),
+        _Column("lent", "lent", [_percent(queue["lent"] or None) for queue in queues], 6),
+        _Column("borrowed", "borr.", [_percent(queue["borrowed"] or None) for queue in queues], 3),
         _Column("run", "run", jobs("running")),
         _Column("wait", "wait", jobs("waiting")),
     ]

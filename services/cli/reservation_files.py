@@ -14,6 +14,7 @@ from schemas.edge.read import Malformed, read_input
 from services.cli.client import user
 from services.cli.ending import Ending, Wrong
 from services.cli.plan_chart import Document
+from services.cli.show import in_zone
 
 if TYPE_CHECKING:
     from services.planner.rdl.faults import Spot
@@ -56,7 +57,7 @@ class Places:
         self._file, self._spots = file, spots
 
     def told(self, text: str) -> str:
-        """`rdl.of[1].b.gpu: ...` with file, line and column instead of the path."""
+        """`rdl.of[1].b.gpu: ...` with file, line and column instead of the path, and times as tables show them."""
 
         def place(match: re.Match[str]) -> str:
             spot = self._spots.get(match[1])
@@ -64,7 +65,7 @@ class Places:
                 return match[0]
             return f"{_shown(self._file)}: line {spot.line}, column {spot.column}: {match[1].rpartition('.')[2]}:"
 
-        return _PATH.sub(place, text)
+        return _PATH.sub(place, in_zone(text))
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -122,7 +123,8 @@ def _rdl(file: str, zone: str) -> tuple[object, "Clock", "dict[str, Spot]"]:
 
 def _text(file: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return text.removeprefix("\ufeff")  # A byte order mark, which some editors write.
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -234,6 +234,14 @@ def moment(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms / 1_000, UTC).astimezone(_zone.get()).strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
+_MOMENT = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def in_zone(text: str) -> str:
+    """A text of the gateway, which says times in UTC, with each as `moment` writes it."""
+    return _MOMENT.sub(lambda match: moment(int(datetime.fromisoformat(match[0]).timestamp()) * 1_000), text)
+
+
 def percent(share: float) -> str:
     """A share of 1 as a percentage."""
     return f"{100 * share:.1f} %"

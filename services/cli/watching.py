@@ -8,7 +8,7 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import Draw, described, listed, moment, on_terminal, plain, plural, rounded, span, width
+from services.cli.show import Draw, described, in_zone, listed, moment, on_terminal, plain, plural, rounded, span, width
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
@@ -54,7 +54,7 @@ def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
 
 def _head(document: Document) -> str:
     ended = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-    why = document["detail"] or document["why"] or ""
+    why = in_zone(document["detail"] or document["why"] or "")
     return plain(f"{document['job']}: {document['state']}{ended}" + (f" ({why})" if why else ""))
 
 
@@ -68,7 +68,7 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
             running = f"{running or 0} + {copies:,} {'copy' if copies == 1 else 'copies'}"
         if ending := stage.get("ending"):
             running = f"{running or 0} + {ending:,} ending"
-        why = "; ".join(reason["text"] for reason in stage["why"])
+        why = "; ".join(in_zone(reason["text"]) for reason in stage["why"])
         rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running, why))
     return draw(("stage", "progress", "done", "running", "why it waits"), rows, kinds="kkrrl")
 

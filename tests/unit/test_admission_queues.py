@@ -44,7 +44,8 @@ def by(user, where="a"):
         pytest.param(
             "",
             "org/own",
-            'the job names no user, and not everybody may submit to queue "org/own"; those who may are dan',
+            'the job names no user (set "user"), and not everybody may submit to queue "org/own"; '
+            "those who may are dan",
             id="whoever says no name",
         ),
     ],

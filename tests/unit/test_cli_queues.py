@@ -57,7 +57,7 @@ def heads(text):
     [
         (100, ["weight", "guaranteed", "fair", "has", "of", "lent", "borrowed", "run", "wait", "parked"]),
         (80, ["weight", "guar.", "fair", "has", "of", "lent", "borr.", "run", "wait", "park"]),
-        (60, ["weight", "guar.", "fair", "has", "run", "wait", "park"]),
+        (60, ["guar.", "fair", "has", "borr.", "run", "wait", "park"]),
         (50, ["guar.", "fair", "has", "run", "wait", "park"]),
         (40, ["fair", "has", "run", "wait"]),
     ],

@@ -232,7 +232,7 @@ def test_as_many_submitters_as_a_queue_may_name():
         pytest.param({"policy": ""}, "policy: has to be one of 'hdrf', 'drf', ", id="an empty policy"),
         pytest.param({"policy": "lifo"}, "policy: has to be one of 'hdrf', 'drf', ", id="no policy"),
         pytest.param({"max": {"cpu": "x"}}, 'max.cpu: "x" is no quantity', id="no quantity"),
-        pytest.param({"max": {"cpu": "-1"}}, 'max.cpu: "-1" is no quantity', id="less than nothing"),
+        pytest.param({"max": {"cpu": "-1"}}, 'max.cpu: may not be negative, is "-1"', id="less than nothing"),
         pytest.param({"max": {"cpu": -1}}, "max.cpu: may not be negative, is -1", id="less than no base unit"),
         pytest.param({"max": {"CPU": "1"}}, "max.CPU: is no resource name", id="no resource"),
         pytest.param({"max": {"memory": 512}}, 'max.memory: 512 is 512 bytes: write "512Mi"', id="a few bytes"),

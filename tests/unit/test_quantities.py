@@ -72,7 +72,6 @@ def test_a_quantity_in_base_units(resource, value, up, down):
         "two",
         "1e3",
         "+1",
-        "-1",
         "1.",
         ".5",
         "1,5",
@@ -316,3 +315,9 @@ def test_what_is_rounded_is_never_more_and_off_by_less_than_a_hundredth(resource
 
 def test_a_vector_is_told_in_its_order():
     assert vector_text({"memory": 7_680, "cpu": 2_000}) == "memory 7.5Gi, cpu 2"
+
+
+@pytest.mark.parametrize("text", ["-1", "-64Mi", "-500m"])
+def test_a_text_below_nothing_is_refused_as_a_number_is(text):
+    with pytest.raises(ValueError, match=f'may not be negative, is "{text}"'):
+        parse_quantity("memory", text, round_up=True)

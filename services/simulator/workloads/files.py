@@ -3,6 +3,7 @@
 import gzip
 import sys
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from io import BufferedReader
@@ -22,7 +23,8 @@ class Damaged(ValueError):
 
 
 def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Lines that are not blank, with their numbers from 1. `-` is standard input; gzip is seen by its first bytes.
+    """Lines that are not blank, with their numbers from 1. `-` is standard input; gzip is seen by its first bytes, and
+    a byte order mark, which some editors write, is left out.
 
     Raises Damaged for a broken archive or a line that is too long, OSError where the file cannot be read.
     """
@@ -30,6 +32,8 @@ def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
     with _opened(path) as file:
         while line := _readable(file.readline, f"{path}:{number + 1}"):
             number += 1
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if not line.isspace():
                 yield number, line
 
@@ -37,7 +41,7 @@ def read_lines(path: str) -> Iterator[tuple[int, bytes]]:
 def read_bytes(path: str) -> bytes:
     """A whole small file, as `read_lines` reads it."""
     with _opened(path) as file:
-        return _readable(file.read, path)
+        return _readable(file.read, path).removeprefix(BOM_UTF8)
 
 
 def _readable(read: Callable[[int], bytes], where: str) -> bytes:

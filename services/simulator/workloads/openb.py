@@ -28,6 +28,11 @@ OPTIONS = (
 
 MODEL = "gpu-model"
 _ANY_MODEL = "gpu-any/"
+_POD_COLUMNS = (
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"),
+    *("creation_time", "deletion_time", "scheduled_time"),
+)
+_NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 _GPU_MILLI = 1000
 
 
@@ -53,7 +58,11 @@ def convert(
     require("compress", compress > 0, "above 0", compress)
     require("nodes", bool(nodes) == bool(cluster), "given together with cluster", nodes or "missing")
     pods = sorted(
-        (line for row in table_rows(path, ",") if (line := _job(row, start_s, compress, models, queues, leave))),
+        (
+            line
+            for row in table_rows(path, ",", needed=_POD_COLUMNS)
+            if (line := _job(row, start_s, compress, models, queues, leave))
+        ),
         key=lambda line: line["submit_ms"],  # Stable: the trace's order decides.
     )
     if cluster:
@@ -63,7 +72,7 @@ def convert(
 
 def cluster_of(nodes: str, pods: list[Line], count: int, seed: int) -> Line:
     """The cluster file of a node list: labels that the pods ask for, and their queues. Raises Damaged."""
-    rows = {row.text("sn"): row for row in table_rows(nodes, ",")}
+    rows = {row.text("sn"): row for row in table_rows(nodes, ",", needed=_NODE_COLUMNS)}
     if not rows:
         raise Damaged(nodes, "", "has no node")
     accepted = sorted({label for pod in pods for label in pod["stages"][0].get("labels", {}) if label != MODEL})

@@ -147,9 +147,12 @@ def json_row(text: bytes, where: str) -> Row:
         raise Damaged(where, fault.field, fault.reason) from None
 
 
-def table_rows(path: str, separator: str, columns: tuple[str, ...] = (), header: tuple[str, ...] = ()) -> Iterator[Row]:
+def table_rows(
+    path: str, separator: str, columns: tuple[str, ...] = (), header: tuple[str, ...] = (), needed: tuple[str, ...] = ()
+) -> Iterator[Row]:
     """The rows of a table without quoting. Columns are those named here, or, where there are none or the first line is
-    `header`, those that the first line names."""
+    `header`, those that the first line names. Raises Damaged for a damaged line, and where the first line does not name
+    all columns of `needed`."""
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         try:
@@ -158,6 +161,8 @@ def table_rows(path: str, separator: str, columns: tuple[str, ...] = (), header:
             raise Damaged(where, "", "is no text") from None
         if not columns or (number == 1 and tuple(cells) == header):
             columns = tuple(cells)
+            if missing := [name for name in needed if name not in columns]:
+                raise Damaged(where, "", f"has to name the columns of the table; missing: {', '.join(missing)}")
         elif len(cells) != len(columns):
             raise Damaged(where, "", f"has to have {len(columns)} columns ({', '.join(columns)}), has {len(cells)}")
         else:
