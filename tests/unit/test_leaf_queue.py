@@ -80,3 +80,24 @@ def test_a_round_costs_the_leaves_it_serves_not_those_that_wait(board, monkeypat
     )
     assert turn(board, "holder") == "q299"
     assert list(dict.fromkeys(offered)) == ["q299"]
+
+
+@pytest.mark.parametrize("order", ["drf", "giving", "fsp", "srtf"])
+def test_tasks_that_only_follow_once_others_of_their_class_have_started_find_the_room_that_is_left(order):
+    """Each job has an optional stage of the class of its required one. With so many jobs the two stand far apart in the
+    ready queue, and the entry of the optional ones stays where it is when it gets another class.
+    """
+    room = Room([{"cpu": 4_000}])
+    room.add("n", "e", {"cpu": 4_000}, {}, [], True)
+    board = Board(room, "fair", orders={"": order})
+    for i in range(60):
+        small, large = board.class_for({"cpu": 1 + i}, {}, {}, 0), board.class_for({"cpu": 9_000 + i}, {}, {}, 0)
+        board.add_job(f"j{i}", 1 + i, "", 0)
+        spans = [
+            TaskSpan(name, at, task, 0, 1, 1, 0)
+            for at, (name, task) in enumerate(zip("abc", [small, large, small], strict=True))
+        ]
+        spans[1].optional = spans[2].optional = True
+        board.wait(f"j{i}", spans)
+
+    assert sorted(placement.stage for placement in board.place()) == ["a"] * 60 + ["c"] * 60

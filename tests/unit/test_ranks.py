@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 
 from services.leftover.placement.leaf_queue import ReadyQueue
 from services.leftover.placement.ranks import Ranks
+from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_span import SoleSpans, TaskSpan
 from tests.strategies import for_all
 
 MASK = 15
@@ -57,3 +59,32 @@ def test_what_lies_behind_the_end_of_a_search_is_found_by_the_next():
 
     assert ready.first_of(1 << 3, end=10) is None
     assert ready.first_of(1 << 3) == 3
+
+
+SOLE = st.tuples(st.integers(0, 60), st.integers(0, 3), st.lists(st.integers(0, MASK), max_size=4, unique=True))
+
+
+@for_all(st.lists(SOLE, max_size=300), st.lists(LIVES, min_size=1, max_size=5))
+def test_the_first_span_of_a_live_class_is_found_whatever_a_job_waits_for_by_now(changes, lives):
+    ready, model = ReadyQueue(MASK), {}
+    for number, (job, key, classes) in enumerate(changes):
+        id_, segment = -1 - job, job << 4
+        if classes:
+            tasks = [TaskClass(index, "", {}, {}, {}, 0, [], [], True) for index in classes]
+            spans = [TaskSpan("s", at, task, 0, 1, 1, 0) for at, task in enumerate(tasks)]
+            for at, span in enumerate(spans):
+                span.position = at
+            sole = ready.sole_spans[id_] = SoleSpans(spans, segment)
+            ready.set(id_, key * 8, sole.classes)  # Often with the key that it has, and other classes.
+            ready.classes |= sole.classes
+            model[id_] = [(key * 8 + at, segment | index, index) for at, index in enumerate(classes)]
+        elif ready.sole_spans.pop(id_, None) is not None:
+            ready.drop(id_)
+            del model[id_]
+        live, _ = lives[number % len(lives)]
+        able = [(key, bucket) for of_job in model.values() for key, bucket, index in of_job if live >> index & 1]
+        found = ready.first_of(live)
+        assert (found is None) == (not able)
+        if found is not None:
+            assert ready.found_key == min(able)[0]
+            assert (ready.found_key, found) in able

@@ -33,9 +33,12 @@ class ReadyQueue(Ranks[int]):
     under the job's `sole_id`, which is negative. `classes`: bit set of all classes of tasks among them, possibly with
     some that are gone. `sole_spans`: by `sole_id`. `found_key`: the key of what was found last. `mask`: which bits of
     the number of a bucket are its class.
+
+    A search begins where the last one found something: in a round ever fewer classes are live, and what is served
+    moves back. `_none_before`: no entry with a key below this has a class in the set `_none_of`.
     """
 
-    __slots__ = ("classes", "found_key", "mask", "sole_spans")
+    __slots__ = ("_none_before", "_none_of", "classes", "found_key", "mask", "sole_spans")
 
     def __init__(self, mask: int) -> None:
         super().__init__()
@@ -43,6 +46,17 @@ class ReadyQueue(Ranks[int]):
         self.found_key = 0
         self.mask = mask
         self.sole_spans: dict[int, SoleSpans] = {}
+        self._none_before = 0
+        self._none_of = 0
+
+    def set(self, id_: int, key: int, classes: int) -> None:
+        """Adds an entry, moves it to another key, or gives it other classes. O(log n + length of a block)."""
+        if key < self._none_before:
+            self._none_before = key
+        if self.key.get(id_) != key:
+            super().set(id_, key, classes)
+        elif id_ < 0:  # The sole spans of a job may be others by now, the class of a bucket may not.
+            self.add_classes(id_, classes)
 
     def first_of(self, live: int, end: int | None = None) -> int | None:
         """The first bucket whose class is in the set `live` and whose key is below `end`, or None. Of sole spans each
@@ -50,9 +64,12 @@ class ReadyQueue(Ranks[int]):
         """
         if not self.classes & live:
             return None
-        mask, sole_spans, union = self.mask, self.sole_spans, 0
+        mask, sole_spans, first_hit = self.mask, self.sole_spans, -1
         found, found_key = -1, -1  # The best so far: sole spans stand under the key of the first of them.
-        for block in self.blocks:
+        begin, skipped = 0, 0
+        if self._none_before and live | self._none_of == self._none_of:
+            begin, skipped = self.place_of(self._none_before)
+        for block in self.blocks[begin:] if begin else self.blocks:
             first = block.entries[0][0]
             if found >= 0 and first > found_key:
                 break
@@ -60,7 +77,7 @@ class ReadyQueue(Ranks[int]):
                 break
             hit = block.classes & live
             if hit:
-                for key, id_ in block.entries:
+                for key, id_ in block.entries[skipped:] if skipped else block.entries:
                     if found >= 0 and key > found_key:
                         break
                     if end is not None and key >= end:
@@ -73,23 +90,34 @@ class ReadyQueue(Ranks[int]):
                             for span in sole.spans:
                                 if live_there >> span.task.index - sole.lowest & 1:
                                     break
+                            if first_hit < 0:
+                                first_hit = key
                             behind = span.position - sole.spans[0].position
                             if found < 0 or key + behind < found_key:
                                 found, found_key = sole.segment | span.task.index, key + behind
                             if not behind:
                                 break
                     elif hit >> (id_ & mask) & 1:
+                        if first_hit < 0:
+                            first_hit = key
                         found, found_key = id_, key
                         break
                 else:
                     if found < 0:
                         block.classes ^= hit  # None of them is there any more.
-            union |= block.classes
+            skipped = 0
         else:
             if found < 0:
-                self.classes = union  # Where `end` cut the last block short, it still has what lies behind that.
+                self._forget_gone()  # Where `end` cut the last block short, it still has what lies behind that.
+        self._none_before, self._none_of = max(0, first_hit), live
         self.found_key = found_key
         return found if found >= 0 else None
+
+    def _forget_gone(self) -> None:
+        """Corrects `classes`."""
+        self.classes = 0
+        for block in self.blocks:
+            self.classes |= block.classes
 
 
 def _ready_queues() -> list[ReadyQueue]:

@@ -85,6 +85,24 @@ class Ranks(Generic[Id]):
         else:
             del entries[bisect_left(entries, entry)]
 
+    def place_of(self, key: int) -> tuple[int, int]:
+        """Where entries with this key, or a later one, begin: the position of the block, and that in the block."""
+        low, high = 0, len(self._last)
+        while low < high:
+            middle = (low + high) >> 1
+            if self._last[middle][0] < key:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(self.blocks):
+            return low, 0
+        at = 0
+        for entry in self.blocks[low].entries:
+            if entry[0] >= key:
+                break
+            at += 1
+        return low, at
+
     def first(self) -> Id | None:
         """The entry with the least key, or None."""
         return self.blocks[0].entries[0][1] if self.blocks else None
