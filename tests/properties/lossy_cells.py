@@ -14,7 +14,7 @@ from services.planner.planning.request import Node, Plan
 from services.planner.planning.residual import FOR_EVER
 from services.planner.planning.verify import fault
 from tests.builders import node_lost, registered, reservation
-from tests.unit.test_planner_core import MINUTE, Cell
+from tests.planner_cell import MINUTE, Cell
 
 CORES = 4
 MOST = 24

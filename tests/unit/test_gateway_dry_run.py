@@ -23,11 +23,11 @@ from services.gateway.dry_run import Config, dry_run, tasks_of
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
 from tests.builders import queue, tree
+from tests.gateway_cell import told
 from tests.gateway_watch import Watched, stage
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_queues import shapes
 from tests.strategies import for_all
-from tests.unit.test_gateway_app import told
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from services.gateway.node_documents import node_documents
 from services.gateway.tally import OfClass, Tally
 from tests.builders import job, stage
 from tests.cells import SlowCell
+from tests.gateway_cell import JOB, told
 from tests.properties.histories import Play, seeded_histories
 from tests.strategies import for_all
-from tests.unit.test_gateway_app import JOB, told
 
 TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
 CPU = {"cpu": 1_000}

@@ -11,8 +11,8 @@ from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.task_output import pages_of
 from services.gateway.output import printed
 from services.gateway.problems import Problem
+from tests.gateway_cell import GUARD_S, JOB, a_cell
 from tests.unit.test_agent_folders import attempt
-from tests.unit.test_gateway_app import GUARD_S, JOB, a_cell
 
 LOGS = "/v1/tasks/j/s/0/logs"
 

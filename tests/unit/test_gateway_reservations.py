@@ -5,7 +5,7 @@ import time
 import pytest
 
 from largesse.lifecycle import reservation_limits
-from tests.unit.test_gateway_app import told
+from tests.gateway_cell import told
 
 HOUR_S = 3_600
 

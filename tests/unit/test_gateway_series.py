@@ -6,7 +6,7 @@ import pytest
 
 from largesse.lifecycle import reservation_limits
 from schemas.edge.reservations import occurrence_name
-from tests.unit.test_gateway_app import told
+from tests.gateway_cell import told
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 600, "w": 600}
 DAY_S = 86_400

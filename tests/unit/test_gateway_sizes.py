@@ -9,7 +9,7 @@ from largesse.bus.port import MESSAGE_BYTES_MAX, MessageTooLarge
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.cli.client import ending_of
 from services.cli.ending import Wrong
-from tests.unit.test_gateway_app import JOB, STAGE, YAML, told
+from tests.gateway_cell import JOB, STAGE, YAML, told
 
 
 def yaml_of(stages):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.test_gateway_app import JOB, told
+from tests.gateway_cell import JOB, told
 
 
 @pytest.mark.parametrize(

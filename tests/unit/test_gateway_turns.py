@@ -9,8 +9,8 @@ import pytest
 from services.gateway import api
 from services.gateway.api import READ_AT_ONCE
 from services.gateway.view_state import ENDED_JOBS_MAX
+from tests.gateway_cell import told as told_in_memory
 from tests.http_rig import GUARD_S, JOB, request, told
-from tests.unit.test_gateway_app import told as told_in_memory
 
 LARGE = json.dumps(JOB).encode() + b" " * READ_AT_ONCE
 

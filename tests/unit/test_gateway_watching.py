@@ -7,8 +7,8 @@ import pytest
 
 from services.gateway import api, app, watching
 from services.gateway.watching import TOLD_AT_ONCE, Watching
+from tests.gateway_cell import told as told_in_memory
 from tests.http_rig import HOST, JOB, request, told, until
-from tests.unit.test_gateway_app import told as told_in_memory
 
 WATCHERS = 50
 

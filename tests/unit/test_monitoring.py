@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import ROOT
-from tests.unit.test_gateway_app import JOB, told
+from tests.gateway_cell import JOB, told
 
 FOLDER = ROOT / "infra/monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/largesse.json").read_text())

@@ -12,9 +12,9 @@ from services.cli.operating import SPAN_MS_MAX, _span_ms
 from services.gateway.node_documents import node_document
 from tests.builders import job, node, stage
 from tests.cells import running_cell
+from tests.gateway_cell import told
 from tests.gateway_watch import Watched
 from tests.unit.test_agent_core import closed, granted, registered, running
-from tests.unit.test_gateway_app import told
 
 
 # ---------------------------------------------------------------- what an operator may say

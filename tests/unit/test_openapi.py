@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from largesse.task_output import Piece
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
-from tests.unit.test_gateway_app import JOB, STAGE, YAML, told
+from tests.gateway_cell import JOB, STAGE, YAML, told
 
 SAID_OF_ALL = {"400", "403", "408", "500", "503"}
 """Errors that any request may come to; where each is made has tests of its own."""

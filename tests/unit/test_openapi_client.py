@@ -7,8 +7,8 @@ import pytest
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
+from tests.gateway_cell import told as told_in_memory
 from tests.http_rig import HOST, told
-from tests.unit.test_gateway_app import told as told_in_memory
 
 PACKAGE = "generated_largesse_client"
 STAGE = {"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}

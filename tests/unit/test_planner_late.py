@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import ended, finished, registered, reservation, started
-from tests.unit.test_planner_core import Cell, answers
+from tests.planner_cell import Cell, answers
 from tests.unit.test_planner_progress import MINUTE, cell, flat, under
 
 

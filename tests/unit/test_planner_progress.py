@@ -21,7 +21,7 @@ from tests.builders import (
     stage,
     started,
 )
-from tests.unit.test_planner_core import Cell, answers
+from tests.planner_cell import Cell, answers
 
 MINUTE = 60_000
 

@@ -7,7 +7,7 @@ from services.admission import core as admission
 from services.admission.core.judge import judge
 from tests.builders import Fact, node_lost, registered, reservation, reservation_delete, reservation_update
 from tests.harness import given
-from tests.unit.test_planner_core import MINUTE, Cell
+from tests.planner_cell import MINUTE, Cell
 
 WIDE = "window(0, 1h, atom(b='1 cpu', g=1, h=8, l=2m, w=16m))"
 """Eight units for two minutes, or one for sixteen: the fewer at a time, the less is started and ended."""

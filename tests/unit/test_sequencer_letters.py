@@ -7,7 +7,7 @@ from schemas import (
     JobRejected,
 )
 from schemas.topics import DEADLETTER
-from tests.unit.test_sequencer import JOB, NODE, desk, kinds
+from tests.desk import JOB, NODE, desk, kinds
 
 
 @desk

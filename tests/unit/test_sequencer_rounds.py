@@ -16,7 +16,7 @@ from schemas import (
     TimeReached,
 )
 from tests.builders import grant
-from tests.unit.test_sequencer import JOB, NODE, desk, kinds
+from tests.desk import JOB, NODE, desk, kinds
 
 
 @desk

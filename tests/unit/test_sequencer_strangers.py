@@ -11,7 +11,7 @@ from largesse.log.wanted import Wanted, answer
 from schemas import Header, JobAdmitted, Releases, RoundOpened, SequencerAlive
 from schemas.topics import DEADLETTER
 from tests.bus_stories import append_raw, story
-from tests.unit.test_sequencer import JOB, NODE, Desk, desk, pass_time, watched
+from tests.desk import JOB, NODE, Desk, desk, pass_time, watched
 
 LETTER = {"seq": 3, "type": "InputRefused", "topic": "jobs", "partition": 0, "offset": 0}
 

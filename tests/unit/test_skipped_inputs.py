@@ -15,7 +15,7 @@ from services.admission import core
 from services.admission.core import skips as core_skips
 from services.admission.core.state import State
 from services.admission.intake import SKIP_BYTES_MAX
-from tests.unit.test_sequencer import JOB, NODE, desk
+from tests.desk import JOB, NODE, desk
 
 
 class Poison(bytes):

@@ -2,7 +2,7 @@
 
 from largesse.release import VERSION, are_cores_compiled, commit
 from largesse.telemetry import SECONDS, exposition
-from tests.unit.test_sequencer import JOB, NODE, desk
+from tests.desk import JOB, NODE, desk
 
 
 def counted(name):

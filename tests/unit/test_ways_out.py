@@ -20,9 +20,9 @@ from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, InputSkipped, SequencerAlive
 from services.admission import sequencer as admission
 from services.cli.commands import app as cli
+from tests.gateway_cell import JOB, a_cell, until_ready
 from tests.http_rig import GUARD_S
 from tests.unit.cli_here import largesse
-from tests.unit.test_gateway_app import JOB, a_cell, until_ready
 
 OPENING = record_of(SequencerAlive([]), cell="c", seq=9, round_number=7, time=0, id_="c/9", cause="")
 LOG = "kafka://broker:9092/c"
