@@ -25,7 +25,9 @@ from time import monotonic, sleep
 
 from largesse.bus.file.journal import has_journal
 from tests.conftest import ROOT
-from tests.live.campaign import PACE, Cell, Outcome, Reaper, Seed, cut_power
+from tests.live.campaign import Outcome, Seed
+from tests.live.campaign_cell import PACE, Cell, cut_power
+from tests.live.campaign_clients import Reaper
 from tests.live.campaign_jobs import Job, drawn_jobs
 from tests.live.fault_jobs import overlaps, writing_jobs
 from tests.unit.cli_process import COMMAND, largesse

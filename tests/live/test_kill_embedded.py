@@ -16,7 +16,8 @@ from largesse.bus.port import Outgoing
 from largesse.failpoints import POINTS, VARIABLE
 from tests.conftest import ROOT
 from tests.live import campaign_checks as checks
-from tests.live.campaign import GUARD_S, KILLS, Cell, Outcome, cut_power, run_seed, verdict
+from tests.live.campaign import KILLS, Outcome, run_seed, verdict
+from tests.live.campaign_cell import GUARD_S, Cell, cut_power
 from tests.live.campaign_jobs import marked, read_proofs, shell
 from tests.live.campaign_plan import FAILPOINTS, MOMENT, drawn_plan, seeds_of
 from tests.unit.cli_process import COMMAND, largesse
