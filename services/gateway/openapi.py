@@ -9,10 +9,12 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Header
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode
 
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
+from services.gateway.document import Document
 from services.gateway.models import Problem
 from services.gateway.problems import MEDIA_TYPE, TITLES
 
@@ -34,6 +36,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/series", "post"): SeriesRequest,
 }
 _BODY_TYPES = ("application/json", "application/yaml")
+_PROBLEM = {"$ref": f"#/components/schemas/{Problem.__name__}"}
 _VALIDATION = ("HTTPValidationError", "ValidationError")
 """FastAPI's own error documents; a Problem is sent instead."""
 
@@ -54,7 +57,9 @@ def answer(model: type[BaseModel] | None, description: str, **headers: str) -> d
 
 def problems(*statuses: int) -> Responses:
     """Errors that a route may answer with, beside those that any may."""
-    found: Responses = {status: {"model": Problem, "description": TITLES[status]} for status in statuses}
+    # A model would have FastAPI make a validator for each error of each route, which took most of a start.
+    content = {MEDIA_TYPE: {"schema": _PROBLEM}}
+    found: Responses = {status: {"description": TITLES[status], "content": content} for status in statuses}
     if 503 in found:
         found[503] |= answer(None, TITLES[503], Retry_After="seconds after which to try again")
     return found
@@ -79,10 +84,9 @@ def complete(app: FastAPI) -> None:
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components = document["components"]["schemas"]
+    _add_schemas(components, Problem, "serialization")
     for (path, method), model in _BODIES.items():
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        for name, part in {**schema.pop("$defs", {}), model.__name__: schema}.items():
-            assert components.setdefault(name, part) == part, f"{name} names two schemas"
+        _add_schemas(components, model, "validation")
         named = {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
         content = dict.fromkeys(_BODY_TYPES, named)
         document["paths"][path][method]["requestBody"] = {"required": True, "content": content}
@@ -94,13 +98,17 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+def _add_schemas(components: Document, model: type[BaseModel], mode: JsonSchemaMode) -> None:
+    schema = model.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
+    for name, part in {**schema.pop("$defs", {}), model.__name__: schema}.items():
+        assert components.setdefault(name, part) == part, f"{name} names two schemas"
+
+
 def _complete(responses: dict[str, Any]) -> None:
-    reference = {"$ref": "#/components/schemas/Problem"}
     for status, response in list(responses.items()):
         if int(status) < 400:
             continue
-        schemas = [content["schema"] for content in response.get("content", {}).values()]
-        if reference in schemas:
-            response["content"] = {MEDIA_TYPE: {"schema": reference}}
+        if MEDIA_TYPE in response.get("content", {}):
+            response["content"] = {MEDIA_TYPE: {"schema": _PROBLEM}}
         else:
             del responses[status]  # FastAPI adds a 422 of its own wherever there is a parameter, a free text too.
