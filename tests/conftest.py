@@ -15,6 +15,7 @@ durations of an earlier run (`tests/durations.json`; `make durations` writes it)
 import fcntl
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the profile before any test module is read, and notes durations where that is asked for."""
+    """Chooses the profile before any test module is read, and notes durations where that is asked for.
+
+    A shell without job control lets what it starts in the background ignore Ctrl-C, and so would every process that a
+    test starts and interrupts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = "daily" if config.getoption(tiers.OPTION) else "default"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", chosen))
     durations.record(config)
@@ -55,9 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """How many processes `-n auto` starts, and `-n logical`, for tests that hardly wait: one a core."""
+    """How many processes `-n auto` starts, and `-n logical`, for tests that seldom wait: one a core and one more."""
     cores = len(os.sched_getaffinity(0))
-    return cores if config.option.numprocesses == "logical" else max(cores, min(2 * cores, WORKERS_MIN))
+    return cores + 1 if config.option.numprocesses == "logical" else max(cores, min(2 * cores, WORKERS_MIN))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -85,6 +85,7 @@ def registered(table):
     return batches
 
 
+@pytest.mark.slow
 @for_all(forged())
 def test_whatever_documents_say_the_registration_is_accepted(documents):
     with tempfile.TemporaryDirectory() as name:

@@ -202,6 +202,7 @@ def test_a_count_of_one_is_numbered_all_the_same():
     assert read_cluster(cluster({"name": "n", "count": 1, "capacity": {"cpu": 1}})).nodes[0].name == "n-0"
 
 
+@pytest.mark.slow
 def test_as_many_nodes_as_a_cell_may_have():
     most = [{"name": "a", "count": NODES_MAX - 1, "capacity": {"cpu": 1}}, {"name": "b", "capacity": {"cpu": 1}}]
     assert len(read_cluster(cluster(*most)).nodes) == NODES_MAX

@@ -55,6 +55,7 @@ def test_of_many_unknown_fields_some_are_named(others, end):
     assert fault.reason.endswith(end)
 
 
+@pytest.mark.slow
 def test_very_many_unknown_fields_take_no_time():
     assert refused({f"x{i}": 1 for i in range(50_000)}).reason.endswith("and 49991 more")
 

@@ -263,6 +263,7 @@ def test_no_class_is_forecast_to_give_back_more_than_it_holds(history):
 
 
 @for_all(histories(70))
+@pytest.mark.slow
 def test_a_job_of_one_task_is_forecast_as_if_it_were_followed_like_any_other(history):
     lean, full = (
         Play(SlowCell(4), classes="on", theta_permille=250, phase_window_ms=2_000, forecast_horizon_ms=5_000)

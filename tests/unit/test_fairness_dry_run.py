@@ -129,6 +129,7 @@ def run(stdin):
     return subprocess.run(words, input=stdin.encode(), capture_output=True, check=False, cwd=ROOT, timeout=GUARD_S)
 
 
+@pytest.mark.slow
 def test_it_is_a_filter():
     question = asked(tree({"name": "a"}, {"name": "b"}), demand={"a": [{"cpu": 1_000}]})
 
@@ -150,6 +151,7 @@ def test_what_is_no_question_ends_with_two_and_one_line(stdin, monkeypatch, caps
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_the_process_is_that_of_the_filter():
     done = run("{")
 

@@ -86,6 +86,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_waited_for", [True, False])
 def test_a_lock_that_outlives_its_holder_is_waited_for_and_not_for_ever(tmp_path, monkeypatch, is_waited_for):
     """As where a process is killed in the middle of starting another."""

@@ -226,6 +226,7 @@ cat "$4/second"
 """
 
 
+@pytest.mark.slow
 def test_a_full_file_system_is_survived_and_with_room_it_goes_on(tmp_path):
     if shutil.which("unshare") is None:
         pytest.skip("no unshare: no small file system to fill")

@@ -359,6 +359,7 @@ def test_a_dry_run_changes_nothing(process):
     assert warning.startswith('queues.children[0].max.disk: "4k" is less than 1 MiB')
 
 
+@pytest.mark.slow
 def test_what_is_put_in_force_is_noted_as_it_was_foretold():
     promises = {"name": "root", "children": [{"name": "ads", "guaranteed": {"cpu": "99"}}, {"name": "ml"}]}
 

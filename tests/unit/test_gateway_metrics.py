@@ -106,6 +106,7 @@ def assert_as_documents_say(tally, state):
         assert mine == {kind: amount for kind, amount in total.items() if amount}
 
 
+@pytest.mark.slow
 @for_all(seeded_histories())
 def test_counts_that_are_kept_are_those_that_a_count_of_everything_finds(history):
     """Over jobs, failures, losses, drains, cancellations, knobs and other trees; also where the view is restored."""

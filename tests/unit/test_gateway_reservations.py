@@ -121,6 +121,7 @@ def test_under_slots_no_capacity_is_promised():
     assert deleted.json()["state"] == "deleted"
 
 
+@pytest.mark.slow
 def test_a_dry_run_knows_how_many_reservations_a_cell_may_hold(monkeypatch):
     monkeypatch.setattr(reservation_limits, "RESERVATIONS_MAX", 1)
 
@@ -161,6 +162,7 @@ def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():
     assert [(each["reservation"], each["steps"][0]["usage"]) for each in after] == [("a", {"cpu": "3"})]
 
 
+@pytest.mark.slow
 def test_a_dry_run_refuses_a_queue_as_the_log_would():
     tree = {"name": "root", "children": [
         {"name": "ads", "submitters": ["ann", "cat"], "children": [{"name": "prod"}, {"name": "test"}]},

@@ -19,6 +19,7 @@ def yaml_of(stages):
     return f"job: wide\nstages: [{listed}]\n".encode()
 
 
+@pytest.mark.slow
 def test_yaml_that_grows_beyond_the_limit_when_it_becomes_json_is_refused_with_its_size():
     async def story(cell):
         answer = await cell.http.post("/v1/jobs", content=yaml_of(400), headers=YAML)
@@ -72,6 +73,7 @@ def test_a_message_that_is_too_large_for_the_bus_fails_alone_and_leaves_the_writ
     assert writers[0] is writers[1]
 
 
+@pytest.mark.slow
 def test_the_command_line_says_size_and_limit_in_words():
     async def story(cell):
         return await cell.http.post("/v1/jobs", content=yaml_of(400), headers=YAML)

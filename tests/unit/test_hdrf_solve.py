@@ -378,6 +378,7 @@ def test_what_is_no_json_is_refused(text, message, monkeypatch, capsys):
     assert message in said.err
 
 
+@pytest.mark.slow
 def test_the_command_exits_with_2_and_one_line():
     process = run('{"kind": "hdrf", "input": {"capacity": {"cpu": 1}, "tree": {"name": "a", "demand": {"cpu": -1}}}}')
 

@@ -68,6 +68,7 @@ def facebook_totals(path, split, divide, hours):
     return jobs, maps + reduces, seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("year", "split", "divide", "hours", "jobs", "count", "seconds"), [
     pytest.param(2009, 128, 1, 0, 5_894, 256_031, 7_804_046, id="FB-2009, day"),
     pytest.param(2009, 128, 10, 0, 5_894, 33_098, 802_889, id="FB-2009, day, bytes divided by 10"),
@@ -117,6 +118,7 @@ def test_every_raw_facebook_row_becomes_its_converted_row_to_the_millisecond(sha
 
 
 # ---------------------------------------------------------------- tpch
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "count", "seconds", "at_1_s", "at_5_s"), [
     ("2g", 20_065, 1_146, 875, 348),
     ("5g", 20_479, 2_135, 1_422, 555),
@@ -172,6 +174,7 @@ def test_carbynes_offline_jobs_are_warmed_runs_stretched_by_32(shared):
 
 
 # ---------------------------------------------------------------- alibaba
+@pytest.mark.slow
 @pytest.mark.parametrize(("sample", "shape", "seconds", "core_seconds", "path_stages", "path_tasks"), [
     ("random", [3_897, 14_435, 11_247, 1_894_278], 102_923_136, 70_071_858, [2, 12, 58], [5, 1_473, 175_991]),
     ("medium", [1_887, 11_451, 10_247, 125_570], 20_670_337, 14_892_790, [6, 7, 7], [27, 197, 2_532]),
@@ -202,6 +205,7 @@ def test_the_one_huge_alibaba_job_can_be_left_out_without_moving_the_others(shar
 
 
 # ---------------------------------------------------------------- openb, swf, wfinstances
+@pytest.mark.slow
 def test_openb_pods_that_ran_and_the_most_that_they_held_at_once(shared):
     pods = list(openb.convert(str(shared / "traces" / "gpu-openb-2023" / "pods_a.csv.gz"), start_s=0))
     changes: list = []
@@ -221,6 +225,7 @@ def test_openb_pods_that_ran_and_the_most_that_they_held_at_once(shared):
     assert most["memory"] <= 2_222 * 1_024  # The table counts those that never ran too.
 
 
+@pytest.mark.slow
 def test_the_whole_openb_cluster(shared, tmp_path):
     folder, cluster = shared / "traces" / "gpu-openb-2023", str(tmp_path / "cluster.json")
 
@@ -234,6 +239,7 @@ def test_the_whole_openb_cluster(shared, tmp_path):
     assert models == {"G2": 549, "T4": 404, None: 310, "P100": 134, "V100M16": 55, "G3": 39, "V100M32": 30, "A10": 2}
 
 
+@pytest.mark.slow
 def test_the_nasa_log(shared):
     lines = list(swf.convert(str(shared / "traces" / "swf" / "NASA-iPSC-1993-3.1-cln.oct-nov.swf.gz")))
 
@@ -244,6 +250,7 @@ def test_the_nasa_log(shared):
     assert all(line["stages"][0]["gang"] for line in lines)
 
 
+@pytest.mark.slow
 def test_wfinstances(shared):
     path = str(shared / "traces" / "wfinstances" / "wfinstances_a.jsonl.gz")
 

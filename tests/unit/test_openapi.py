@@ -14,6 +14,8 @@ from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
 from tests.gateway_cell import JOB, STAGE, YAML, told
 
+pytestmark = pytest.mark.slow
+
 SAID_OF_ALL = {"400", "403", "408", "500", "503"}
 """Errors that any request may come to; where each is made has tests of its own."""
 TREE = {"name": "root", "children": [

@@ -38,6 +38,7 @@ reorganise.asked([1], 1, [], [], 3600)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parent", [
     pytest.param(OF_THE_SERVICE, id="the planner's service"),
     pytest.param(OF_A_PLANNER_OFFLINE, id="what asks the solver"),
@@ -61,6 +62,7 @@ def test_what_a_killed_process_has_asked_ends(tmp_path, parent):
         process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [["services.planner", "reorganise"], ["services.planner.milp"]])
 def test_the_solvers_programs_end_with_their_lifeline(module):
     """They wait for their question, which never comes."""
@@ -76,6 +78,7 @@ def test_the_solvers_programs_end_with_their_lifeline(module):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_program_that_nobody_gave_a_lifeline_answers_as_ever():
     done = subprocess.run(
         [sys.executable, "-m", "services.planner", "reorganise"],

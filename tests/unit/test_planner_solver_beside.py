@@ -39,6 +39,7 @@ async def inputs(bus):
     return [json.loads(each.value) for each in await bus.fetch("reservations", 0, 0)] if end else []
 
 
+@pytest.mark.slow
 def test_the_solver_finds_a_plan_that_the_core_adopts():
     cell = promising("r", "s", reservation_solver_ms=1)
     question = Question(**question_of(cell.story.state, 1_000))
@@ -47,6 +48,7 @@ def test_the_solver_finds_a_plan_that_the_core_adopts():
     assert widths == {"r": {1}, "s": {1}}
 
 
+@pytest.mark.slow
 def test_the_solver_leaves_a_plan_alone_that_it_cannot_better():
     cell = promising("r", reservation_solver_ms=1)
     first = reorganise_cell.better_plans(Question(**question_of(cell.story.state, 1_000)))
@@ -152,6 +154,7 @@ def test_a_solver_that_hangs_is_ended_with_what_it_started(tmp_path):
     asyncio.run(story())
 
 
+@pytest.mark.slow
 def test_live_requests_are_answered_while_a_solver_hangs_and_it_ends_with_the_service(tmp_path, monkeypatch):
     monkeypatch.setattr(shell, "COMMAND", (PYTHON, "-c", hanging(tmp_path / "fifo")))
 

@@ -198,6 +198,7 @@ async def test_rounds_go_on_while_the_instance_to_which_a_shard_was_dealt_is_pau
     await service.goes_through(5)
 
 
+@pytest.mark.slow
 @told
 async def test_an_instance_that_was_thrown_out_joins_again_only_when_it_has_caught_up(service):
     service.starts()

@@ -84,6 +84,7 @@ async def test_a_skip_is_found_behind_poison_in_its_own_topic(desk):
     assert len(await desk.bodies(JobAdmitted)) == 2
 
 
+@pytest.mark.slow
 @desk
 async def test_a_skip_is_found_behind_thousands_of_inputs(desk):
     await stuck(desk)

@@ -76,6 +76,7 @@ def test_every_knob_is_told_and_none_that_is_not_there():
     assert list(TOLD) == [knob.name for knob in fields(Settings)]
 
 
+@pytest.mark.slow
 def test_every_variable_of_a_node_is_told(tmp_path):
     class Asked(dict):
         def get(self, name, default=None):
