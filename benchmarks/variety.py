@@ -2,14 +2,15 @@
 thousand queues.
 
 Every record is made, encoded, hashed and folded by all cores, as in `benchmarks.scheduling`; a round's `decide` is
-timed core by core. CPU seconds. Run it with `make bench`, or `python -m benchmarks.variety [--quick] [ROW..]`.
+timed core by core. CPU seconds. Run it with `make bench`, or by rows: `python -m benchmarks.variety --help`.
 """
 
+import argparse
 import gzip
 import json
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -302,12 +303,11 @@ def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]
         yield f"queues{queues}", f"busy rounds, {queues:,} queues", busy_queues, (queues,)
 
 
-def main(quick: bool | None = None) -> None:
-    """All of it, or the rows that are named."""
-    named = [word for word in sys.argv[1:] if not word.startswith("-")]
+def main(quick: bool | None = None, only: Sequence[str] = ()) -> None:
+    """All rows, or those named in `only`."""
     quick = "--quick" in sys.argv[1:] if quick is None else quick
     for key, name, measured, arguments in rows(quick):
-        if named and key not in named:
+        if only and key not in only:
             continue
         if measured in (live_tpch, carbyne, ratios) and not SHARED.is_dir():
             print(f"{key}: left out, the traces are not beside the project")
@@ -315,5 +315,22 @@ def main(quick: bool | None = None) -> None:
         show(name, [alone(measured, *arguments)])
 
 
+def command() -> None:
+    """Reads what the command line asks for, and measures it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.variety",
+        description="CPU time of rounds in which tasks differ. Rows:",
+        epilog="\n".join(f"  {key:17}{name}" for key, name, _, _ in rows(False)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    known = [key for key, _, _, _ in rows(False)]
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="without any, all of them")
+    parser.add_argument("--quick", action="store_true", help="smaller: whether it works, not how fast it is")
+    given = parser.parse_args()
+    if unknown := [row for row in given.rows if row not in known]:
+        parser.error(f"no row is called {unknown[0]}; there are {', '.join(known)}")
+    main(given.quick, given.rows)
+
+
 if __name__ == "__main__":
-    main()
+    command()
