@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
@@ -45,6 +46,10 @@ class Cell:
 
     def start(self, failpoint: str = "") -> None:
         """A new life, that ends at the failpoint where one is given."""
+        self._begin({VARIABLE: failpoint})
+
+    def _begin(self, variables: dict[str, str], limit: Callable[[], None] | None = None) -> None:
+        """Starts the process of a new life. `limit`: called in it before it becomes the cell."""
         self.lives += 1
         words = ["up", "--data", self.data, "--cluster", self.folder / "cluster.json", "--http", self.port]
         with (self.folder / f"life-{self.lives}.log").open("wb") as log:
@@ -54,7 +59,8 @@ class Cell:
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, **PACE, VARIABLE: failpoint},
+                env={**os.environ, **PACE, **variables},
+                preexec_fn=limit,
             )
 
     def kill(self, after_s: float, gently_s: float | None = None) -> bool:

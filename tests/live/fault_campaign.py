@@ -24,13 +24,12 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from largesse.bus.file.journal import has_journal
-from tests.conftest import ROOT
 from tests.live.campaign import Outcome, Seed
-from tests.live.campaign_cell import PACE, Cell, cut_power
+from tests.live.campaign_cell import Cell, cut_power
 from tests.live.campaign_clients import Reaper
 from tests.live.campaign_jobs import Job, drawn_jobs
 from tests.live.fault_jobs import overlaps, writing_jobs
-from tests.unit.cli_process import COMMAND, largesse
+from tests.unit.cli_process import largesse
 
 LIVES = 5
 JOBS, WRITERS = 8, 10
@@ -66,24 +65,13 @@ class FaultCell(Cell):
         document = json.loads((self.folder / "cluster.json").read_text())
         document["nodes"][0]["count"] = self.nodes
         (self.folder / "cluster.json").write_text(json.dumps(document))
-        self.lives += 1
-        words = ["up", "--data", self.data, "--cluster", self.folder / "cluster.json", "--http", self.port]
         most = None if self.room is None else self.room + self._journal_bytes()
 
         def limit() -> None:
             if most is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
 
-        with (self.folder / f"life-{self.lives}.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, *map(str, words)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                env={**os.environ, **PACE},
-                preexec_fn=limit,
-            )
+        self._begin({}, limit)
 
     def _journal_bytes(self) -> int:
         newest = max((self.data / "bus").glob("journal-*.jsonl"), default=None)
