@@ -322,7 +322,7 @@ def command() -> None:
         description="CPU time of rounds in which tasks differ. Rows:",
         epilog="\n".join(f"  {key:17}{name}" for key, name, _, _ in rows(False)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     known = [key for key, _, _, _ in rows(False)]
     parser.add_argument("rows", nargs="*", metavar="ROW", help="without any, all of them")
     parser.add_argument("--quick", action="store_true", help="smaller: whether it works, not how fast it is")

@@ -106,9 +106,5 @@ def _add_schemas(components: Document, model: type[BaseModel], mode: JsonSchemaM
 
 def _complete(responses: dict[str, Any]) -> None:
     for status, response in list(responses.items()):
-        if int(status) < 400:
-            continue
-        if MEDIA_TYPE in response.get("content", {}):
-            response["content"] = {MEDIA_TYPE: {"schema": _PROBLEM}}
-        else:
+        if int(status) >= 400 and MEDIA_TYPE not in response.get("content", {}):
             del responses[status]  # FastAPI adds a 422 of its own wherever there is a parameter, a free text too.
