@@ -6,10 +6,13 @@ reads and orjson writes those as plain dataclasses.
 
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from setuptools import find_packages, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 SHIPPED = "services.cli.shipped"
@@ -164,6 +167,23 @@ class BuildWithCommit(build_py):
                 Path(self.build_lib, "services", "cli", "commit.txt").write_text(asked.stdout)
 
 
+class BuildOnAllProcessors(build_ext):
+    """Compiles as many C files at a time as there are processors. The `parallel` of build_ext does so with extensions,
+    and all our files are one.
+    """
+
+    def build_extensions(self) -> None:
+        compile_files = self.compiler.compile
+
+        def compile_each(sources: list[str], *arguments: Any, **named: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                objects = pool.map(lambda source: compile_files([source], *arguments, **named), sources)
+                return [name for names in objects for name in names]
+
+        self.compiler.compile = compile_each
+        super().build_extensions()
+
+
 COMPILE = os.environ.get("LARGESSE_COMPILE") == "1"
 extensions = []
 if COMPILE:
@@ -179,7 +199,7 @@ setup(
     packages=[*find_packages(include=["schemas*", "largesse*", "services*"]), SHIPPED],
     package_dir={SHIPPED: "examples"},
     ext_modules=extensions,
-    cmdclass={"build_py": BuildWithCommit},
+    cmdclass={"build_py": BuildWithCommit, "build_ext": BuildOnAllProcessors},
     # Another version for pip: installing one of the two replaces the other.
     options={"egg_info": {"tag_build": "+compiled"}} if COMPILE else {},
 )
