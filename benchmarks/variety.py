@@ -269,13 +269,15 @@ def busy_queues(queues: int, nodes: int = 1_000, backlog: int = 50_000, rounds: 
 
 
 def _tpch_rows() -> Iterable[tuple[str, str, Callable[..., dict[str, float]], tuple[Any, ...]]]:
-    """The same jobs under `drf`, and with tasks that last five times as long."""
-    for preset, stretch in (("drf", 10), ("drf", 50), ("largesse", 50)):
+    """The same jobs under `drf`, and with tasks that last five times as long. Some 15 seconds after they came the jobs
+    get to their widest stages, and ten times as many tasks start in a round: `early` rounds are those before.
+    """
+    for preset, stretch, rounds in (("drf", 10, 100), ("drf", 10, 300), ("drf", 50, 300), ("largesse", 50, 300)):
         for own in (False, True):
             name = f"the same, {'demands of their own' if own else 'shared classes'}, {preset}"
-            name += ", tasks five times as long" if stretch == 50 else ""
-            key = f"{'own' if own else 'tpch'}{preset}{stretch}"
-            yield key, name, live_tpch, (own, preset, 2_000, 1_000, 300, stretch)
+            name += ", tasks five times as long" if stretch == 50 else ", 100 rounds" if rounds == 100 else ""
+            key = f"{'own' if own else 'tpch'}{preset}{stretch}{'early' if rounds == 100 else ''}"
+            yield key, name, live_tpch, (own, preset, 2_000, 1_000, rounds, stretch)
 
 
 def rows(quick: bool) -> Iterable[tuple[str, str, Callable[..., dict[str, float]], tuple[Any, ...]]]:
