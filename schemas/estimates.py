@@ -1,16 +1,16 @@
 """How long a task is expected to run. One rule for every core that plans ahead (docs/concepts/altruism.md)."""
 
-UNTOLD_MS = 60_000
-"""Of a task of which nothing is known: neither told, nor seen."""
+DEFAULT_MS = 60_000
+"""Of a task of which nothing is known: neither estimated, nor seen."""
 
 
-def duration_ms(told_ms: int, ended: int, ended_ms: int) -> int:
-    """The expected run time of a task, at least 1 ms: what its stage was told to take (0: nothing was told), else the
-    mean of the tasks of the stage that have succeeded (`ended` of them, `ended_ms` in all), else UNTOLD_MS.
+def duration_ms(estimate_ms: int, ended: int, ended_ms: int) -> int:
+    """The expected run time of a task, at least 1 ms: what its spec says (`estimate_ms`; 0: nothing), else the
+    mean of the tasks of the stage that have succeeded (`ended` of them, `ended_ms` in all), else DEFAULT_MS.
     """
-    if told_ms > 0:
-        return told_ms
-    return max(1, ended_ms // ended) if ended else UNTOLD_MS
+    if estimate_ms > 0:
+        return estimate_ms
+    return max(1, ended_ms // ended) if ended else DEFAULT_MS
 
 
 def end_ms(start_ms: int, lasts_ms: int, now_ms: int) -> int:

@@ -118,8 +118,8 @@ class Bus(Protocol):
         """Up to `most` messages at or after position `offset`, in order. Waits up to `wait_ms` for the first, unless it
         moves on over offsets that no message has.
 
-        Below an end that `bounds` told, it brings a message or moves the position on (an input topic on Kafka may hold
-        back what belongs to an open transaction). Raises PositionGap.
+        Below an end that `bounds` returned, it brings a message or moves the position on (an input topic on Kafka may
+        hold back what belongs to an open transaction). Raises PositionGap.
         """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:

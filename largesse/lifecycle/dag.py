@@ -137,8 +137,8 @@ def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int
 
 
 def critical_path_ms(graph: Graph) -> int:
-    """How long a job takes at least, by what it was told of its stages: the longest sum of run times along its graph.
-    A stage of which nothing was told counts as `duration_ms` has it.
+    """How long a job takes at least, by the estimates of its stages: the longest sum of run times along its graph.
+    A stage without an estimate counts as `duration_ms` has it.
     """
     begins, parents = [0] * len(graph.stages), graph.parents.copy()
     longest, order = 0, graph.roots.copy()

@@ -6,7 +6,7 @@ from schemas.jobs import Rejection
 from schemas.queue_tree import upwards
 from schemas.wording import nearest
 
-NAMES_TOLD_MAX = 10
+NAMES_SHOWN_MAX = 10
 """Names that a rejection lists as those that would do."""
 
 
@@ -27,8 +27,8 @@ def queue_problem(
 
 def listed(names: list[str]) -> str:
     """The first names, and how many more there are."""
-    detail = ", ".join(names[:NAMES_TOLD_MAX])
-    return detail if len(names) <= NAMES_TOLD_MAX else f"{detail} and {len(names) - NAMES_TOLD_MAX} more"
+    detail = ", ".join(names[:NAMES_SHOWN_MAX])
+    return detail if len(names) <= NAMES_SHOWN_MAX else f"{detail} and {len(names) - NAMES_SHOWN_MAX} more"
 
 
 def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: str) -> tuple[Rejection, str, str] | None:

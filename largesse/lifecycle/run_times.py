@@ -1,15 +1,15 @@
 """What tasks have taken, in this run of a job and in earlier ones. One rule for every core that plans ahead.
 
-How long a task of a stage is expected to run (docs/concepts/altruism.md): what its stage was told to take, else the
+How long a task of a stage is expected to run (docs/concepts/altruism.md): what its stage is estimated to take, else the
 mean of earlier runs of the same job, else the mean of the tasks of the stage that have succeeded, else a default
-(schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before what was told. With
+(schemas/estimates.py). With the knob `estimates` set to `history`, earlier runs go before the estimate. With
 `finished`, which presets that plan jobs have by default, tasks of the stage that succeed from then on go before
 everything else once there are SEEN_TASKS_MIN and they show that the estimate is wrong: this corrects it while a job
 runs (docs/concepts/altruism.md has what it gains).
 
 Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator
 stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`. Earlier runs are
-looked up once, when a job is admitted; from then on what they say stands in its graph like something told, so that all
+looked up once, when a job is admitted; from then on what they say stands in its graph like an estimate, so that all
 plans for it agree.
 """
 
@@ -48,8 +48,8 @@ _last: list[tuple[JobSpec, list[int], tuple[JobSpec, list[int]]]] = []
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Seen:
-    """So many tasks of a stage have succeeded, and ran for `ran_ms` in all. `first`: this goes before what the stage
-    was told, once there are enough."""
+    """So many tasks of a stage have succeeded, and ran for `ran_ms` in all. `first`: this goes before the estimate of
+    the stage, once there are enough."""
 
     tasks: int
     ran_ms: int
@@ -165,11 +165,11 @@ def expected_ms(stage: Stage, seen: dict[str, Seen]) -> int:
 
 
 def _goes_first(stage: Stage, known: Seen) -> bool:
-    """Whether what was seen of a stage goes before what it was told."""
+    """Whether what was seen of a stage goes before its estimate."""
     if not known.first or known.tasks < SEEN_TASKS_MIN:
         return False
-    told_ms = stage.estimate_ms * known.tasks
-    return abs(known.ran_ms - told_ms) * PERMILLE > told_ms * SEEN_OFF_PERMILLE
+    estimated_ms = stage.estimate_ms * known.tasks
+    return abs(known.ran_ms - estimated_ms) * PERMILLE > estimated_ms * SEEN_OFF_PERMILLE
 
 
 def known_ms(stage: Stage, seen: dict[str, Seen]) -> int | None:

@@ -67,8 +67,8 @@ def judged(name: Name, id_: str, content: bytes) -> Record:
     body = record.body
     if record.type not in BY_NAME[name.topic].bodies:
         raise Undecodable(f"content: {record.type} does not answer in {name.topic}")
-    told = (record.id, record.cause, record.cell, record.seq, record.round)
-    if told != (id_, name.opening, name.cell, name.seq, name.round):
+    envelope = (record.id, record.cause, record.cell, record.seq, record.round)
+    if envelope != (id_, name.opening, name.cell, name.seq, name.round):
         raise Undecodable("content: its envelope is not what its id says")
     if isinstance(body, Asks) and (body.shard, body.of) != (name.shard, name.of):
         raise Undecodable(f"content: asks of shard {body.shard} of {body.of}")

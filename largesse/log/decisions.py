@@ -55,7 +55,8 @@ def messages_of(record: Record, content: bytes, wanted: Wanted, partition: int, 
 
 
 class DecisionReader:
-    """Follows the decision topics of one cell. `positions`: where a restored reader goes on, as `positions()` told."""
+    """Follows the decision topics of one cell. `positions`: where a restored reader goes on, as `positions()`
+    returned."""
 
     def __init__(self, bus: Bus, partition: int = 0, positions: dict[str, int] | None = None) -> None:
         self._bus = bus

@@ -245,10 +245,10 @@ def _unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
         raise SnapshotRefused("it is damaged: its bytes do not give its checksum")
     head, _, state = document.partition(b"\n")
     try:
-        told = _adapter(Snapshot).validate_python({**orjson.loads(head), "state": state})
+        validated = _adapter(Snapshot).validate_python({**orjson.loads(head), "state": state})
     except (orjson.JSONDecodeError, TypeError, ValidationError) as error:
         raise SnapshotRefused(f"its head cannot be read: {error}") from error
-    snapshot: Snapshot = told
+    snapshot: Snapshot = validated
     return snapshot
 
 

@@ -1,4 +1,4 @@
-"""Which shards of a service this instance serves: told by LARGESSE_SHARD, or dealt out by the bus.
+"""Which shards of a service this instance serves: set by LARGESSE_SHARD, or dealt out by the bus.
 
 On Kafka the instances of one service of one cell form a consumer group over the topic `shards`: nothing is written
 there and no offset is kept, its partitions stand for shards. An instance joins once it has caught up with the log.
@@ -19,7 +19,7 @@ from schemas.edge.config import SHARDS_MAX
 REJOIN_MS = 1_000
 """How long an instance that was thrown out waits before it asks again."""
 
-FIRST_TOLD = 8
+SHARDS_SHOWN = 8
 """Shards that a line of the log names: those in use are the first."""
 
 Join = Callable[[str, Callable[[list[int]], None]], Awaitable[None]]
@@ -32,9 +32,9 @@ _log = structlog.get_logger(__name__)
 class GroupBus(Protocol):
     """A bus that deals out shards among the instances of a service."""
 
-    async def join(self, group: str, told: Callable[[list[int]], None]) -> None:
-        """Takes part until it is cancelled, and calls `told` with all that is its own, every time it is dealt out.
-        Raises BusError.
+    async def join(self, group: str, on_assigned: Callable[[list[int]], None]) -> None:
+        """Takes part until it is cancelled, and calls `on_assigned` with all that is its own, every time it is
+        dealt out. Raises BusError.
         """
 
 
@@ -108,9 +108,9 @@ class StaticAssignment:
 
 
 class GroupAssignment(StaticAssignment):
-    """What a consumer group deals out. `join(group, told)` takes part in it until it is cancelled or raises BusError,
-    and calls `told` with all shards that are this instance's own, every time they are dealt out. It joins once
-    `caught_up` returns, each time anew: a shard that it is assigned is given up by another instance.
+    """What a consumer group deals out. `join(group, on_assigned)` takes part in it until it is cancelled or raises
+    BusError, and calls `on_assigned` with all shards that are this instance's own, every time they are dealt out. It
+    joins once `caught_up` returns, each time anew: a shard that it is assigned is given up by another instance.
     """
 
     def __init__(self, join: Join, group: str, caught_up: CaughtUp) -> None:
@@ -129,7 +129,7 @@ class GroupAssignment(StaticAssignment):
         while True:
             try:
                 await self._caught_up()
-                await join(self._group, self._told)
+                await join(self._group, self._on_assigned)
             except BusError as error:
                 _log.warning("group_left", group=self._group, reason=str(error))
             except Exception:
@@ -139,6 +139,6 @@ class GroupAssignment(StaticAssignment):
             self._set(())
             await asyncio.sleep(REJOIN_MS / 1_000)
 
-    def _told(self, shards: list[int]) -> None:
-        _log.info("shards_dealt", group=self._group, count=len(shards), first=sorted(shards)[:FIRST_TOLD])
+    def _on_assigned(self, shards: list[int]) -> None:
+        _log.info("shards_dealt", group=self._group, count=len(shards), first=sorted(shards)[:SHARDS_SHOWN])
         self._set(shards)

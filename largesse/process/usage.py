@@ -14,7 +14,7 @@ from largesse.settings import PREFIX, Settings
 WIDTH = 100
 HELP = ("-h", "--help")
 
-TOLD = {
+DESCRIPTIONS = {
     "bus": "kafka://HOST:PORT[,HOST:PORT], file:DIRECTORY or memory:",
     "cell": "name of the cell",
     "partition": "partition of this cell in every topic",
@@ -63,16 +63,16 @@ class Usage:
         return "\n".join([*lines, "Settings, from the environment:", *_listed(self._rows())]) + "\n"
 
     def _rows(self) -> list[tuple[str, str]]:
-        rows = [(name, default, told) for name, (default, told) in self.variables.items()]
+        rows = [(name, default, description) for name, (default, description) in self.variables.items()]
         for knob in fields(Settings):
             if self.name in _ONLY_OF.get(knob.name, (self.name,)) and self.name not in _NOT_OF.get(knob.name, ()):
                 default = "" if knob.default is None else str(knob.default)
-                rows.append((knob.name.upper(), default, TOLD[knob.name]))
-        return [(PREFIX + name, told + _default(default)) for name, default, told in rows]
+                rows.append((knob.name.upper(), default, DESCRIPTIONS[knob.name]))
+        return [(PREFIX + name, description + _default(default)) for name, default, description in rows]
 
 
 def answered(usage: Usage, arguments: Sequence[str]) -> int | None:
-    """Exit code where the arguments are a question or a slip, which is told then; None: there are none.
+    """Exit code where the arguments are a question or a slip, which is then printed; None: there are none.
 
     After the word of a filter `--help` is about that filter; the word alone is for the caller.
     """
@@ -100,8 +100,8 @@ def _default(value: str) -> str:
 def _listed(rows: Sequence[tuple[str, str]]) -> list[str]:
     gap = max(len(name) for name, _ in rows) + 2
     lines = []
-    for name, told in rows:
-        wrapped = textwrap.wrap(told, WIDTH - gap - 2, break_on_hyphens=False)
+    for name, description in rows:
+        wrapped = textwrap.wrap(description, WIDTH - gap - 2, break_on_hyphens=False)
         first, *more = (line.replace("\xa0", " ").rstrip() for line in wrapped)
         lines += [f"  {name:{gap}}{first}", *(" " * (gap + 2) + line.lstrip() for line in more)]
     return lines

@@ -45,7 +45,7 @@ def way_out(error: BaseException, log: str, data: str = "") -> str:
     return ""
 
 
-def with_way_out(told: str, error: BaseException, log: str, data: str = "") -> str:
-    """What is told of an error, and on a line of its own what helps, as `way_out` has it."""
+def with_way_out(text: str, error: BaseException, log: str, data: str = "") -> str:
+    """The text of an error, and on a line of its own what helps, as `way_out` has it."""
     helps = way_out(error, log, data)
-    return f"{told}\n{helps}" if helps else told
+    return f"{text}\n{helps}" if helps else text

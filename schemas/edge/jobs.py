@@ -241,12 +241,12 @@ def _demands(stage: StageSubmission) -> tuple[Vector, Vector]:
     demand = asked_for(stage.demand, "demand", "a task")
     if stage.estimate_demand is None:
         return demand, {}
-    told = asked_for(stage.estimate_demand, "estimate_demand", "a task")
+    estimated = asked_for(stage.estimate_demand, "estimate_demand", "a task")
     for resource in demand:
-        # A task told nothing of what it uses would run for ever.
-        if resource not in told:
+        # A task without an estimate of what it uses would run for ever.
+        if resource not in estimated:
             raise Malformed(f"estimate_demand.{resource}", 'is missing: "demand" asks for it, so an estimate has to')
-    return told, demand
+    return estimated, demand
 
 
 def queue_path(path: str, field: str = "queue") -> str:
@@ -284,10 +284,10 @@ def _check_graph(stages: list[Stage]) -> None:
             backwards = backwards or position[name] >= i
     # Stages that name only earlier ones cannot wait for each other in a circle.
     if backwards and (cycle := find_cycle({stage.stage: stage.after for stage in stages})):
-        told = [name[:KEY_SHOWN_MAX] for name in cycle]
-        if len(told) > CYCLE_SHOWN_MAX:
-            told = [*told[: CYCLE_SHOWN_MAX - 2], "...", told[-1]]
-        raise Malformed(f"stages[{position[cycle[0]]}].after", f"stages wait for each other: {' -> '.join(told)}")
+        names = [name[:KEY_SHOWN_MAX] for name in cycle]
+        if len(names) > CYCLE_SHOWN_MAX:
+            names = [*names[: CYCLE_SHOWN_MAX - 2], "...", names[-1]]
+        raise Malformed(f"stages[{position[cycle[0]]}].after", f"stages wait for each other: {' -> '.join(names)}")
 
 
 def _no_stage(name: str, position: dict[str, int]) -> str:

@@ -24,9 +24,9 @@ def amount_warnings(field: str, amounts: Mapping[str, object], *, cores_max: int
     bare number, and less than 1 MiB.
     """
     return [
-        f"{field}.{resource}: {told}"
+        f"{field}.{resource}: {trap}"
         for resource in ("cpu", "gpu", "memory", "disk")
-        if (told := _unit_trap(resource, amounts.get(resource), cores_max))
+        if (trap := _unit_trap(resource, amounts.get(resource), cores_max))
     ]
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from largesse.process.usage import TOLD
+from largesse.process.usage import DESCRIPTIONS
 from largesse.settings import PREFIX, Settings
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
 from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
@@ -108,26 +108,26 @@ def _knobs() -> Iterable[Sequence[str]]:
     hints = get_type_hints(Policy)
     for knob in fields(Policy):
         unit = next((unit for part, unit in _UNITS if part in knob.name), "")
-        told = KNOBS[knob.name]
+        description = KNOBS[knob.name]
         if get_origin(hints[knob.name]) is Literal:
             values = [f"`{each}`" for each in get_args(hints[knob.name])]
-            if not all(value in told for value in values):
-                told += ": " + ", ".join(values)
+            if not all(value in description for value in values):
+                description += ": " + ", ".join(values)
         default = knob.default_factory() if callable(knob.default_factory) else knob.default
-        yield f"`{knob.name}`", _value(default, unit), unit, told
+        yield f"`{knob.name}`", _value(default, unit), unit, description
 
 
 def _services() -> Iterable[Sequence[str]]:
     for knob in fields(Settings):
         unit = "ms" if knob.name.endswith("_ms") else ""
         default = "" if knob.default in (None, "") else _value(knob.default, unit)
-        yield f"`{PREFIX}{knob.name.upper()}`", default, unit, TOLD[knob.name]
+        yield f"`{PREFIX}{knob.name.upper()}`", default, unit, DESCRIPTIONS[knob.name]
 
 
 def _variables(variables: dict[str, tuple[str, str]]) -> Iterable[Sequence[str]]:
-    for name, (default, told) in variables.items():
+    for name, (default, description) in variables.items():
         unit = next((unit for part, unit in _ENVIRONMENT_UNITS.items() if name.endswith(part)), "")
-        yield f"`{PREFIX}{name}`", f"{int(default):,}" if default.isdecimal() else default, unit, told
+        yield f"`{PREFIX}{name}`", f"{int(default):,}" if default.isdecimal() else default, unit, description
 
 
 def _value(value: object, unit: str) -> str:

@@ -81,7 +81,7 @@ def test_a_tree_that_is_only_its_root_says_who_may_submit_anywhere():
 
 
 def test_a_rejection_names_some_of_many_users():
-    most = queue_rules.NAMES_TOLD_MAX
+    most = queue_rules.NAMES_SHOWN_MAX
     users = [f"u{i}" for i in range(most + 2)]
 
     def refusal(submitters):

@@ -20,7 +20,7 @@ from largesse.lifecycle.job_life import (
 from largesse.lifecycle.state import JobLife, Span
 from schemas import Policy
 from schemas.edge.cycles import find_cycle
-from schemas.estimates import UNTOLD_MS
+from schemas.estimates import DEFAULT_MS
 from services.altruism.core.waits import take
 from tests.builders import job, stage
 from tests.strategies import for_all
@@ -61,7 +61,7 @@ def test_the_critical_path_is_the_longest_way_through_the_graph_by_what_a_task_o
     untold = job("d", *[replace(each, estimate_ms=0) for each in DIAMOND.stages])
 
     assert critical_path_ms(graph_of(known)) == 13_500
-    assert critical_path_ms(graph_of(untold)) == 3 * UNTOLD_MS
+    assert critical_path_ms(graph_of(untold)) == 3 * DEFAULT_MS
     assert critical_path_ms(graph_of(job("flat", replace(stage("a", 9), estimate_ms=4), stage("b")))) == 1_000
 
 

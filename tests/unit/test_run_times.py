@@ -20,7 +20,7 @@ from largesse.lifecycle.run_times import (
     source_of,
 )
 from schemas import Policy
-from schemas.estimates import UNTOLD_MS
+from schemas.estimates import DEFAULT_MS
 from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import cell, plans
 
@@ -69,7 +69,7 @@ def test_else_tasks_of_the_stage_that_have_succeeded_are_the_estimate():
 
 
 def test_else_there_is_a_default():
-    assert expected_ms(UNTOLD, {}) == UNTOLD_MS
+    assert expected_ms(UNTOLD, {}) == DEFAULT_MS
     assert source_of(UNTOLD, 0, [], {}) == "default"
 
 
@@ -170,7 +170,7 @@ def run_whole(story, run_ms):
 def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
     story = cell(job("r-1", UNTOLD))
     story.open()
-    assert [(each.run_ms, each.source) for each in plans(story)["r-1"].estimates] == [(UNTOLD_MS, "default")]
+    assert [(each.run_ms, each.source) for each in plans(story)["r-1"].estimates] == [(DEFAULT_MS, "default")]
     story.start(*story.close().grants)
     story.finish(*story.granted, run_ms=7_000)
     run_whole(story, 7_000)

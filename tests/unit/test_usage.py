@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from largesse.process.usage import TOLD, WIDTH, Usage, answered
+from largesse.process.usage import DESCRIPTIONS, WIDTH, Usage, answered
 from largesse.settings import Settings
 from services.agent.settings import read_node_settings
 from tests.conftest import ROOT
@@ -73,7 +73,7 @@ def test_a_filter_of_fairness_says_what_it_takes(tmp_path, word):
 
 
 def test_every_knob_is_told_and_none_that_is_not_there():
-    assert list(TOLD) == [knob.name for knob in fields(Settings)]
+    assert list(DESCRIPTIONS) == [knob.name for knob in fields(Settings)]
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Readers have positions of their own and no group; a position that does not exist is a PositionGap, never a jump. A fetch
 that waits for nothing may miss what another process appended within the last hop, but never what this bus has heard of:
-its own acknowledgements, and what `bounds` told. Input topics are read with isolation level read_committed: what a
+its own acknowledgements, and what `bounds` returned. Input topics are read with isolation level read_committed: what a
 client sends in a transaction counts once that is committed, and is held back, with all that lies behind it, until then
 (infra/DECISIONS.md, 21). A topic that is missing, or would lose or refuse messages, is refused
 with the command that mends it. A broker that restarts is waited for; only what stays away for `patience_ms` is a
@@ -147,13 +147,13 @@ class KafkaBus:
                 return False
             await self._wakeups.wait(positions, left)
 
-    async def join(self, group: str, told: Callable[[list[int]], None]) -> None:
+    async def join(self, group: str, on_assigned: Callable[[list[int]], None]) -> None:
         """Takes part in a consumer group over the topic of shards, until it is cancelled. Raises BusError.
 
-        `told` is called with all shards that are this bus's own, every time they are dealt out.
+        `on_assigned` is called with all shards that are this bus's own, every time they are dealt out.
         """
         await self._admit(MEMBERSHIP.name, 0)
-        member = await self._client.member(group, MEMBERSHIP.name, told)
+        member = await self._client.member(group, MEMBERSHIP.name, on_assigned)
         try:
             while True:
                 # Nothing is ever read: it is how aiokafka tells of what went wrong.

@@ -96,10 +96,10 @@ class Client:
 
         return await self.patiently("connect", start)
 
-    async def member(self, group: str, topic: str, told: Callable[[list[int]], None]) -> AIOKafkaConsumer:
+    async def member(self, group: str, topic: str, on_assigned: Callable[[list[int]], None]) -> AIOKafkaConsumer:
         """A started member of a consumer group that is dealt partitions and reads nothing. Raises BusError.
 
-        `told` is called with all partitions that are its own, every time they are dealt out.
+        `on_assigned` is called with all partitions that are its own, every time they are dealt out.
         """
 
         async def start() -> AIOKafkaConsumer:
@@ -116,7 +116,7 @@ class Client:
                 request_timeout_ms=LONG_POLL_MS + REQUEST_MS,
                 retry_backoff_ms=BACKOFF_MS,
             )
-            consumer.subscribe([topic], listener=_Dealt(consumer, told))
+            consumer.subscribe([topic], listener=_Dealt(consumer, on_assigned))
             try:
                 await consumer.start()
             except BaseException:
@@ -169,9 +169,9 @@ async def abandon(producer: AIOKafkaProducer, within_ms: int) -> None:
 class _Dealt(ConsumerRebalanceListener):  # type: ignore[misc]
     """Hands on what a group deals out, and keeps its member from reading."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, told: Callable[[list[int]], None]) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, on_assigned: Callable[[list[int]], None]) -> None:
         self._consumer = consumer
-        self._told = told
+        self._on_assigned = on_assigned
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Nothing: the next assignment follows at once, and until then this instance goes on answering."""
@@ -179,7 +179,7 @@ class _Dealt(ConsumerRebalanceListener):  # type: ignore[misc]
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         """All that is its own from now on."""
         self._consumer.pause(*assigned)
-        self._told(sorted(each.partition for each in assigned))
+        self._on_assigned(sorted(each.partition for each in assigned))
 
 
 class _Thinned(logging.Handler):

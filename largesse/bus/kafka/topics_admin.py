@@ -208,20 +208,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--flush", action="store_true", help="of topics with one replica, flush every message to disk")
     parser.add_argument("--check", action="store_true", help="change nothing, only say what is wrong")
     parser.add_argument("--wait", type=_positive, default=1, metavar="SECONDS", help="for a cluster that starts (1)")
-    told = parser.parse_args(arguments)
-    if ":" not in told.bootstrap or "/" in told.bootstrap:
+    options = parser.parse_args(arguments)
+    if ":" not in options.bootstrap or "/" in options.bootstrap:
         parser.error("which cluster? --bootstrap HOST:PORT, or LARGESSE_BUS=kafka://HOST:PORT")
 
     async def work() -> tuple[list[str], bool]:
         how = {
-            "cells": told.cells,
-            "replicas": told.replicas,
-            "grow": told.grow,
-            "check": told.check,
-            "flush": told.flush,
+            "cells": options.cells,
+            "replicas": options.replicas,
+            "grow": options.grow,
+            "check": options.check,
+            "flush": options.flush,
         }
-        client = Client(told.bootstrap, "largesse-topics", 1_000 * told.wait)
-        return await client.patiently("topics", lambda: put_right(told.bootstrap, TOPICS.values(), **how))
+        client = Client(options.bootstrap, "largesse-topics", 1_000 * options.wait)
+        return await client.patiently("topics", lambda: put_right(options.bootstrap, TOPICS.values(), **how))
 
     configure()
     try:

@@ -44,7 +44,7 @@ class _Item:
 class KafkaWriter:
     """A producer of a KafkaBus. Every send is acknowledged by all replicas, durable or not: only then it has offsets.
 
-    `admit` is asked about each partition before anything is sent there, and raises BusError; `note` is told the offset
+    `admit` is asked about each partition before anything is sent there, and raises BusError; `note` is given the offset
     after what was acknowledged; `dropped` is called once, with what is left to do.
     """
 
