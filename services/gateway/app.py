@@ -36,7 +36,7 @@ from services.gateway.series_routes import add_series
 from services.gateway.streams import EventStream
 from services.gateway.view_classes import known_classes
 from services.gateway.view_state import ENDED_JOBS_MAX
-from services.gateway.watching import is_told
+from services.gateway.watching import was_sent
 
 TAIL_LINES_MAX = 1_000_000
 
@@ -176,26 +176,26 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
 def _submitted(name: str, found: Answer, warnings: list[str], before: str | None) -> Response:
     """The answer to a submission. `before`: the state of the job that had the name already. Raises Problem."""
     body = found.record.body if found.record is not None else None
-    told: Document = {"warnings": warnings}
+    answer: Document = {"warnings": warnings}
     match body:
         case JobAdmitted():
             state, status = "waiting", 201
         case InputRepeated():
             state, status = "repeated", 200
-            told["job_state"] = before
+            answer["job_state"] = before
         case JobRejected():
             detail = f"{body.field}: {body.detail}"
             if body.reason == "name_taken":
-                told["job_state"] = before
+                answer["job_state"] = before
                 detail += f"; that job has ended: {documents.HOW[before]}" if before in documents.HOW else ""
             full = body.reason == "too_many_jobs" or (body.reason == "too_many_tasks" and body.field != "stages")
             status = 409 if body.reason == "name_taken" else 503 if full else 422
-            more = {"reason": body.reason, "job": name, **told}
+            more = {"reason": body.reason, "job": name, **answer}
             raise Problem(status, f"refused:{body.reason}", detail, body.field, **more)
         case _:
             state, status = "unanswered", 202
     where = f"/v1/jobs/{quote(name, safe='')}"
-    return as_json({"job": name, "state": state, **told}, status, Location=where)
+    return as_json({"job": name, "state": state, **answer}, status, Location=where)
 
 
 # ---------------------------------------------------------------- streams
@@ -231,10 +231,10 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         job: str, last: Annotated[str, Header(alias="Last-Event-ID", max_length=EVENT_ID_MAX)] = ""
     ) -> Response:
         """The job now, and again whenever it changes, until it ends. Changes in quick succession come as one event; the
-        last state always comes. With `Last-Event-ID`, the id of an event, the state that this event told is not
+        last state always comes. With `Last-Event-ID`, the id of an event, the state that this event showed is not
         repeated; 204 where there is nothing more to come, so that an EventSource does not connect again."""
         document = api.job(job)
-        if document["ended_ms"] is not None and is_told(document, last):
+        if document["ended_ms"] is not None and was_sent(document, last):
             return Response(status_code=204)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         with api.watchers.place() as place:

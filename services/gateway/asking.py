@@ -29,7 +29,7 @@ async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
     except (TimeoutError, httpx.TimeoutException):
         raise Unanswered(f"no answer within {ANSWER_SECONDS} s") from None
     except httpx.ConnectError as error:
-        raise Unanswered(_told(error)) from None
+        raise Unanswered(_why_not(error)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise Unanswered(f"no answer that could be read ({str(error) or type(error).__name__})") from None
     return _piece_of(node, status, headers, body)
@@ -47,7 +47,7 @@ async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
         size = response.headers.get("content-length", "")
         chunked = "transfer-encoding" in response.headers
         if chunked or not size.isdecimal() or int(size) > PIECE_BYTES_MAX:
-            raise ValueError("its length is not told, or too large")
+            raise ValueError("its length is missing, or too large")
         body = b"".join([chunk async for chunk in response.aiter_raw()])
         return response.status_code, response.headers, body
 
@@ -60,7 +60,7 @@ def _path_of(wanted: Wanted) -> str:
     return f"{PREFIX}{names}?{urlencode({name: value for name, value in query.items() if value is not None})}"
 
 
-def _told(error: BaseException) -> str:
+def _why_not(error: BaseException) -> str:
     """Why there is no connection, in the operating system's words."""
     cause: BaseException | None = error
     while cause is not None:
@@ -80,9 +80,11 @@ def _piece_of(node: str, status: int, headers: httpx.Headers, body: bytes) -> Pi
         raise Unanswered("the agent of another node answers there")
     if status == 404:
         return None
-    told = [headers.get(name, "") for name in (ATTEMPT, START, END)]
-    if status != 200 or not all(text.isdecimal() for text in told):
+    numbers = [headers.get(name, "") for name in (ATTEMPT, START, END)]
+    if status != 200 or not all(text.isdecimal() for text in numbers):
         raise Unanswered(f"it answers {status}: {body[:200].decode(errors='replace').strip()}")
     asked = headers.get(FROM, "")
     cut = cut_of(headers.get(CUT, ""))
-    return Piece(int(told[0]), int(told[1]), int(told[2]), body, cut, int(asked) if asked.isdecimal() else None)
+    return Piece(
+        int(numbers[0]), int(numbers[1]), int(numbers[2]), body, cut, int(asked) if asked.isdecimal() else None
+    )

@@ -14,7 +14,7 @@ from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
 from services.gateway.reservation_metrics import of_reservations
-from services.gateway.tally import Tally, Told, Waiting
+from services.gateway.tally import Counts, Tally, Waiting
 from services.gateway.view_classes import HORIZONS_S
 from services.gateway.view_state import State
 
@@ -39,11 +39,11 @@ class CellMetrics:
 
     async def exposition(self, state: State) -> bytes:
         """The present metrics in Prometheus' text format. Other tasks get turns meanwhile."""
-        told = await self.tally.look(state)
+        counts = await self.tally.look(state)
         if self._shown[0] is not state.queues:
             self._shown = state.queues, shown_queues(state.queues and with_default(state.queues))
         registry = CollectorRegistry()
-        registry.register(_Fixed([*_of_jobs(state, told, self._shown[1]), *_of_cell(state, told)]))
+        registry.register(_Fixed([*_of_jobs(state, counts, self._shown[1]), *_of_cell(state, counts)]))
         return generate_latest(registry)
 
 
@@ -71,16 +71,16 @@ def label_of(leaf: str, shown: dict[str, bool]) -> str:
     return next((path for path in upwards(leaf) if path in shown), ROOT)
 
 
-def _of_jobs(state: State, told: Told, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
+def _of_jobs(state: State, counts: Counts, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
     waiting: dict[tuple[str, str], Waiting] = {}
-    for (leaf, reason), found in told.waiting.items():
+    for (leaf, reason), found in counts.waiting.items():
         waiting.setdefault((label_of(leaf, shown), reason), Waiting()).take(found.tasks, found.since_ms)
     running: dict[str, int] = {}
-    for leaf, tasks in told.running.items():
+    for leaf, tasks in counts.running.items():
         queue = label_of(leaf, shown)
         running[queue] = running.get(queue, 0) + tasks
 
-    yield _gauge("largesse_jobs", "Jobs in the gateway's view by state", "state", _all(told.jobs, JOB_STATES))
+    yield _gauge("largesse_jobs", "Jobs in the gateway's view by state", "state", _all(counts.jobs, JOB_STATES))
     yield _gauge("largesse_running_tasks", "Tasks that run or are about to", "queue", running)
     pending = GaugeMetricFamily("largesse_pending_tasks", "Tasks that wait, by reason", labels=("queue", "reason"))
     oldest = GaugeMetricFamily(
@@ -108,15 +108,15 @@ def _shares(state: State, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]
         yield _gauge(f"largesse_queue_{name}_share", f"Dominant share of the cell: {what}", "queue", values)
 
 
-def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
-    yield _gauge("largesse_nodes", "Nodes by state", "state", _all(told.nodes, NODE_STATES))
+def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
+    yield _gauge("largesse_nodes", "Nodes by state", "state", _all(counts.nodes, NODE_STATES))
     yield _gauge(
-        "largesse_capacity", "What the nodes have, in cores, bytes, bit/s", "resource", _natural(told.capacity)
+        "largesse_capacity", "What the nodes have, in cores, bytes, bit/s", "resource", _natural(counts.capacity)
     )
-    used = {kind: told.used.get(kind, 0) for kind in told.capacity}
+    used = {kind: counts.used.get(kind, 0) for kind in counts.capacity}
     yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
-    yield from of_reservations(state, sorted(told.capacity)[:RESOURCES_MAX])
-    yield from _of_classes(state, told)
+    yield from of_reservations(state, sorted(counts.capacity)[:RESOURCES_MAX])
+    yield from _of_classes(state, counts)
     for name, help_text, value in (
         ("largesse_round", "The last round that was opened", state.round),
         ("largesse_round_open", "1 while a round is open", state.open),
@@ -135,19 +135,19 @@ def _of_cell(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
         yield GaugeMetricFamily(name, help_text, value=float(value))
 
 
-def _of_classes(state: State, told: Told) -> Iterator[GaugeMetricFamily]:
+def _of_classes(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
     """Pools and forecasts have no sample where classes have no pools."""
     jobs = GaugeMetricFamily("largesse_class_jobs", "Live jobs by class", labels=("class", "state"))
-    for name, of_class in told.classes.items():
+    for name, of_class in counts.classes.items():
         jobs.add_metric((name, "running"), of_class.running)
         jobs.add_metric((name, "waiting"), of_class.waiting)
     yield jobs
-    held = {name: _share(of_class.held, told.capacity) for name, of_class in told.classes.items()}
+    held = {name: _share(of_class.held, counts.capacity) for name, of_class in counts.classes.items()}
     yield _gauge(
         "largesse_class_held_share", "Dominant share of the cell that tasks of a class of jobs hold", "class", held
     )
     pools = state.pools[-1].pools_ppm if state.pools else []
-    shares = {name: pool / MILLIONTHS for name, pool in zip(told.classes, pools, strict=False)}
+    shares = {name: pool / MILLIONTHS for name, pool in zip(counts.classes, pools, strict=False)}
     yield _gauge("largesse_class_pool_share", "The pool of a class of jobs, as a part of the cell", "class", shares)
     scores = state.forecast.scores if state.forecast is not None and pools else []
     used: dict[str, int] = {}

@@ -100,8 +100,8 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         except Malformed as fault:
             raise malformed(fault) from None
         found = await api.send("config", dumped(document), asker)
-        told = {"topic": topic, "offset": offset, "skipped": found.answered}
-        return as_json(told, 200 if found.answered else 202)
+        answer = {"topic": topic, "offset": offset, "skipped": found.answered}
+        return as_json(answer, 200 if found.answered else 202)
 
 
 def add_nodes(app: FastAPI, api: "Api") -> None:
@@ -168,6 +168,6 @@ def add_config(app: FastAPI, api: "Api") -> None:
         found = await api.send("config", message_of(document), asker)
         changed = found.record is not None and isinstance(found.record.body, ConfigChanged)
         state = api.follower.state
-        told = {"changed": changed, **documents.config_document(state), "warnings": warnings}
-        told["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
-        return as_json(told, 200 if found.answered else 202)
+        answer = {"changed": changed, **documents.config_document(state), "warnings": warnings}
+        answer["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
+        return as_json(answer, 200 if found.answered else 202)

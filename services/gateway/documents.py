@@ -199,12 +199,12 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     reasons = []
     if asked and (reserved := queueing.reserved.why(job, at)):
         reasons.append({"reason": reserved[0], "tasks": asked, "text": reserved[1]})
-    elif asked and (told := queueing.at_max(job.spec.queue, stage)):
-        reasons.append({"reason": "queue_max", "tasks": asked, "text": told})
+    elif asked and (text := queueing.at_max(job.spec.queue, stage)):
+        reasons.append({"reason": "queue_max", "tasks": asked, "text": text})
     elif asked:
         found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
-        if found["reason"] in ("no_node", "gang_no_room") and (told := queueing.drained(stage)):
-            found["text"] = told
+        if found["reason"] in ("no_node", "gang_no_room") and (text := queueing.drained(stage)):
+            found["text"] = text
         reasons.append(found)
     if waiting > asked:
         left_ms = job.retry_ms[at] - state.time
@@ -215,8 +215,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     return reasons
 
 
-def _reason(reason: str, tasks: int, **told: Any) -> Document:
-    return {"reason": reason, "tasks": tasks, "text": WHY[reason].format(tasks=tasks, **told)}
+def _reason(reason: str, tasks: int, **values: Any) -> Document:
+    return {"reason": reason, "tasks": tasks, "text": WHY[reason].format(tasks=tasks, **values)}
 
 
 def _ended(state: State, job: EndedJob, whole: bool) -> Document:

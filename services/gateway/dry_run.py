@@ -82,8 +82,8 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     now = Config(state.policy, state.queues, tasks_of(state, state.queues))
     then = Config(policy, tree, tasks_of(state, tree))
     remarks = notes(state, policy, tree)  # Before the wait: the view goes on meanwhile.
-    told = await asked(question_of(state, now, then))
-    return answer | {"queues": compared(now, then, told), "notes": remarks}
+    shares = await asked(question_of(state, now, then))
+    return answer | {"queues": compared(now, then, shares), "notes": remarks}
 
 
 def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
@@ -167,9 +167,9 @@ async def asked(question: Document, command: tuple[str, ...] = (), what: str = "
     return answer
 
 
-def compared(now: Config, then: Config, told: Document) -> list[Document]:
+def compared(now: Config, then: Config, shares: Document) -> list[Document]:
     """Queues whose settings or shares would change, in the order of the new tree, then those to be removed."""
-    before, after = _shares_of(now, told["before"]), _shares_of(then, told["after"])
+    before, after = _shares_of(now, shares["before"]), _shares_of(then, shares["after"])
     was = dict(walk(now.tree)) if now.tree is not None else {}
     would = dict(walk(then.tree)) if then.tree is not None else {}
     found = []
@@ -234,13 +234,13 @@ def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
     return False
 
 
-def _shares_of(config: Config, told: Document) -> dict[str, dict[str, int | None]]:
+def _shares_of(config: Config, published: Document) -> dict[str, dict[str, int | None]]:
     """The shares of every queue; 0 for those that fairness leaves out, since they have less than a permille."""
     if config.tree is None:
         return {}
     levelled = with_shares(config.tree, config.policy.preset)
     return {
-        path: {name: told.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
+        path: {name: published.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
         for path, _ in walk(config.tree)
     }
 
@@ -252,5 +252,5 @@ def _has_moved(old: dict[str, int | None], new: dict[str, int | None]) -> bool:
 def _side(queue: Queue | None, shares: dict[str, int | None] | None) -> Document | None:
     if queue is None or shares is None:
         return None
-    told = {name: None if share is None else share / SHARE_UNITS for name, share in shares.items()}
-    return {**settings_document(queue), **told}
+    fractions = {name: None if share is None else share / SHARE_UNITS for name, share in shares.items()}
+    return {**settings_document(queue), **fractions}

@@ -42,7 +42,7 @@ its page on this API is <code>docs/http.md</code>.</p>
 
 def add_front_page(app: FastAPI, api: "Api") -> None:
     """Adds the page. It answers before the log has been read, too."""
-    links = "\n".join(f'<li><a href="{path}">{path}</a>: {told}</li>' for path, told in LINKS)
+    links = "\n".join(f'<li><a href="{path}">{path}</a>: {about}</li>' for path, about in LINKS)
     page = _PAGE.format(cell=escape(api.follower.cell), version=escape(VERSION), links=links)
 
     async def get_front_page(_: Request) -> Response:

@@ -12,15 +12,15 @@ from services.gateway.document import Document
 from services.gateway.view_state import LedgerSum, State
 
 LEDGER_JOBS_MAX = 10_000
-"""So many jobs have an account here; beyond, those are forgotten whose account was told longest ago. What ended jobs
-came to stays in the account of their queue."""
+"""So many jobs have an account here; beyond, those are forgotten whose account was published longest ago. What ended
+jobs came to stays in the account of their queue."""
 
 LISTED_MAX = 1_000
-"""A document lists so many jobs, those told of last."""
+"""A document lists so many jobs, those published last."""
 
 
 def fold_ledger(state: State, asks: Asks) -> None:
-    """Accounts as altruism has told them."""
+    """Accounts as altruism has published them."""
     ledger = state.ledger
     for entry in asks.ledger:
         ledger.pop(entry.job, None)
@@ -40,7 +40,7 @@ def _add(total: LedgerSum, entry: LedgerEntry) -> None:
 
 
 def ledger_document(state: State) -> Document:
-    """Queues by path with all of their jobs, those that are over too; then jobs, the one told of last first."""
+    """Queues by path with all of their jobs, those that are over too; then jobs, the one published last first."""
     sums: dict[str, LedgerSum] = {}
     for queue, known in state.ledger_sums.items():
         sums[queue] = LedgerSum(known.jobs, dict(known.donated), dict(known.received), known.lost_ms)

@@ -64,7 +64,7 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
     """Where an attempt of a task ran, by default the last; None where it never did, or that is not known any more.
 
     The job has to be in view, and to have that task. Of an attempt that is neither the last, nor a copy that runs, nor
-    among the failures that are told, the last one's node is as good as any.
+    among the failures that are shown, the last one's node is as good as any.
     """
     live = state.jobs.get(name)
     if live is not None:

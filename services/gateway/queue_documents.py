@@ -42,7 +42,7 @@ class _Sum:
 
 def queue_document(state: State) -> Document:
     """The tree, queue by queue: weight, policy and limits as the config says (`policy_in_force`: its own, or that from
-    above); `guaranteed`, `fair`, `lent` as fairness told them last (null: the root, which has no siblings, and
+    above); `guaranteed`, `fair`, `lent` as fairness published them last (null: the root, which has no siblings, and
     inside a list, which has them as a whole); `allocated`, `borrowed`, `resource` and `used` as it is now (under
     `slots` places count, which `used` tells beside what tasks ask for); jobs that have not ended, of those that wait so
     many `parked` by `running_jobs_max`; `breach` where a guarantee is broken.

@@ -12,7 +12,7 @@ def check_queue(state: State, queue: str, user: str, form: str) -> None:
         return
     leaves = dict.fromkeys(leaf_paths(state.queues), True)
     submitters = {path: each.submitters for path, each in walk(state.queues) if each.submitters}
-    told = queue_problem(leaves, submitters, queue, user)
-    if told is not None:
-        _, field, why = told
+    problem = queue_problem(leaves, submitters, queue, user)
+    if problem is not None:
+        _, field, why = problem
         raise Problem(409, "refused:input", why, f"{form}.{field}", reason=why)

@@ -35,7 +35,7 @@ PendingReason = Literal[
 ]
 """Why tasks wait, as documents and metrics say it."""
 
-NODES_TOLD_MAX = 3
+NODES_SHOWN_MAX = 3
 """Draining nodes that a reason names at most."""
 
 
@@ -85,17 +85,17 @@ class Queueing:
             self._draining = {name: node for name, node in self._state.nodes.items() if _is_closed(node)}
         kind = class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
         if kind not in self._drained:
-            self._drained[kind] = self._told_of(stage) if self._draining else None
+            self._drained[kind] = self._drained_text(stage) if self._draining else None
         return self._drained[kind]
 
-    def _told_of(self, stage: Stage) -> str | None:
+    def _drained_text(self, stage: Stage) -> str | None:
         assert self._draining is not None
         policy = self._state.policy
         rooms = {name: _tasks_on(policy, node, stage) for name, node in self._draining.items()}
         able = [name for name, room in rooms.items() if room]
-        names = ", ".join(able[:NODES_TOLD_MAX])
-        if len(able) > NODES_TOLD_MAX:
-            names += f" and {len(able) - NODES_TOLD_MAX} more"
+        names = ", ".join(able[:NODES_SHOWN_MAX])
+        if len(able) > NODES_SHOWN_MAX:
+            names += f" and {len(able) - NODES_SHOWN_MAX} more"
         if not able:
             return None
         drain = _why_closed([self._draining[name] for name in able])

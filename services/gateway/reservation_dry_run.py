@@ -21,20 +21,20 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     promised = known is not None and known.state == "accepted"
     update = isinstance(body, ReservationUpdated)
     if not update and body.reservation in state.series:
-        told = f'"{body.reservation}" names a series; choose a new name'
-        raise Problem(409, "refused:input", told, "request.reservation", reason=told)
+        detail = f'"{body.reservation}" names a series; choose a new name'
+        raise Problem(409, "refused:input", detail, "request.reservation", reason=detail)
     if not update and known is not None and known.state in ("requested", "accepted"):
-        told = reservation_limits.other_terms(body.reservation)
-        raise Problem(409, "refused:input", told, "reservation", reason=told)
+        detail = reservation_limits.other_terms(body.reservation)
+        raise Problem(409, "refused:input", detail, "reservation", reason=detail)
     if update and (known is None or not promised or known.user != body.user):
-        told = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
-        raise Problem(409, "refused:input", told, "reservation", reason=told)
+        detail = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
+        raise Problem(409, "refused:input", detail, "reservation", reason=detail)
     form = "update" if update else "request"
-    if told := reservation_limits.policy_problem(state.policy):
-        raise Problem(409, "refused:input", told, form, reason=told)
+    if detail := reservation_limits.policy_problem(state.policy):
+        raise Problem(409, "refused:input", detail, form, reason=detail)
     live = sum(is_live(row) for row in state.reservations.values())
-    if not update and (told := reservation_limits.reservation_problem(live)):
-        raise Problem(409, "refused:input", told, "request.reservation", reason=told)
+    if not update and (detail := reservation_limits.reservation_problem(live)):
+        raise Problem(409, "refused:input", detail, "request.reservation", reason=detail)
     queue = body.queue or (known.queue if known is not None else "")
     check_queue(state, queue, body.user, form)
     question = {

@@ -97,8 +97,8 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         """Asks for other terms, as its owner. Where they are refused, the old ones stay in force. `dry_run`: only asks
         what the answer would be."""
         if reservation in api.follower.state.series:
-            told = series_unchanged(reservation)
-            raise Problem(409, "refused:input", told, "reservation", reason=told)
+            detail = series_unchanged(reservation)
+            raise Problem(409, "refused:input", detail, "reservation", reason=detail)
         mine = _row(api, reservation)
         document, body = await _document(api, request, "update", {"reservation": reservation}, asker)
         if dry_run:
@@ -110,8 +110,8 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
     async def delete_reservation(reservation: str, user: str, asker: Asker = "") -> Response:
         """Gives a reservation back. `user`: its owner. Its jobs go on without it."""
         if reservation in api.follower.state.series:
-            told = series_undeleted(reservation)
-            raise Problem(409, "refused:input", told, "reservation", reason=told)
+            detail = series_undeleted(reservation)
+            raise Problem(409, "refused:input", detail, "reservation", reason=detail)
         mine = _row(api, reservation)
         document = {"delete": {"reservation": reservation, "user": user}}
         try:

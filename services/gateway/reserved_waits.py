@@ -42,7 +42,7 @@ class ReservedWaits:
         if before := self._before(job, row):
             return "lease", f"waits for job {before}, which an earlier part of its reservation is for"
         if missing := unpromised(row, part, stage.demand):
-            return "promise_used", f"{told_unpromised(row, part, missing)}; it may have what is free"
+            return "promise_used", f"{unpromised_text(row, part, missing)}; it may have what is free"
         if not self._is_inside(row, part, stage):
             return "promise_used", (
                 f"what reservation {row.reservation} promises now is in use; it may have what else is free"
@@ -101,7 +101,7 @@ def unpromised(row: ReservationRow, part: str, demand: Vector) -> list[str]:
     return [kind for kind, amount in demand.items() if amount and leases and not _usage(leases).get(kind)]
 
 
-def told_unpromised(row: ReservationRow, part: str, missing: list[str]) -> str:
+def unpromised_text(row: ReservationRow, part: str, missing: list[str]) -> str:
     """What is wrong with a demand for resources that are `unpromised`."""
     what = f"part {part} of reservation {row.reservation}" if part else f"reservation {row.reservation}"
     return f"asks for {' and '.join(missing)}, which {what} does not promise (its atoms do not name it in b)"
@@ -120,8 +120,8 @@ def unpromised_warnings(reservations: Mapping[str, ReservationRow], document: Do
         if missing := unpromised(
             row, part, {kind: 1 for kind, amount in stage["demand"].items() if amount not in (0, "0")}
         ):
-            told = told_unpromised(row, part, missing)
-            found.append(f"stages[{i}].demand: {told}: its tasks will not run inside the promise")
+            text = unpromised_text(row, part, missing)
+            found.append(f"stages[{i}].demand: {text}: its tasks will not run inside the promise")
     return found
 
 

@@ -59,7 +59,7 @@ class OfClass:
 
 
 @dataclass(slots=True)
-class Told:
+class Counts:
     """What a look found. `waiting`: by leaf queue and reason; `running`: tasks by leaf queue; `capacity`, `used`: of
     the nodes that are there; `classes`: by name, as the policy has them."""
 
@@ -125,7 +125,7 @@ class Tally:
         self._capacity: Vector = {}
         self._used: Vector = {}
 
-    async def look(self, state: State) -> Told:
+    async def look(self, state: State) -> Counts:
         """The present counts. Other tasks get turns; what they change after it was counted, the next look counts."""
         async with self._turn:
             touched = self._touched
@@ -139,7 +139,7 @@ class Tally:
             self._again = {}
             try:
                 await self._count(state, jobs, nodes)
-                return await self._told(state)
+                return await self._counts(state)
             except BaseException:
                 state.touched = None  # It is not known which changes were counted, so the next look counts everything.
                 raise
@@ -212,31 +212,31 @@ class Tally:
         added(self._used, now[2])
 
     # ---------------------------------------------------------------- all
-    async def _told(self, state: State) -> Told:
-        told = Told(
+    async def _counts(self, state: State) -> Counts:
+        counts = Counts(
             jobs={name: count for name, count in self._job_states.items() if name and count},
             nodes={name: count for name, count in self._node_states.items() if name and count},
             capacity={kind: amount for kind, amount in self._capacity.items() if amount},
             used={kind: amount for kind, amount in self._used.items() if amount},
         )
         names = class_names(state.policy)
-        told.classes = {name: OfClass() for name in names}
+        counts.classes = {name: OfClass() for name in names}
         for index, of_class in self._classes.items():
-            told.classes[names[min(index, len(names) - 1)]].add(of_class)
+            counts.classes[names[min(index, len(names) - 1)]].add(of_class)
         queueing, ceilings = Queueing(state), state.ceilings
         for number, (key, found) in enumerate(self._sums.items()):
             leaf, reason, kind = key
             if reason == "running":
-                told.running[leaf] = told.running.get(leaf, 0) + found.tasks
+                counts.running[leaf] = counts.running.get(leaf, 0) + found.tasks
                 continue
             if found.stage is not None:
                 if state.ceilings is not ceilings:
                     queueing, ceilings = Queueing(state), state.ceilings
                 held = queueing.at_max(leaf, found.stage)
                 reason = "queue_max" if held else said_of(state, kind) or "next_round"
-            told.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
+            counts.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
             await _turn(number)
-        return told
+        return counts
 
 
 def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
@@ -253,9 +253,9 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         else:
             asked = min(waiting, job.asked[at])
             reason = "back_off" if job.retry_ms[at] > state.time else "next_round"
-        told = reserved.why(job, at) if asked else None
-        if told is not None:
-            _put(keys, (job.spec.queue, told[0], ""), asked)
+        waits = reserved.why(job, at) if asked else None
+        if waits is not None:
+            _put(keys, (job.spec.queue, waits[0], ""), asked)
         elif asked:
             _put(keys, (job.spec.queue, "asked", stage_class_key(job.spec, stage)), asked, stage)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked)

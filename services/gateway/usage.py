@@ -1,4 +1,4 @@
-"""What attempts used of memory and CPU: kept by the view as the log tells it, and told with a job."""
+"""What attempts used of memory and CPU: kept by the view as the log tells it, and shown with a job."""
 
 from typing import Any
 

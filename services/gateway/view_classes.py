@@ -5,7 +5,7 @@ from typing import Any
 from largesse.lifecycle.job_classes import class_names, has_pools, released_between, thresholds_of
 from schemas import Record, Releases, RoundOpened, Vector
 from schemas.quantities import MILLIONTHS, quantity_texts
-from services.gateway.tally import Told
+from services.gateway.tally import Counts
 from services.gateway.view_state import POOLS_KEPT, PoolsRow, State
 
 HORIZONS_S = (1, 5, 10, 30)
@@ -31,14 +31,16 @@ def known_classes(state: State) -> list[str]:
     return list(dict.fromkeys([*class_names(state.policy), *sorted(ended)]))
 
 
-def classes_document(state: State, told: Told) -> dict[str, Any]:
+def classes_document(state: State, counts: Counts) -> dict[str, Any]:
     """Classes with their pools, what they hold, what waits and what is to come; the pools over time; the scores."""
     pools, forecast = state.pools[-1].pools_ppm if state.pools else [], state.forecast
     thresholds = thresholds_of(state.policy)
     classes = []
-    for at, (name, of_class) in enumerate(told.classes.items()):
+    for at, (name, of_class) in enumerate(counts.classes.items()):
         pool = pools[at] if at < len(pools) else None
-        room = {kind: amount * pool // MILLIONTHS for kind, amount in told.capacity.items()} if pool is not None else {}
+        room = (
+            {kind: amount * pool // MILLIONTHS for kind, amount in counts.capacity.items()} if pool is not None else {}
+        )
         classes.append(
             {
                 "class": name,

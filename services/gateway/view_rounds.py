@@ -76,12 +76,12 @@ def fold_asks(state: State, record: Record) -> None:
             if job.began < state.opened and shard_of(name, body.of) == body.shard:
                 job.asked = [0] * len(job.asked)
                 touch(state, name)
-    for told in body.jobs:
-        found = state.jobs.get(told.job)
+    for planned in body.jobs:
+        found = state.jobs.get(planned.job)
         if found is not None and found.admitted < state.opened:  # Else another job had the name when it was asked for.
             found.asked = [0] * len(found.asked)
-            touch(state, told.job)
-            for ask in told.asks:
+            touch(state, planned.job)
+            for ask in planned.asks:
                 found.asked[found.graph.position[ask.stage]] += ask.count
 
 

@@ -175,15 +175,15 @@ class State:
     of the last opening; `answered`: of the last one whose round has closed. `holds`: by "job/stage/index"; `copies`:
     the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf, what attempts hold, and how
     many.
-    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness told them last; `ceilings`: by
-    queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of which room is
-    kept free on purpose. `latest`: the record folded last, which answers the input it came from. `places`: where tasks
-    of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used.
-    `reservations_over`: those that are over, the oldest first. `series`: reservations that recur. `reserving`: by
-    reservation, the live jobs that name it. `ledger`: accounts of jobs, the one told of last at the end; `ledger_sums`:
-    by queue, of its jobs that are over.
-    `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest.
-    `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed."""
+    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness published them last;
+    `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of
+    which room is kept free on purpose. `latest`: the record folded last, which answers the input it came from.
+    `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`:
+    what those tasks used. `reservations_over`: those that are over, the oldest first. `series`: reservations that
+    recur. `reserving`: by reservation, the live jobs that name it. `ledger`: accounts of jobs, the one published last
+    at the end; `ledger_sums`: by queue, of its jobs that are over. `pools`: of the classes, each change of them;
+    `forecast`: of the estimator, the latest. `touched`: what has changed since metrics were last exported; None: never
+    exported, or too much has changed."""
 
     cell: str = ""
     seq: int = 0

@@ -24,14 +24,14 @@ BEAT_S = 15.0
 """After so long without an event a comment is sent, so that clients see that the stream is alive."""
 
 TELLING_SHARE = 4
-TOLD_AT_ONCE = 16
+WOKEN_AT_ONCE = 16
 """Watchers that are woken before other tasks get a turn."""
 WORK_S = 0.002
 """Seconds of work after which other tasks get a turn."""
 REST_S_MAX = 0.05
 
 
-def is_told(document: Any, event_id: str) -> bool:
+def was_sent(document: Any, event_id: str) -> bool:
     """Whether the event with this id contained this document of a job."""
     return event_id.rpartition("-")[2] == _digest(dumped(document))
 
@@ -170,8 +170,8 @@ class Watching:
 
 
 async def _wake(watchers: list[Watcher], pace: "_Pace") -> None:
-    for at in range(0, len(watchers), TOLD_AT_ONCE):
-        for watcher in watchers[at : at + TOLD_AT_ONCE]:
+    for at in range(0, len(watchers), WOKEN_AT_ONCE):
+        for watcher in watchers[at : at + WOKEN_AT_ONCE]:
             watcher.wake()
         await pace.rest(woken=True)
 

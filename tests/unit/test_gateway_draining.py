@@ -4,7 +4,7 @@ import pytest
 
 from schemas import Device, NodeDrained, NodeRegistered, Stage
 from schemas.edge.nodes import NodeLeft
-from services.gateway.queueing import NODES_TOLD_MAX
+from services.gateway.queueing import NODES_SHOWN_MAX
 from tests.gateway_watch import Watched, stage
 
 
@@ -80,7 +80,7 @@ def test_under_slots_a_node_that_drains_could_take_as_many_as_it_has_places():
 
 
 def test_only_some_of_many_nodes_are_named():
-    names = [f"n{i}" for i in range(NODES_TOLD_MAX + 2)]
+    names = [f"n{i}" for i in range(NODES_SHOWN_MAX + 2)]
     cell = waiting(drained(Watched(nodes=len(names)), *names))
 
     assert why(cell)[1] == "n0, n1, n2 and 2 more could run it, but drain"

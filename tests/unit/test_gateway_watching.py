@@ -6,7 +6,7 @@ import json
 import pytest
 
 from services.gateway import api, app, watching
-from services.gateway.watching import TOLD_AT_ONCE, Watching
+from services.gateway.watching import WOKEN_AT_ONCE, Watching
 from tests.gateway_cell import told as told_in_memory
 from tests.http_rig import HOST, JOB, request, told, until
 
@@ -227,8 +227,8 @@ def test_telling_many_leaves_turns_to_others():
             async for _ in seen.events("j"):
                 counted["told"] += 1
 
-        tasks = [asyncio.ensure_future(one()) for _ in range(10 * TOLD_AT_ONCE)]
-        await watchers_there(seen, 10 * TOLD_AT_ONCE)
+        tasks = [asyncio.ensure_future(one()) for _ in range(10 * WOKEN_AT_ONCE)]
+        await watchers_there(seen, 10 * WOKEN_AT_ONCE)
         asked = asyncio.ensure_future(cancel(cell))
         before = counted["told"]
         while not all(task.done() for task in tasks):
@@ -237,7 +237,7 @@ def test_telling_many_leaves_turns_to_others():
         await asked
         return most
 
-    assert told_in_memory(story) <= 2 * TOLD_AT_ONCE
+    assert told_in_memory(story) <= 2 * WOKEN_AT_ONCE
 
 
 @pytest.mark.parametrize("failing", ["job_document"])

@@ -29,7 +29,7 @@ def spare_among(
 ) -> list[SpareAttempt]:
     """The spare attempts among those that end by one record, all of them in success or none of them."""
     found: list[SpareAttempt] = []
-    left: dict[str, int] = {}  # By task, how many attempts hold room once this record's ends so far are told.
+    left: dict[str, int] = {}  # By task, how many attempts hold room once this record's ends so far are counted.
     done: dict[str, bool] = {}
     for end in ends:
         for index in copied_in(state, end.job, end.stage, end.first, end.first + end.count):

@@ -78,7 +78,7 @@ def _refusal(r: TaskRange, author: str) -> InputRefused:
 
 def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bool]) -> list[KnownAttempt]:
     """The parts of what an agent knows that the log holds on its node, under whatever epoch. `seen`: attempts, by
-    attempt_key, that were named before; what is told twice counts as it was told first.
+    attempt_key, that were named before; what is reported twice counts as it was reported first.
     """
     parts = _verdicts(state, known, node, "", False, seen)
     return [part_of(known, first, end) for first, end, verdict in parts if verdict == "good"]

@@ -22,7 +22,7 @@ class BackingOff:
 
 @dataclass(slots=True)
 class Started:
-    """Tasks of a stage that were granted at the same moment and have not ended, as far as that is told apart."""
+    """Tasks of a stage that were granted at the same moment and have not ended, as far as they can be told apart."""
 
     start_ms: int
     count: int
@@ -92,7 +92,7 @@ class Job(JobLife):
     without parents wait, where nothing of it has been granted yet: then that is what waits; -1: something has, or it
     may not run yet. `derailed`: tasks have failed or were lost since the last plan. `admitted`: seq of its admission.
     `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
-    whose run time is told by earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
+    whose run time is known from earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
     says. `account`: what it has given away and received, where it is planned by this shard.
     """
 

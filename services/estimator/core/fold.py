@@ -132,13 +132,13 @@ def _begin(state: State, name: str, job: Job, at: int, index: int, at_ms: int) -
     key = f"{at}/{index}"
     if key in active.running:
         return
-    told = job.graph.stages[at]
-    left = max(0, told.tasks - active.begun[at])
-    number = begin(active.phases, at_ms, at, left, told.demand, windows_of(state))
+    stage = job.graph.stages[at]
+    left = max(0, stage.tasks - active.begun[at])
+    number = begin(active.phases, at_ms, at, left, stage.demand, windows_of(state))
     active.begun[at] += 1
     active.running[key] = Running(at_ms, number)
     if not active.lasts_ms[at]:
-        active.lasts_ms[at] = expected_ms(told, active.seen)
+        active.lasts_ms[at] = expected_ms(stage, active.seen)
     put_group(state, name, job, at, at_ms, 1, at_ms)
 
 
@@ -155,9 +155,9 @@ def _learn(
     state: State, name: str, job: Job, active: Active, at: int, count: int, run_ms: list[int], at_ms: int
 ) -> None:
     """What is expected of tasks of the stage that still run, now that some have ended."""
-    told = job.graph.stages[at]
-    active.seen = observe(active.seen, told, count, run_ms, rule_of(state.policy))
-    learnt_ms = expected_ms(told, active.seen)
+    stage = job.graph.stages[at]
+    active.seen = observe(active.seen, stage, count, run_ms, rule_of(state.policy))
+    learnt_ms = expected_ms(stage, active.seen)
     if active.lasts_ms[at] and has_moved(active.lasts_ms[at], learnt_ms):
         active.lasts_ms[at] = learnt_ms
         move_stage(state, name, job, at, at_ms)
@@ -212,7 +212,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     take_sample(state, record.time)
 
 
-def _told(state: State, record: Record[Releases]) -> None:
+def _forecast(state: State, record: Record[Releases]) -> None:
     body = record.body
     state.told, state.told_ms, state.told_seq, state.told_by = body.curves, body.at_ms, record.seq, body.forecaster
 
@@ -234,5 +234,5 @@ FOLDS: Folds[State] = {
     TaskFinished: _tasks,
     TaskFailed: _tasks,
     RoundOpened: _opened,
-    Releases: _told,
+    Releases: _forecast,
 }

@@ -41,7 +41,7 @@ class TreeAccounts:
         self.over: dict[str, QueueAccount] = {}  # Queues that ask for more than their maximum.
         self.fits = True  # Every leaf gets all that it asks for.
         self._rich: dict[str, QueueAccount] = {}  # With a level of their own, and published as holding something.
-        self.keeps_levels = False  # The levels are those that were told.
+        self.keeps_levels = False  # The levels are those that were published.
         self._gets_all = True  # Every leaf got all that it asks for, or nothing was shared out yet.
         self._pledged: Sequence[int] = [0] * len(capacity)
         todo = [root]
@@ -200,8 +200,8 @@ class TreeAccounts:
 
     def richest(self, latest: Mapping[str, tuple[int, int]]) -> list[str]:
         """The queues with a level of their own that hold something beyond their guarantees, those with most of it
-        first; if none does, those that hold something, likewise. By what they were told to borrow and to hold, or by
-        `latest`, as pairs: values that are not published are not computed for all. Costs the queues that hold a
+        first; if none does, those that hold something, likewise. By what they were published to borrow and to hold, or
+        by `latest`, as pairs: values that are not published are not computed for all. Costs the queues that hold a
         permille.
         """
         known = {

@@ -52,14 +52,16 @@ class Directions:
 
 def entitlements(state: State, *, full: bool) -> list[Entitlement]:
     """Entitlements that have moved since they were published; with `full` all."""
-    told = state.entitled
+    published = state.entitled
     if state.policy.preset not in PLANNING:
-        return [entitlement(key, 0) for key in sorted(told)]
+        return [entitlement(key, 0) for key in sorted(published)]
     if not state.entitles and not full:
         return []
-    found = _filled(state) if state.entitles else told
-    moved = [key for key, share in found.items() if full or told.get(key) != share]
-    return [entitlement(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in told if key not in found)])]
+    found = _filled(state) if state.entitles else published
+    moved = [key for key, share in found.items() if full or published.get(key) != share]
+    return [
+        entitlement(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in published if key not in found)])
+    ]
 
 
 def _filled(state: State) -> dict[str, int]:

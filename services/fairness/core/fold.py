@@ -70,7 +70,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         if slots_of(before) != slots_of(state.policy):
             recount(state)
         if has_pools(state.policy) and not has_pools(before):
-            state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is told in the next round.
+            state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         _begin(state, limit(state.running_limits, body.queues))

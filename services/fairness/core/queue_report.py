@@ -96,16 +96,16 @@ def queue_shares(accounts: TreeAccounts, *, full: bool) -> list[QueueShare]:
         accounts.look_at(accounts.queues)
     names = [name for name in accounts.queues if name] if full else accounts.changed
     said = [(name, accounts.to_publish(accounts.queues[name])) for name in sorted(names)]
-    return [_said(name, told, kinds) for name, told in said if not full or told != NOTHING]
+    return [_said(name, values, kinds) for name, values in said if not full or values != NOTHING]
 
 
-def _said(name: str, told: Published, kinds: Sequence[str]) -> QueueShare:
-    return QueueShare(name, *told[:5], kinds[told.kind] if told.kind >= 0 else "")
+def _said(name: str, values: Published, kinds: Sequence[str]) -> QueueShare:
+    return QueueShare(name, *values[:5], kinds[values.kind] if values.kind >= 0 else "")
 
 
 def _tell(accounts: TreeAccounts, said: QueueShare) -> None:
-    told = Published(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
-    accounts.publish(said.queue, told)
+    values = Published(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
+    accounts.publish(said.queue, values)
 
 
 def fold_said(state: State, body: Shares) -> None:
@@ -167,8 +167,8 @@ def breaches(
     state: State, accounts: TreeAccounts, said: Sequence[QueueShare], dues: Mapping[str, int], time: int
 ) -> list[Breach]:
     """Guarantees that have broken, those that hold again, and those of which it has changed whether what waits finds
-    room, since that was last told. `said`: what is said of queues this time; `dues`: of the units that cannot place
-    what they are due.
+    room, since that was last published. `said`: what is said of queues this time; `dues`: of the units that cannot
+    place what they are due.
     """
     limit = time if state.oldest_ms is None else state.oldest_ms
     reports: list[tuple[str, int, bool]] = []
@@ -206,5 +206,5 @@ def _is_placeable(account: QueueAccount, dues: Mapping[str, int]) -> bool:
 def _shares_of(accounts: TreeAccounts, name: str) -> tuple[int, int]:
     """What a queue is guaranteed and holds; the accounts are up to date for it."""
     account = accounts.queues[name]
-    told = accounts.to_publish(account)
-    return max(told.guaranteed, accounts.promised(account)), told.allocated
+    values = accounts.to_publish(account)
+    return max(values.guaranteed, accounts.promised(account)), values.allocated

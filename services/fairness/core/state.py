@@ -102,14 +102,14 @@ class State:
 
     `levels`: those in force, `parts`: those by set of kinds of leaves that ask for several; `shares` what was published
     of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
-    guaranteed -> since when; `broken`: those of which that has been told, `mended`: of which it is no longer so, and
-    that has not been told; `unplaced`: those told to find no room for what waits. `oldest_ms`: since when the longest
-    task had been running after the last closing.
+    guaranteed -> since when; `broken`: those of which that has been published, `mended`: of which it is no longer so,
+    and that has not been published; `unplaced`: those published to find no room for what waits. `oldest_ms`: since when
+    the longest task had been running after the last closing.
 
-    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as told, and
-    `lent`, how much of its level or due each has only because others cannot place it; `short`: those below their level;
-    `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has changed
-    since the last closing.
+    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as published,
+    and `lent`, how much of its level or due each has only because others cannot place it; `short`: those below their
+    level; `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has
+    changed since the last closing.
 
     Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
@@ -117,7 +117,7 @@ class State:
     `refills`: whether the round that was opened last does; `refill_due`: the next one must. `by_holdings`: levels go by
     what is held somewhere in the tree.
 
-    `entitled`: by queue and set of kinds, what jobs are entitled to, as told; `entitlement_due`: jobs, queues or
+    `entitled`: by queue and set of kinds, what jobs are entitled to, as published; `entitlement_due`: jobs, queues or
     capacity have changed since the last opening; `entitles`: that one's round works it out anew.
 
     `changed_seq`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last

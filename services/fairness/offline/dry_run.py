@@ -94,7 +94,7 @@ def effect(document: object) -> Answer:
 def _shares(asked: Question, side: Side, field: str) -> dict[str, dict[str, int]]:
     tree = tree_of(side.queues, f"{field}.queues") if side.queues is not None else None
     policy = with_knobs(Policy(), knobs_of(side.set, f"{field}.set"))
-    told = _decided(asked, side, policy, tree)
+    shares = _decided(asked, side, policy, tree)
     found = {
         share.queue: {
             "guaranteed": share.guaranteed,
@@ -103,9 +103,9 @@ def _shares(asked: Question, side: Side, field: str) -> dict[str, dict[str, int]
             "lent": share.lent,
             "borrowed": share.borrowed,
         }
-        for share in told.queues
+        for share in shares.queues
     }
-    for level in told.levels:  # A level is told to the last digit, also where it is small.
+    for level in shares.levels:  # A level is published to the last digit, also where it is small.
         found.setdefault(level.queue, {})["fair"] = level.target
     return found
 
@@ -131,8 +131,8 @@ def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) ->
     story.open(1)
     story.put(RoundClosed([grant for grant in grants if grant.count], [], [], None, []))
     story.put(JobEnded(over))
-    (told,) = core.decide(story.state, story.open(1 + policy.keyframe_rounds))
-    return told
+    (shares,) = core.decide(story.state, story.open(1 + policy.keyframe_rounds))
+    return shares
 
 
 def _sorted(vector: Vector) -> Vector:

@@ -93,7 +93,7 @@ class KindsLevels:
             self._add(leaf, self._room.pairs(demand), count, placed=False)
 
     def place(self, leaf: LeafEntry, task: TaskClass, count: int) -> None:
-        """The round has placed so many; that they run is told later."""
+        """The round has placed so many; that they run is counted later."""
         if self._parts:
             self._add(leaf.name, task.pairs, count, placed=True)
 

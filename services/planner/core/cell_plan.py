@@ -120,7 +120,7 @@ class CellPlan:
         self.found: list[Found] = []
         self.running: _Running | None = None
         self.said: object = None
-        self.told = 0
+        self.published = 0
         for name, promise in state.promises.items():
             self._hold(name, promise)
         self._settle()
@@ -160,7 +160,7 @@ class CellPlan:
         """Forgets what was found since the last plan in the log."""
         if self.running is not None:
             self.running.search.close()
-        self.running, self.found, self.said, self.told = None, [], None, 0
+        self.running, self.found, self.said, self.published = None, [], None, 0
         self.book.undo()
         self.agent.held, self.known = dict(self.promised.held), dict(self.promised.known)
 
@@ -168,15 +168,15 @@ class CellPlan:
         """The log says a plan: whether it is what was said here last. Then what it tells holds from now on."""
         if said != self.said:
             return False
-        if self.told:
-            last = self.found[self.told - 1]
-            del self.found[: self.told]
+        if self.published:
+            last = self.found[self.published - 1]
+            del self.found[: self.published]
             self.promised = last.after
             assert self.book.journal is not None
             del self.book.journal[: last.entries]
             for each in self.found:
                 each.entries -= last.entries
-        self.said, self.told = None, 0
+        self.said, self.published = None, 0
         return True
 
     def move_to(self, first: int) -> None:
@@ -219,7 +219,7 @@ class CellPlan:
                 break
             found.append(each)
             before += each.work
-        self.told = len(found)
+        self.published = len(found)
         return found
 
     def _next(self, waiting: list[Waiting], most: int) -> _Running | None:

@@ -31,7 +31,7 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     plan.move_to(state.first)
     waiting = [*state.looks, *state.waiting] if state.looks else state.waiting
     found = plan.search(waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
-    body = _told(state, plan, found)
+    body = _plans_of(state, plan, found)
     body.wake_ms = _wake_ms(state, plan, found, opened.time)
     answered = sum(each.asked is not None for each in found)
     goes_on = plan.running is not None or len(found) < len(plan.found) or len(waiting) > answered or bool(state.due)
@@ -47,7 +47,7 @@ def _plan_of(state: State) -> "CellPlan":
     return CellPlan(state)
 
 
-def _told(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
+def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
     """Answers and changed promises."""
     answers: list[PlanAnswer] = []
     progress: dict[str, list[AtomProgress]] = {}
@@ -95,9 +95,9 @@ def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None
     if asked.kind == "progress" and not answer.code:
         return  # Nothing is promised to it any more.
     accepted = answer.code in ("", "deleted", "ahead", "behind")
-    told = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
-    _offer(plan, answer, told)
-    answers.append(told)
+    published = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
+    _offer(plan, answer, published)
+    answers.append(published)
 
 
 def _note_progress(plan: "CellPlan", found: "Found", progress: dict[str, list[AtomProgress]]) -> None:
@@ -123,15 +123,15 @@ def _reason(code: str) -> PlanReason:
     return cast(PlanReason, code)
 
 
-def _offer(plan: "CellPlan", answer: "Answer", told: PlanAnswer) -> None:
+def _offer(plan: "CellPlan", answer: "Answer", published: PlanAnswer) -> None:
     offer = answer.offer
     if offer is None:
         return
     if offer.window is not None:
-        told.offer_from_ms, told.offer_to_ms = (step * plan.step_ms for step in offer.window)
-    told.size_permille = offer.size_permille
+        published.offer_from_ms, published.offer_to_ms = (step * plan.step_ms for step in offer.window)
+    published.size_permille = offer.size_permille
     if offer.sizes:
-        told.detail += f"; it would be accepted with {offer.sizes}"
+        published.detail += f"; it would be accepted with {offer.sizes}"
 
 
 def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:

@@ -208,8 +208,10 @@ def _planned(state: State, record: Record[Plans]) -> None:
             for step in profile.steps
         ]
         _followed(state, promise, profile)
-    told = {profile.reservation: True for profile in body.profiles if profile.progress}
-    state.looks = [each for each in state.looks if each.reservation in state.promises and each.reservation not in told]
+    reported = {profile.reservation: True for profile in body.profiles if profile.progress}
+    state.looks = [
+        each for each in state.looks if each.reservation in state.promises and each.reservation not in reported
+    ]
     if state.plan is not None and not state.plan.confirm(body):
         state.plan = None
     _take_step(state)

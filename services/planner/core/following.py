@@ -42,7 +42,7 @@ def follow(agent: Agent, known: dict[str, Known], asked: Waiting, step_ms: int) 
             why = _why_kept(need, atom, leases, agent.first, step_ms, chained=chained)
             is_little = -missing < gang * step_ms
             why = "" if is_little and missing > need.left - need.planned else why
-        texts.append(_told(need, missing, why))
+        texts.append(_text(need, missing, why))
     is_behind = any(need.left > need.planned for need in asked.needs)
     return Answer("behind" if is_behind else "ahead", "; ".join(texts), followed=followed)
 
@@ -69,7 +69,7 @@ def _planned_ms(leases: Sequence[Lease], gang: int, at_ms: int, step_ms: int) ->
     return gang * sum(max(0, end - begin) * gangs for begin, end, gangs in spans)
 
 
-def _told(need: Need, missing: int, why: str) -> str:
+def _text(need: Need, missing: int, why: str) -> str:
     """One atom, with `missing` unit-milliseconds that the plan has too little for it, negative: too much; `why` it
     has, empty if that is nothing to speak of."""
     gap = need.left - need.planned

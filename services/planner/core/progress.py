@@ -4,13 +4,13 @@ Work is measured in unit-time: a task counts as many units as its demand holds o
 resources), for as long as it runs. Two measures are compared with the leases from now on:
 
 - what its jobs are expected to need still: tasks that have not ended, by the mean of those of their stage that have,
-  else by what was told of them, less what running ones have behind them;
-- what the terms still ask for: the work asked for less what was done. A task that has succeeded has done what was told
-  of it, whatever it took, and a running one no more than that: so a job that is slower than told does not use up what
-  was reserved for another, and one that is faster does not leave its part of the promise behind.
+  else by their estimates, less what running ones have behind them;
+- what the terms still ask for: the work asked for less what was done. A task that has succeeded has done what was
+  estimated for it, whatever it took, and a running one no more than that: so a job that is slower than estimated does
+  not use up what was reserved for another, and one that is faster does not leave its part of the promise behind.
 
 A plan with less than the first is behind; one with more than both is ahead. Nobody knows how long a task goes on that
-has run for longer than was told of it: what it holds is not given back meanwhile, and leases that would end before it
+has run for longer than was estimated: what it holds is not given back meanwhile, and leases that would end before it
 are lengthened by a step at a time. What was done for a job that fails counts
 no more. The work of a job counts for the atoms of its part that have leases, in order of those; where it could be for
 several, only for those whose window holds now, so that a repetition of a job does not use up the next one's.
@@ -255,8 +255,8 @@ def _need(state: State, promise: Promise, terms: Terms, now_ms: int, amounts: li
 
 # ---------------------------------------------------------------- work
 def _left(job: Job, now_ms: int) -> Iterator[tuple[int, int, bool]]:
-    """By stage position, the task-milliseconds that a job is expected to need still, and whether anything was told or
-    seen of that."""
+    """By stage position, the task-milliseconds that a job is expected to need still, and whether anything was estimated
+    or seen of that."""
     elapsed: dict[int, list[int]] = {}
     for key, start_ms in job.running.items():
         elapsed.setdefault(int(key.partition("/")[0]), []).append(now_ms - start_ms)
@@ -276,19 +276,19 @@ def _left(job: Job, now_ms: int) -> Iterator[tuple[int, int, bool]]:
 
 
 def _overrunning(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[str, int]]:
-    """By atom, the units of running tasks that have lasted as long as was told, and as the others of their stage, in
-    10^-6."""
+    """By atom, the units of running tasks that have lasted as long as was estimated, and as the others of their stage,
+    in 10^-6."""
     for key, start_ms in job.running.items():
         at = int(key.partition("/")[0])
         stage, seen = job.graph.stages[at], job.seen.get(at)
-        told_ms = max(stage.estimate_ms, duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
-        if told_ms and now_ms - start_ms >= told_ms:
+        expected_ms = max(stage.estimate_ms, duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
+        if expected_ms and now_ms - start_ms >= expected_ms:
             for terms in _atoms_of(job, stage, atoms, now_ms)[:1]:
                 yield terms.atom, units(stage.demand, terms.unit)
 
 
 def overruns(state: State, name: str, now_ms: int) -> bool:
-    """Whether tasks of a promise whose last lease ends now run for longer than was told, and there may be room for
+    """Whether tasks of a promise whose last lease ends now run for longer than was estimated, and there may be room for
     longer leases in its window."""
     promise = state.promises[name]
     if not _is_on(state) or max(lease.end for lease in promise.leases) < state.first - 1:
@@ -305,7 +305,7 @@ def overruns(state: State, name: str, now_ms: int) -> bool:
 
 
 def _under_way(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[str, int]]:
-    """By atom, what running tasks have done of what was told of them, in 10^-6 unit-milliseconds."""
+    """By atom, what running tasks have done of what was estimated for them, in 10^-6 unit-milliseconds."""
     for key, start_ms in job.running.items():
         stage = job.graph.stages[int(key.partition("/")[0])]
         ran_ms = now_ms - start_ms

@@ -154,16 +154,16 @@ class State:
     """One cell. `capacity`: of the nodes that count, by resource; one that there was once stays with 0.
 
     Steps are `step_ms` long, and counted from log time 0. `waiting`: requests in the order of the log. `promises`: by
-    reservation, in the order of acceptance; `ended`: those that are over, until that is told. `series`: those that
+    reservation, in the order of acceptance; `ended`: those that are over, until that is published. `series`: those that
     recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: so many
     in a row could have told the next answer.
     `told_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
 
     `jobs`: that name a reservation; `reserving`: their names by reservation. `active`: reservations with jobs that have
     a lease now, or whose tasks ran since their plan was last compared with what is left to do; `due`: those that are
-    still to be compared in this step; `looks`: plans that are to follow, in order; they are told before any request is
-    answered. `freed`: room that was promised has been given back, or there is more, since this step began; `retry`:
-    before that, in the last one.
+    still to be compared in this step; `looks`: plans that are to follow, in order; they are published before any
+    request is answered. `freed`: room that was promised has been given back, or there is more, since this step began;
+    `retry`: before that, in the last one.
     """
 
     policy: Policy = field(default_factory=Policy)

@@ -1,7 +1,7 @@
 """The planner as a filter, asked what it would answer to a request now.
 
 One question as JSON on stdin, the answer as JSON on stdout; exit 2 with one line on stderr if it is malformed. The core
-itself answers: it is told of a cell with such capacity and promises, and decides rounds until it has answered.
+itself answers: it is given a cell with such capacity and promises, and decides rounds until it has answered.
 """
 
 import json
@@ -106,11 +106,11 @@ def _answered(state: core.State, now_ms: int) -> Plans:
     for number in range(1, ROUNDS_MAX):
         opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(RULES, ""))
         core.fold(state, opened)
-        for told in ask(planner, opened, {}, 1):
-            body: Plans = told.record.body
+        for answer in ask(planner, opened, {}, 1):
+            body: Plans = answer.record.body
             if any(each.reason not in UNASKED for each in body.answers):
                 return body
-            core.fold(state, told.record)
+            core.fold(state, answer.record)
     raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
 
 

@@ -9,7 +9,7 @@ from services.planner.planning.request import Group, Node, atoms, scaled
 NARROWER_MAX = 3
 """Times that the width of large units is halved, where a plan does not fit on the nodes."""
 
-SIZES_TOLD_MAX = 3
+SIZES_SHOWN_MAX = 3
 """Atoms of which an offer says the size."""
 
 
@@ -38,12 +38,12 @@ def _narrowed(node: Node, nodes: Sequence[NodeClass], halvings: int) -> Node:
 
 
 def sizes_text(node: Node, permille: int) -> str:
-    """The sizes of the atoms of a request that is scaled, as it would be written: SIZES_TOLD_MAX of them."""
+    """The sizes of the atoms of a request that is scaled, as it would be written: SIZES_SHOWN_MAX of them."""
     texts = []
     for atom, small in zip(atoms(node), atoms(scaled(node, permille)), strict=True):
         width, work = f"h={small.gangs_most * small.gang}", permille
         if atom.gangs_most == 1:
             width, work = f"g={small.gang}, {width}", small.gang * 1000 // atom.gang
         texts.append(f"{width} and {work // 10}.{work % 10} % of w for atom {atom.path}")
-    more = len(texts) - SIZES_TOLD_MAX
-    return "; ".join(texts[:SIZES_TOLD_MAX]) + (f"; and the same part of {more} more" if more > 0 else "")
+    more = len(texts) - SIZES_SHOWN_MAX
+    return "; ".join(texts[:SIZES_SHOWN_MAX]) + (f"; and the same part of {more} more" if more > 0 else "")

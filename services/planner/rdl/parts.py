@@ -1,4 +1,4 @@
-"""The parts of a request in whatever form it was written, checked one by one: each fault is told with its place.
+"""The parts of a request in whatever form it was written, checked one by one: each fault is reported with its place.
 
 Text and YAML are both read into calls with named arguments; from there on they are alike. The result is RDL as
 `services/planner/planning/rdl.py` reads it: seconds, and quantities as text.

@@ -23,7 +23,14 @@ COMMENT: /#[^\n]*/
 %ignore COMMENT
 """
 
-_TOLD = {"LPAR": '"("', "RPAR": '")"', "COMMA": '","', "EQUAL": '"="', "WORD": "a word", "STRING": 'a text in "quotes"'}
+_TOKEN_TEXTS = {
+    "LPAR": '"("',
+    "RPAR": '")"',
+    "COMMA": '","',
+    "EQUAL": '"="',
+    "WORD": "a word",
+    "STRING": 'a text in "quotes"',
+}
 
 
 class _Calls(Transformer[Token, Call]):
@@ -79,7 +86,7 @@ def _explained(error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedCharacters):
         negative = ": there are no negative amounts or times" if error.char == "-" else ""
         return f'"{error.char}" means nothing here{negative}'
-    expected = sorted(_TOLD[name] for name in getattr(error, "expected", ()) if name in _TOLD)
+    expected = sorted(_TOKEN_TEXTS[name] for name in getattr(error, "expected", ()) if name in _TOKEN_TEXTS)
     found = getattr(error, "token", None)
     end = found is None or found.type == "$END"
     text = "the text ends too soon" if end else f'"{found}" is not expected here'
