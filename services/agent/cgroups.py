@@ -60,22 +60,22 @@ class Groups:
         """Whether attempts are held to this resource by the kernel."""
         return any(controller in tree.controllers for tree in self.trees)
 
-    def told(self, cpu: CpuLimit, memory: str) -> str:
+    def limits_text(self, cpu: CpuLimit, memory: str) -> str:
         """What holds tasks to their limits, in words. `memory`: as the settings have it (settings.py)."""
         by = {name: f"cgroup v{tree.version}" for tree in self.trees for name in tree.controllers}
         if cpu == "none":
-            cpu_told = "CPU is not limited"
+            cpu_text = "CPU is not limited"
         elif "cpu" in by:
-            cpu_told = f"CPU by {by['cpu']} ({'never more' if cpu == 'hard' else 'more only where it is free'})"
+            cpu_text = f"CPU by {by['cpu']} ({'never more' if cpu == 'hard' else 'more only where it is free'})"
         else:
-            cpu_told = "CPU is not limited"
-        memory_told = {"none": "memory is not limited", "address_space": "memory by RLIMIT_AS"}.get(memory)
-        if memory_told is None:
+            cpu_text = "CPU is not limited"
+        memory_text = {"none": "memory is not limited", "address_space": "memory by RLIMIT_AS"}.get(memory)
+        if memory_text is None:
             kernel = memory == "auto" and "memory" in by
-            memory_told = f"memory by {by['memory']}" if kernel else "memory by looking at it every second"
-        pids_told = f"processes by {by['pids']}" if "pids" in by else "the number of processes is not limited"
-        told = f"{cpu_told}, {memory_told}, {pids_told}"
-        return f"{told} ({self.why_not})" if self.why_not else told
+            memory_text = f"memory by {by['memory']}" if kernel else "memory by looking at it every second"
+        pids_text = f"processes by {by['pids']}" if "pids" in by else "the number of processes is not limited"
+        limits_text = f"{cpu_text}, {memory_text}, {pids_text}"
+        return f"{limits_text} ({self.why_not})" if self.why_not else limits_text
 
     def make(self, key: str, limits: Limits) -> dict[str, Any] | None:
         """Groups for one attempt; returns what its shim has to know of them (meter.py), None where there are none.
@@ -84,19 +84,19 @@ class Groups:
         """
         if not self.trees:
             return None
-        told: dict[str, Any] = {"join": [], "v2": None, "memory": False}
+        groups: dict[str, Any] = {"join": [], "v2": None, "memory": False}
         try:
             for tree in self.trees:
                 group = self._made(tree, key)
                 for name, text in _written(tree, limits):
                     write_file(group / name, text)
-                told["join"].append(str(group / "cgroup.procs"))
+                groups["join"].append(str(group / "cgroup.procs"))
                 if tree.version == 2:
-                    told["v2"], told["memory"] = str(group), "memory" in tree.controllers
+                    groups["v2"], groups["memory"] = str(group), "memory" in tree.controllers
         except OSError:
             self.remove(key)
             raise
-        return told
+        return groups
 
     def _made(self, tree: Tree, key: str) -> Path:
         """Another node's agent may remove a node's group that is empty just before something is made in it."""

@@ -90,8 +90,8 @@ class _Agent:
         CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
-            told = self._attempts.groups.told(self._node.cpu_limit, self._node.memory_limit)
-            self._log.info("limits of tasks", limits=told)
+            limits_text = self._attempts.groups.limits_text(self._node.cpu_limit, self._node.memory_limit)
+            self._log.info("limits of tasks", limits=limits_text)
             for local in self._attempts.by_key.values():
                 self._archive.runs.began(live_name(local.name.job, local.admitted), _run_of(local))
             loop.add_reader(self._events, self._hear)
@@ -361,7 +361,7 @@ class _Agent:
                 fault = await asyncio.to_thread(probe, data, room)
                 if fault and not troubles.reason:
                     self._log.warning("takes no new tasks for now", reason=fault)
-                troubles.probed(fault, mono_ms(), told=bool(self._state.unschedulable))
+                troubles.probed(fault, mono_ms(), logged=bool(self._state.unschedulable))
             self._say_troubles()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)

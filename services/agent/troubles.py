@@ -85,8 +85,8 @@ class Troubles:
         """Whether a probe is to be made now."""
         return self.suspected or bool(self.reason and now_ms >= self.probe_ms)
 
-    def probed(self, fault: str, now_ms: int, *, told: bool) -> None:
-        """A probe has found `fault`, or nothing. `told`: the log has it that the node is unschedulable; until it has,
+    def probed(self, fault: str, now_ms: int, *, logged: bool) -> None:
+        """A probe has found `fault`, or nothing. `logged`: the log has it that the node is unschedulable; until it has,
         the node is, so that nothing is lost to it that is granted meanwhile.
         """
         self.suspected = False
@@ -99,7 +99,7 @@ class Troubles:
             return
         self.good += 1
         self.probe_ms = now_ms + PROBE_MS
-        if self.good >= PROBES_GOOD and told:
+        if self.good >= PROBES_GOOD and logged:
             self.reason, self.good, self.ended_ms = "", 0, now_ms
 
 

@@ -107,8 +107,8 @@ async def _grant(folder: Path, wish: Wish, author: str) -> None:
         end = (await bus.bounds(LOG, 0))[1]
         while reader.offset < end:
             await reader.read()
-        if told := await wish.in_vain(reader.order, bus):
-            raise Refused(told)  # Nothing is written for a slip.
+        if why := await wish.in_vain(reader.order, bus):
+            raise Refused(why)  # Nothing is written for a slip.
         offset = await publish_input(bus.writer(), TOPIC, wish.message, author)
         record = await _outcome(bus, reader, wish, offset)
     finally:

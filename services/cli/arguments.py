@@ -7,7 +7,7 @@ import typer
 
 from services.cli.ending import Ending, Wrong, expect_json
 
-URL_TOLD = "the gateway  [default: LARGESSE_URL, else the context's, else http://127.0.0.1:8642]"
+URL_TEXT = "the gateway  [default: LARGESSE_URL, else the context's, else http://127.0.0.1:8642]"
 COMPLETION_S = 2.0
 """So long may the gateway take to complete a name before the shell's own completion goes on without it."""
 
@@ -73,7 +73,7 @@ def _named(path: str, field: str, **params: object) -> Callable[[str], list[str]
 jobs_named = _named("/v1/jobs", "job")
 nodes_named = _named("/v1/nodes", "node")
 
-Url = Annotated[str | None, typer.Option("--url", help=URL_TOLD, metavar="URL")]
+Url = Annotated[str | None, typer.Option("--url", help=URL_TEXT, metavar="URL")]
 OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 Zone = Annotated[

@@ -39,9 +39,9 @@ app = typer.Typer(
 )
 
 
-def _late(group: type[LateGroup], told: str) -> typer.Typer:
-    short = told.partition(";")[0].removesuffix(".") + "."
-    late = typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None, help=told, short_help=short)
+def _late(group: type[LateGroup], text: str) -> typer.Typer:
+    short = text.partition(";")[0].removesuffix(".") + "."
+    late = typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None, help=text, short_help=short)
     late.callback()(lambda: None)  # A group has to have one before it has commands.
     return late
 
@@ -58,8 +58,8 @@ app.add_typer(
 )
 
 
-def _option(*names: str, told: str, metavar: str | None = None, hidden: bool = False) -> object:
-    return typer.Option(*names, help=told, metavar=metavar, hidden=hidden)
+def _option(*names: str, text: str, metavar: str | None = None, hidden: bool = False) -> object:
+    return typer.Option(*names, help=text, metavar=metavar, hidden=hidden)
 
 
 def _version(asked: bool) -> None:
@@ -83,28 +83,28 @@ def _options(
         ),
     ] = False,
     context: Annotated[
-        str | None, _option("--context", told="the cell to ask, of the config file", metavar="NAME")
+        str | None, _option("--context", text="the cell to ask, of the config file", metavar="NAME")
     ] = None,
 ) -> None:
     """Takes what stands before the command."""
     contexts.asked.set(context)
 
 
-Workload = Annotated[str, _option("--workload", told="jobs, one a line; - is standard input", metavar="FILE")]
-ClusterPath = Annotated[str, _option("--cluster", told="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
-Preset = Annotated[str | None, _option("--preset", told="the policy  [default: the cluster file's]", metavar="NAME")]
-Presets = Annotated[str, _option("--presets", told="policies to compare, like drf,largesse", metavar="A,B,...")]
-Settings = Annotated[list[str] | None, _option("--set", told="set a policy knob; repeatable", metavar="KEY=VALUE")]
-Seed = Annotated[int | None, _option("--seed", told="seed of every random draw  [default: 0]")]
-Log = Annotated[str | None, _option("--log", told="write the log here, for `largesse replay`", metavar="OUT")]
+Workload = Annotated[str, _option("--workload", text="jobs, one a line; - is standard input", metavar="FILE")]
+ClusterPath = Annotated[str, _option("--cluster", text="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
+Preset = Annotated[str | None, _option("--preset", text="the policy  [default: the cluster file's]", metavar="NAME")]
+Presets = Annotated[str, _option("--presets", text="policies to compare, like drf,largesse", metavar="A,B,...")]
+Settings = Annotated[list[str] | None, _option("--set", text="set a policy knob; repeatable", metavar="KEY=VALUE")]
+Seed = Annotated[int | None, _option("--seed", text="seed of every random draw  [default: 0]")]
+Log = Annotated[str | None, _option("--log", text="write the log here, for `largesse replay`", metavar="OUT")]
 OutagesPath = Annotated[
-    str | None, _option("--outages", told="nodes that fail, come back or are slow, one a line", metavar="FILE")
+    str | None, _option("--outages", text="nodes that fail, come back or are slow, one a line", metavar="FILE")
 ]
 ReservationsPath = Annotated[
     str | None,
-    _option("--reservations", told="requests, series and the jobs under them, one a line", metavar="FILE"),
+    _option("--reservations", text="requests, series and the jobs under them, one a line", metavar="FILE"),
 ]
-Schedule = Annotated[str | None, _option("--schedule", told="write every attempt here, one a line", metavar="OUT")]
+Schedule = Annotated[str | None, _option("--schedule", text="write every attempt here, one a line", metavar="OUT")]
 
 
 @app.command(short_help="Run a workload on a cluster in virtual time.")
@@ -118,7 +118,7 @@ def simulate(
     reservations: ReservationsPath = None,
     schedule: Schedule = None,
     log: Log = None,
-    force: Annotated[bool, _option("--force", told="overwrite an existing log")] = False,
+    force: Annotated[bool, _option("--force", text="overwrite an existing log")] = False,
     json: Json = False,
 ) -> None:
     """Run a workload on a cluster in virtual time; exit code 1 where no job could be admitted."""
@@ -147,7 +147,7 @@ def compare(
     outages: OutagesPath = None,
     reservations: ReservationsPath = None,
     report: Annotated[
-        str | None, _option("--report", told="write an HTML report with charts into this folder", metavar="DIR")
+        str | None, _option("--report", text="write an HTML report with charts into this folder", metavar="DIR")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -168,16 +168,16 @@ def compare(
 
 @app.command(short_help="Run a cell on this machine until Ctrl-C.")
 def up(
-    data: Annotated[str, _option("--data", told="folder for the cell's data", metavar="DIR")] = "largesse-data",
+    data: Annotated[str, _option("--data", text="folder for the cell's data", metavar="DIR")] = "largesse-data",
     nodes: Annotated[
-        int | None, _option("--nodes", told="divide this machine into N nodes  [default: 1]", metavar="N")
+        int | None, _option("--nodes", text="divide this machine into N nodes  [default: 1]", metavar="N")
     ] = None,
     cluster: Annotated[
-        str | None, _option("--cluster", told="nodes, queues and policy from a YAML or JSON file", metavar="FILE")
+        str | None, _option("--cluster", text="nodes, queues and policy from a YAML or JSON file", metavar="FILE")
     ] = None,
     http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
-    stop_tasks: Annotated[bool, _option("--stop-tasks", told="end running tasks when the cell stops")] = False,
-    verbose: Annotated[bool, _option("--verbose", told="log every round")] = False,
+    stop_tasks: Annotated[bool, _option("--stop-tasks", text="end running tasks when the cell stops")] = False,
+    verbose: Annotated[bool, _option("--verbose", text="log every round")] = False,
 ) -> None:
     """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway."""
     from services.cli import upping
@@ -224,12 +224,12 @@ LogPath = Annotated[
 def replay(
     log: LogPath,
     verify: Annotated[
-        bool, _option("--verify", told="decide every round again and compare; exit code 1 if they differ")
+        bool, _option("--verify", text="decide every round again and compare; exit code 1 if they differ")
     ] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
-    what_if: Annotated[bool, _option("--what-if", told="not in this version", hidden=True)] = False,
-    preset: Annotated[str | None, _option("--preset", told="not in this version", hidden=True)] = None,
-    settings: Annotated[list[str] | None, _option("--set", told="not in this version", hidden=True)] = None,
+    what_if: Annotated[bool, _option("--what-if", text="not in this version", hidden=True)] = False,
+    preset: Annotated[str | None, _option("--preset", text="not in this version", hidden=True)] = None,
+    settings: Annotated[list[str] | None, _option("--set", text="not in this version", hidden=True)] = None,
     json: Json = False,
 ) -> None:
     """Read a recorded log and show the state that it leads to; --verify decides every round again and compares."""
@@ -245,7 +245,7 @@ def replay(
 def export(
     log: LogPath,
     target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
-    force: Annotated[bool, _option("--force", told="overwrite an existing file")] = False,
+    force: Annotated[bool, _option("--force", text="overwrite an existing file")] = False,
     json: Json = False,
 ) -> None:
     """Write a log as one portable file."""

@@ -145,8 +145,8 @@ def read_cluster_of(path: str) -> tuple[Cluster, dict[str, object]]:
 
 def note_answered(shown: str, written: Written, answer: dict[str, object]) -> None:
     """Warnings that only the cell can give, since they depend on what is there."""
-    known, told = warnings_of(written.document), answer.get("warnings")
-    for warning in told if isinstance(told, list) else ():
+    known, warnings = warnings_of(written.document), answer.get("warnings")
+    for warning in warnings if isinstance(warnings, list) else ():
         if warning not in known:
             note(f"{_shown(shown)}: {warning}")
 

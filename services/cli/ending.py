@@ -39,16 +39,16 @@ class Broken(Ending):
 class Unanswered(Broken):
     """The gateway does not answer, or is not ready yet; `brief` says so in one line."""
 
-    def __init__(self, told: str, brief: str) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, brief: str) -> None:
+        super().__init__(text)
         self.brief = brief
 
 
 class Later(Ending):
     """It is not to be had now, but may be as long as the job lives."""
 
-    def __init__(self, told: str, code: int) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
         self.code = code
 
 

@@ -28,13 +28,13 @@ def _fraction(text: str) -> Fraction:
 
 def _parameter(option: Option) -> inspect.Parameter:
     flag = "--" + option.name.replace("_", "-")
-    told = f"{option.help} ({' | '.join(option.choices)})" if option.choices else option.help
+    text = f"{option.help} ({' | '.join(option.choices)})" if option.choices else option.help
     if option.parse is bool:
-        declared = typer.Option(f"{flag}/--no-{flag[2:]}", help=told)
+        declared = typer.Option(f"{flag}/--no-{flag[2:]}", help=text)
     elif option.parse is Fraction:
-        declared = typer.Option(flag, help=told, parser=_fraction, metavar="NUMBER")
+        declared = typer.Option(flag, help=text, parser=_fraction, metavar="NUMBER")
     else:
-        declared = typer.Option(flag, help=told)
+        declared = typer.Option(flag, help=text)
     default = str(option.default) if option.parse is Fraction else option.default
     annotated: Any = Annotated  # Its arguments are known at run time only.
     kind = annotated[option.parse, declared]
@@ -74,5 +74,5 @@ def _command(name: str) -> Callable[..., None]:
 
 
 for _name, _importer in IMPORTERS.items():
-    _told = (_importer.__doc__ or "").strip()
-    import_app.command(_name, help=_told, short_help=summary_of(_name))(_command(_name))
+    _text = (_importer.__doc__ or "").strip()
+    import_app.command(_name, help=_text, short_help=summary_of(_name))(_command(_name))

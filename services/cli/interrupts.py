@@ -21,10 +21,10 @@ _LINE = b"largesse: interrupted\n"
 
 
 class _Seen:
-    """What became of Ctrl-C in this process so far. `told`: the line is on stderr."""
+    """What became of Ctrl-C in this process so far. `shown`: the line is on stderr."""
 
     happened = False
-    told = False
+    shown = False
 
 
 def guard() -> None:
@@ -54,8 +54,8 @@ def happened() -> bool:
 
 def tell(line: str = "") -> None:
     """Writes the line to stderr, once. `line`: a text of the command's own."""
-    if not _Seen.told:
-        _Seen.told = True
+    if not _Seen.shown:
+        _Seen.shown = True
         os.write(2, f"largesse: {line}\n".encode(errors="replace") if line else _LINE)
 
 

@@ -20,7 +20,7 @@ def departing_nodes(folders: Path, started: Iterable[str], like: NodeSettings) -
     found = []
     for folder in sorted(folders.iterdir()) if folders.is_dir() else []:
         name = unquote(folder.name)
-        # A name so long that its folder ends in a hash cannot be told.
+        # A name so long that its folder ends in a hash is not known.
         if folder.name in names or folder_name(name) != folder.name or not folder.is_dir() or not runs_of_jobs(folder):
             continue
         found.append(

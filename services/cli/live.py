@@ -54,12 +54,12 @@ def submit(
     answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
     known = HOW.get(answer.get("job_state"), "nothing happens")
-    told = {
+    outcome = {
         "repeated": f"is in the cell already, word for word: {known}",
         "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",
     }.get(answer["state"])
-    if told:
-        note(f"{answer['job']} {told}")
+    if outcome:
+        note(f"{answer['job']} {outcome}")
     if follow:
         if not json:
             out(answer["job"])

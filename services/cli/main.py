@@ -60,8 +60,8 @@ def _end(error: Exception) -> None:
         code = error.code
         out_error(str(error), code, error.problem)
     else:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        note(f"largesse: internal error: {told}\n(LARGESSE_DEBUG=1 shows the traceback)")
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        note(f"largesse: internal error: {text}\n(LARGESSE_DEBUG=1 shows the traceback)")
         code = 3
     _trace()
     sys.exit(code)

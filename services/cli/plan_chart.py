@@ -130,7 +130,7 @@ def one_series(series: Document, occurrences: Sequence[Document]) -> str:
 def charts(found: Sequence[Document]) -> str:
     """Reservations for a terminal: a chart each, over the time that the last line names."""
     begin, end = extent([step for each in found for step in _promised(each)])
-    answers = [told_of(each) for each in found]
+    answers = [refusal_text(each) for each in found]
     names = [(*_HEADS, "promised"), *((*_about(each), "") for each in found)]
     room = width() - sum(2 + max(cells(row[i]) for row in names) for i in range(len(_HEADS)))
     if any(answers):
@@ -158,9 +158,9 @@ def _figures(found: Document) -> tuple[object, ...]:
     """The promise for a program: its begin, its end, the most units at any moment, and the answer where it is no."""
     steps = _promised(found)
     if not steps:
-        return "", "", "", told_of(found)
+        return "", "", "", refusal_text(found)
     begin, end = extent(steps)
-    return moment(begin), moment(end), _most(steps, begin, end), told_of(found)
+    return moment(begin), moment(end), _most(steps, begin, end), refusal_text(found)
 
 
 def one_reservation(found: Document, *, dry_run: bool = False) -> str:
@@ -216,7 +216,7 @@ def answer_text(answer: Document) -> str:
     return text
 
 
-def told_of(found: Document) -> str:
+def refusal_text(found: Document) -> str:
     """What became of a reservation that holds nothing."""
     return answer_text(found["answer"]) if found["answer"] and not found["answer"]["accepted"] else ""
 

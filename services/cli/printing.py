@@ -91,7 +91,7 @@ class Tail:
         self._gateway, self._path, self._params, self._to = gateway, path, params, to
         self._attempt, self._offset = params.get("attempt"), 0
         self._begin = begin or {}
-        self._quiet, self._told, self._patience = quiet, "", Patience()
+        self._quiet, self._noted, self._patience = quiet, "", Patience()
 
     def look(self) -> bool:
         """Prints what is new; returns whether the job had ended, so that this is all. Raises as `Gateway.ask` does."""
@@ -106,11 +106,11 @@ class Tail:
                 continue
             except Later as why:
                 self._patience.answered()
-                if self._told != str(why) and not self._quiet:
-                    self._told = str(why)
-                    note(f"{self._told} (still trying)")
+                if self._noted != str(why) and not self._quiet:
+                    self._noted = str(why)
+                    note(f"{self._noted} (still trying)")
                 return False
-            self._told = ""
+            self._noted = ""
             self._patience.answered()
             if self._attempt not in (None, now):
                 note(f"attempt {now}:")

@@ -11,7 +11,7 @@ from rich.text import Text
 
 QUIET_S = 1.0
 """What takes less time than this shows no progress."""
-TOLD_EVERY = 64
+SHOWN_EVERY = 64
 """Of what is only counted."""
 
 Tell = Callable[[int, int | None], None]
@@ -72,6 +72,6 @@ def counting(things: Iterable[T], tell: Tell | None) -> Iterator[T]:
         yield from things
         return
     for done, thing in enumerate(things, 1):
-        if done % TOLD_EVERY == 0:
+        if done % SHOWN_EVERY == 0:
             tell(done, None)
         yield thing

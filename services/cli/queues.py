@@ -60,14 +60,14 @@ def tree_rows(tree: Document) -> str:
 
 def limits_text(queue: Document) -> str:
     """What the config says of a queue beside its weight: `fifo; max cpu 4; 2 jobs run at once`."""
-    limits, told = queue["limits"], [queue["policy"]] if queue["policy"] else []
-    told += [f"{name} {_limit(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
+    limits, texts = queue["limits"], [queue["policy"]] if queue["policy"] else []
+    texts += [f"{name} {_limit(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
     if (most := limits["running_jobs_max"]) is not None:
-        told.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
+        texts.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
-        told.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")
-    return "; ".join(told)
+        texts.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")
+    return "; ".join(texts)
 
 
 def _limit(amounts: dict[str, str]) -> str:
@@ -168,7 +168,7 @@ def effect_text(answer: Document) -> str:
         text += rendered(drawn) + "\n" + _legend("shares in % of the cell; + new, - gone", shortened)
     else:
         text += "no queue would have another share\n"
-    limits = [(each["queue"] or "root", told) for each in found if (told := _limits_move(each))]
+    limits = [(each["queue"] or "root", moved) for each in found if (moved := _limits_move(each))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
     for note in answer["notes"]:

@@ -56,7 +56,7 @@ class Places:
     def __init__(self, file: str, spots: "dict[str, Spot]") -> None:
         self._file, self._spots = file, spots
 
-    def told(self, text: str) -> str:
+    def placed(self, text: str) -> str:
         """`rdl.of[1].b.gpu: ...` with file, line and column instead of the path, and times as tables show them."""
 
         def place(match: re.Match[str]) -> str:
@@ -73,13 +73,13 @@ class Places:
         try:
             yield
         except Ending as ending:
-            ending.args = (self.told(str(ending)),)
+            ending.args = (self.placed(str(ending)),)
             raise
 
     def in_answer(self, found: Document) -> Document:
         """The answer of a dry run, which may be no."""
         answer = found["answer"]
-        return found if answer is None else found | {"answer": answer | {"detail": self.told(answer["detail"])}}
+        return found if answer is None else found | {"answer": answer | {"detail": self.placed(answer["detail"])}}
 
 
 def read_request(name: str, file: str, queue: str | None, zone: str) -> tuple[Document, Places]:

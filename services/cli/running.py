@@ -15,7 +15,7 @@ from services.cli.printing import FOLLOW_S, Tail
 from services.cli.watching import ENDED_WELL
 
 STAGE = "run"
-TURNS_TOLD = 4
+TURNS_QUIET = 4
 """After so many looks at the output of a job that has not started it is told why."""
 CANCEL_S = 20.0
 """So long may the gateway take to cancel the job after Ctrl-C."""
@@ -75,7 +75,7 @@ def _follow(gateway: Gateway, job: str) -> None:
         for stream, to in (("stdout", sys.stdout.buffer), ("stderr", sys.stderr.buffer))
     ]
     for turn in count():
-        if turn == TURNS_TOLD:
+        if turn == TURNS_QUIET:
             _tell_why(gateway, job)
         try:
             # Both are looked at in every turn, and once more after the job has ended.
@@ -104,8 +104,8 @@ def _exit_code(document: Document) -> int:
         if last["exit_code"] > 128:  # By a signal, or for memory: the command itself has said nothing of it.
             note(f"largesse: {document['job']}: {last['detail']}")
         return int(last["exit_code"])
-    told = (last or {}).get("detail") or document["detail"]
-    raise Refused(f"{document['job']} {document['state']}" + (f": {told}" if told else ""))
+    detail = (last or {}).get("detail") or document["detail"]
+    raise Refused(f"{document['job']} {document['state']}" + (f": {detail}" if detail else ""))
 
 
 def _cancel(url: str, job: str) -> None:

@@ -70,8 +70,8 @@ def rendered(what: object, whole: Sequence[str] = ()) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width(), force_terminal=on_terminal(), highlight=False)
     console.print(what)
-    told = [plain(text) for text in reversed(whole)]
-    lines = (line.replace(_WHOLE, told.pop()) if _WHOLE in line else line for line in file.getvalue().splitlines())
+    texts = [plain(text) for text in reversed(whole)]
+    lines = (line.replace(_WHOLE, texts.pop()) if _WHOLE in line else line for line in file.getvalue().splitlines())
     return "".join(line.rstrip() + "\n" for line in lines)
 
 

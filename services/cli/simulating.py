@@ -80,12 +80,12 @@ def inputs_of(asked: Asked) -> Inputs:
 
 def values_of(asked: Asked, preset: str | None, option_of_preset: str = "--preset") -> dict[str, KnobValue]:
     """Knobs that override the cluster file's. Raises Wrong that names the option."""
-    told = [(option_of_preset, f"preset={preset}")] if preset is not None else []
+    given = [(option_of_preset, f"preset={preset}")] if preset is not None else []
     if asked.seed is not None:
-        told.append(("--seed", f"seed={asked.seed}"))
-    told += [("--set", setting) for setting in asked.settings]
+        given.append(("--seed", f"seed={asked.seed}"))
+    given += [("--set", setting) for setting in asked.settings]
     values: dict[str, KnobValue] = {}
-    for option, setting in told:
+    for option, setting in given:
         try:
             name, value = knob_of_text(setting)
         except Malformed as fault:
@@ -203,8 +203,8 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         rows.insert(len(rows) - 1, ("copies", f"{copies['started']:,} of slow tasks, {copies['won']:,} ended first"))
     reservations = result.get("reservations", [])
     if reservations:
-        told = [(f"  {name}", outcomes_text(entries)) for name, entries in of_series(reservations).items()]
-        rows[-1:-1] = [("reservations", outcomes_text(reservations)), *told[:SERIES_SHOWN_MAX]]
+        series_rows = [(f"  {name}", outcomes_text(entries)) for name, entries in of_series(reservations).items()]
+        rows[-1:-1] = [("reservations", outcomes_text(reservations)), *series_rows[:SERIES_SHOWN_MAX]]
     work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
     text = rendered(table(("", ""), rows))
@@ -274,7 +274,7 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         name: run_one(inputs, values[name], schedules[name], classes=classes[name], usage=usage[name])
         for name in presets
     }
-    told = report_page.Inputs(
+    about = report_page.Inputs(
         f"{VERSION} ({commit_text() or 'release'})",
         _named(asked.workload),
         _named(asked.cluster),
@@ -287,7 +287,7 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         remarks,
     )
     with _writing("--report"):
-        page.write_text(report_page.comparison_page(results, told), encoding="utf-8")
+        page.write_text(report_page.comparison_page(results, about), encoding="utf-8")
     note(f"report in {page}")
     return results
 

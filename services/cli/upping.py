@@ -34,7 +34,7 @@ AGENTS_MAX = 64
 
 PORT = 8642
 
-NODES_TOLD_MAX = 10
+NODES_SHOWN_MAX = 10
 """Nodes of earlier starts that are named."""
 
 
@@ -154,7 +154,7 @@ def _cluster_of(path: str) -> tuple[Cluster, Given]:
 
 
 async def _up(plan: Plan) -> None:
-    limits = _limits_told(plan.nodes[0])
+    limits = _limits_text(plan.nodes[0])
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -201,10 +201,10 @@ def _remove(made: Path | None) -> None:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _limits_told(node: NodeSettings) -> str:
+def _limits_text(node: NodeSettings) -> str:
     """What holds tasks to their limits here. Raises Wrong for a control group that cannot be used."""
     try:
-        return open_groups(node.cgroup, "").told(node.cpu_limit, node.memory_limit)
+        return open_groups(node.cgroup, "").limits_text(node.cpu_limit, node.memory_limit)
     except NoCgroups as fault:
         raise Wrong(f"LARGESSE_NODE_CGROUP: {fault}") from None
 
@@ -253,9 +253,9 @@ def _other_nodes(plan: Plan, host: Host) -> str:
     if not missing:
         return ""
     held = sum(state.nodes[name].holds for name in missing if name in state.nodes and name not in departing)
-    names = ", ".join(missing[:NODES_TOLD_MAX])
-    if len(missing) > NODES_TOLD_MAX:
-        names += f" and {len(missing) - NODES_TOLD_MAX} more"
+    names = ", ".join(missing[:NODES_SHOWN_MAX])
+    if len(missing) > NODES_SHOWN_MAX:
+        names += f" and {len(missing) - NODES_SHOWN_MAX} more"
     after = span(state.policy.node_lease_ms)
     lost = f"; the {held} tasks there count as lost after {after}, and are tried again" if held else ""
     if held == 1:

@@ -29,7 +29,7 @@ def watch(gateway: Gateway, job: str, *, quiet: bool = False) -> Document:
         return _last(seen, job)
     if on_terminal():
         return _last(_drawn(seen), job)
-    return _last(_told(seen), job)
+    return _last(_printed(seen), job)
 
 
 def _last(seen: Iterator[Document], job: str) -> Document:
@@ -81,7 +81,7 @@ def task_bar(tasks: dict[str, int]) -> str:
     return "#" * done + "-" * (begun - done) + "." * (BAR_COLUMNS - begun)
 
 
-def _told(seen: Iterator[Document]) -> Iterator[Document]:
+def _printed(seen: Iterator[Document]) -> Iterator[Document]:
     before: list[str] = []
     for document in seen:
         lines = list(_lines(document))
@@ -139,7 +139,7 @@ def _reservation(document: Document) -> str:
 
 
 def _usage_text(document: Document, draw: Draw) -> str:
-    """What tasks that succeeded used: of each where that is told, else of the stage."""
+    """What tasks that succeeded used: of each where that is known, else of the stage."""
     rows = []
     for stage in document["stages"]:
         usage = stage.get("usage")

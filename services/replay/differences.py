@@ -1,4 +1,4 @@
-"""Where a replay and a recording part: what is told of it, and the first place at which two documents differ."""
+"""Where a replay and a recording part: what is reported of it, and the first place at which two documents differ."""
 
 import json
 from dataclasses import dataclass

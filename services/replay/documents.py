@@ -69,8 +69,8 @@ class Documents:
             if content != answer.content:
                 raise _differs(name, topic, place, opening, content, answer.content)
         elif opening in self._over:
-            mine, told = content_hash(content), self._over[opening]
-            kept = [told[at : at + _HASH_CHARACTERS] for at in range(0, len(told), _HASH_CHARACTERS)]
+            mine, recorded = content_hash(content), self._over[opening]
+            kept = [recorded[at : at + _HASH_CHARACTERS] for at in range(0, len(recorded), _HASH_CHARACTERS)]
             if mine[:_HASH_CHARACTERS] not in kept:
                 what = "it came after its round, and is none of the round's answers"
                 raise _wrong(name, topic, place, opening, what, "hash", mine, "another")

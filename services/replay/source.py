@@ -153,7 +153,7 @@ class _Documents:
         self._parts: dict[tuple[str, int, str, str], dict[int, str]] = {}
 
     def take(self, message: Message) -> None:
-        """Raises Undecodable where it names no round. What does, but is no answer, is told: a replay finds it."""
+        """Raises Undecodable where it names no round. What does, but is no answer, is passed on: a replay finds it."""
         piece = read_piece(message.value)
         if piece is None:
             content = unwrap(message.value)[1]

@@ -234,8 +234,8 @@ class _Check:
         recorded = step.decision(closing.cause, named) if named is not None else None
         if recorded is not None:
             self._compare(closing, topic, json.loads(recorded), json.loads(content))
-        told = named.hash if named is not None else "no such answer"
-        raise Diverged(_at(closing, topic, "the answers differ", "hash", told, content_hash(content)))
+        expected = named.hash if named is not None else "no such answer"
+        raise Diverged(_at(closing, topic, "the answers differ", "hash", expected, content_hash(content)))
 
 
 def _recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:

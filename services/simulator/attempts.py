@@ -58,16 +58,17 @@ class SimJob:
         return [] if self.running is None else list(self.running.values())
 
 
-_AS_TOLD = (1, 1)
+_AS_ESTIMATED = (1, 1)
 
 
 def stretch_of(stage: Stage) -> tuple[int, int]:
-    """A task told smaller than it is runs longer by the largest true / told ratio; (1, 1) for an honest one."""
-    worst = _AS_TOLD
+    """A task estimated smaller than it is runs longer by the largest ratio of true to estimated demand; (1, 1) for an
+    honest one."""
+    worst = _AS_ESTIMATED
     if not stage.true_demand:
         return worst
     for resource, true in stage.true_demand.items():
-        told = stage.demand.get(resource, 0)
-        if told and true * worst[1] > worst[0] * told:
-            worst = (true, told)
+        estimated = stage.demand.get(resource, 0)
+        if estimated and true * worst[1] > worst[0] * estimated:
+            worst = (true, estimated)
     return worst

@@ -57,7 +57,7 @@ _OUTCOMES: dict[Failure, AttemptOutcome] = {
 
 
 class SimCluster:
-    """The agents' side of a simulated cell. `reports`: what is to be told to the sequencer now."""
+    """The agents' side of a simulated cell. `reports`: what is to be reported to the sequencer now."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class SimCluster:
         job = self.jobs[grant.job]
         at = job.graph.position[grant.stage]
         stage = job.stages[at]
-        durations, (true, told) = stage.durations_ms, stretch_of(stage)
+        durations, (true, estimated) = stage.durations_ms, stretch_of(stage)
         if grant.why == "speculative":
             job.copied = {**(job.copied or {}), (grant.stage, grant.first): True}
             self.copies.started += 1
@@ -356,8 +356,8 @@ class SimCluster:
                 continue
             self._live[run.number] = run
             if self._shared is None:
-                if true != told:
-                    run.run_ms = -(-lasts_ms * true // told)
+                if true != estimated:
+                    run.run_ms = -(-lasts_ms * true // estimated)
                 if self.slow is not None:
                     run.run_ms = self.slow.lasts_ms(grant.node, time, run.run_ms)
                 if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:

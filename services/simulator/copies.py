@@ -25,7 +25,7 @@ class Copies:
             for kind, amount in stage.demand.items():
                 self._in_vain[kind] = self._in_vain.get(kind, 0) + amount * (time - run.start_ms)
 
-    def told(self) -> dict[str, object]:
+    def result(self) -> dict[str, object]:
         """For simulate's JSON result: how many copies started, how many of them ended their task, and what attempts of
         copied tasks held in vain, in base units x seconds (docs/simulation.md)."""
         in_vain = {kind: amount // 1_000 for kind, amount in sorted(self._in_vain.items())}

@@ -92,7 +92,7 @@ class Drive:
         return self.arrival is not None or self.agents.next_end_ms() is not None
 
     def _change_nodes(self, outages: Outages) -> None:
-        """What happens to nodes by now. What has ended until then is told first: it has not been lost."""
+        """What happens to nodes by now. What has ended until then is reported first: it has not been lost."""
         cell, agents = self.cell, self.agents
         while (change := outages.take(cell.time, cell.admission.policy.node_lease_ms)) is not None:
             kind, name = change

@@ -51,8 +51,8 @@ class _Use:
 
 @dataclass(slots=True)
 class _Row:
-    """What is told of a job in the end; `start_ms` and `end_ms` are -1 where it has not started, or nothing of it has
-    ended.
+    """What is reported of a job in the end; `start_ms` and `end_ms` are -1 where it has not started, or nothing of it
+    has ended.
     """
 
     job: str
@@ -74,7 +74,7 @@ class _Row:
         self.end_ms = -1
         self.outcome = None
 
-    def told(self) -> dict[str, object]:
+    def document(self) -> dict[str, object]:
         """A row of `per_job` (docs/simulation.md)."""
         return {
             "job": self.job,
@@ -254,7 +254,7 @@ class Metrics:
             "jain": self._jain(),
             "utilisation": self._utilisation(makespan_ms),
             "placements": self._placements,
-            "per_job": [row.told() for row in self._rows],
+            "per_job": [row.document() for row in self._rows],
         }
 
     def _count(self, tasks: int, t: int) -> None:

@@ -161,7 +161,7 @@ def outcomes_text(reservations: Iterable[Entry]) -> str:
 def outcomes_legend(reservations: Iterable[Entry]) -> str:
     """What the outcomes that occur mean, a line each."""
     found = set(map(outcome_of, reservations))
-    return "".join(f"{outcome}: {told}\n" for outcome, told in OUTCOMES.items() if outcome in found)
+    return "".join(f"{outcome}: {meaning}\n" for outcome, meaning in OUTCOMES.items() if outcome in found)
 
 
 def of_series(reservations: Iterable[Entry]) -> dict[str, list[Entry]]:

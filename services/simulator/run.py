@@ -103,10 +103,10 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "wall_s": round(wall_s, 6),
         "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
-        **(_outages_told(outages, agents) if outages is not None else {}),
-        **({"copies": agents.copies.told()} if cell.admission.policy.speculation_permille else {}),
+        **(_outages_result(outages, agents) if outages is not None else {}),
+        **({"copies": agents.copies.result()} if cell.admission.policy.speculation_permille else {}),
         **({"reservations": reservations.result()} if reservations is not None else {}),
-        **usage.told(result["makespan_ms"]),
+        **usage.result(result["makespan_ms"]),
     }
 
 
@@ -116,10 +116,10 @@ def check(cluster: Cluster, values: dict[str, KnobValue]) -> None:
         raise Malformed("queues", conflict[1])
 
 
-def _outages_told(outages: Outages, agents: SimCluster) -> dict[str, object]:
+def _outages_result(outages: Outages, agents: SimCluster) -> dict[str, object]:
     """`unfinished`: jobs that could not end any more, since nodes that they need did not come back."""
-    told = {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
-    return {"outages": told}
+    result = {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
+    return {"outages": result}
 
 
 def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:

@@ -22,7 +22,7 @@ _LEVEL = 6  # Named, so that bytes do not follow a library's default.
 
 
 class Schedule(Protocol):
-    """What is told of a simulated run as it goes. Times in ms of the run."""
+    """What is written of a simulated run as it goes. Times in ms of the run."""
 
     def attempt(
         self,

@@ -23,7 +23,7 @@ class SeriesInTime:
         self._occurrences = Occurrences(lambda: cell.time // MS_A_SECOND, _fail)
         self.has_any = False
         """Whether one has been asked for in this run: without any, looking costs nothing."""
-        self._told: tuple[int, int] | None = None  # What the planner knew when it was looked last.
+        self._seen: tuple[int, int] | None = None  # What the planner knew when it was looked last.
         self._next_ms: int | None = None
         self._requested: dict[int, list[tuple[int, str]]] = {}  # By seq of the series: ends of windows in s, and names.
 
@@ -31,7 +31,7 @@ class SeriesInTime:
         """When it has to be looked next: now, if the planner has learned something since; None if not again."""
         if not self.has_any or not has_series(self._cell.planner):
             return None
-        return self._cell.time if self._told != self._known() else self._next_ms
+        return self._cell.time if self._seen != self._known() else self._next_ms
 
     def due(self) -> Iterator[ReservationRequested | ReservationDeleted]:
         """What is to be requested and given back now. Each has to be in the log before the next is taken."""
@@ -48,7 +48,7 @@ class SeriesInTime:
                     ends = int(loads(body.rdl.encode())["e"])
                     self._requested.setdefault(body.series_seq, []).append((ends, body.reservation))
                 yield body
-        self._told = self._known()
+        self._seen = self._known()
         next_s = self._occurrences.next_s(planner)
         self._next_ms = next_s * MS_A_SECOND if next_s is not None else None
 

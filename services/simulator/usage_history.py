@@ -24,7 +24,7 @@ class UsageHistory:
     leftover: Steps = field(default_factory=Steps)
     end_ms: int = 0
 
-    def told(self, makespan_ms: int) -> dict[str, object]:
+    def result(self, makespan_ms: int) -> dict[str, object]:
         """The part of simulate's JSON result that follows from it."""
         found: dict[str, object] = {
             "utilisation_over_time": {

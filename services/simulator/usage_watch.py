@@ -13,7 +13,7 @@ class UsageWatch:
 
     def __init__(self, cell: Cell, history: UsageHistory) -> None:
         self._cell, self._history = cell, history
-        self._accounts: dict[str, LedgerEntry] = {}  # Of live jobs, as they were told last.
+        self._accounts: dict[str, LedgerEntry] = {}  # Of live jobs, as they were published last.
         self._capacity: Vector = {}
         self._donated: Vector = {}
         self._received: Vector = {}

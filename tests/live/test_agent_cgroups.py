@@ -25,7 +25,7 @@ LIMITS = Limits("hard", 500, 64, 20)
 def needs(controller):
     """Skips where the kernel does not limit this resource for us."""
     missing = not any(controller in tree.controllers for tree in HERE.trees)
-    return pytest.mark.skipif(missing, reason=f"no cgroup with {controller} here: {HERE.told('hard', 'auto')}")
+    return pytest.mark.skipif(missing, reason=f"no cgroup with {controller} here: {HERE.limits_text('hard', 'auto')}")
 
 
 def groups_of(data):

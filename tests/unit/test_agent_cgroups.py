@@ -98,7 +98,7 @@ def test_groups_that_are_turned_off_limit_nothing():
     groups = open_groups("off", "1.2/")
 
     assert groups.make("key", Limits("hard", 500, 64, 10)) is None
-    assert groups.told("hard", "auto") == (
+    assert groups.limits_text("hard", "auto") == (
         "CPU is not limited, memory by looking at it every second, the number of processes is not limited "
         "(LARGESSE_NODE_CGROUP=off)"
     )
@@ -107,11 +107,12 @@ def test_groups_that_are_turned_off_limit_nothing():
 def test_what_holds_tasks_is_told_in_words(tmp_path):
     groups = Groups("n", (Tree(2, tmp_path, ("cpu", "memory", "pids")),))
 
-    assert groups.told("hard", "auto") == "CPU by cgroup v2 (never more), memory by cgroup v2, processes by cgroup v2"
-    assert groups.told("share", "resident") == (
+    expected = "CPU by cgroup v2 (never more), memory by cgroup v2, processes by cgroup v2"
+    assert groups.limits_text("hard", "auto") == expected
+    assert groups.limits_text("share", "resident") == (
         "CPU by cgroup v2 (more only where it is free), memory by looking at it every second, processes by cgroup v2"
     )
-    assert groups.told("none", "none") == "CPU is not limited, memory is not limited, processes by cgroup v2"
+    assert groups.limits_text("none", "none") == "CPU is not limited, memory is not limited, processes by cgroup v2"
 
 
 @pytest.mark.parametrize(

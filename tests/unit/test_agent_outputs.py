@@ -251,13 +251,13 @@ GOOD = (
         pytest.param(b"", "no answer that could be read", id="nothing"),
         pytest.param(b"SSH-2.0\r\n\r\n", "no answer that could be read", id="another protocol"),
         pytest.param(GOOD[:-1], "no answer that could be read", id="cut short"),
-        pytest.param(GOOD.replace(b"Content-Length: 2\r\n", b""), "its length is not told", id="without a length"),
+        pytest.param(GOOD.replace(b"Content-Length: 2\r\n", b""), "its length is missing", id="without a length"),
         pytest.param(
             GOOD.replace(b"Length: 2", b"Length: %d" % (PIECE_BYTES_MAX + 1)), "or too large", id="longer than a piece"
         ),
         pytest.param(
             GOOD.replace(b"Content-Length: 2", b"Content-Length: 2\r\nTransfer-Encoding: chunked"),
-            "its length is not told",
+            "its length is missing",
             id="in chunks",
         ),
         pytest.param(GOOD.replace(b"n1", b"n2"), "the agent of another node answers there", id="another node"),

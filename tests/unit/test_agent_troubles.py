@@ -28,7 +28,7 @@ def recovered(node, at_ms):
     """A node that was probed well until it came back; returns when."""
     while node.reason:
         at_ms = max(at_ms, node.probe_ms)
-        node.probed("", at_ms, told=True)
+        node.probed("", at_ms, logged=True)
     return at_ms
 
 
@@ -39,7 +39,7 @@ def test_a_node_comes_back_after_probes_in_a_row_have_succeeded():
         assert node.reason == "full", good
         assert not node.is_due(node.probe_ms - 1)
         assert node.is_due(node.probe_ms)
-        node.probed("", node.probe_ms, told=True)
+        node.probed("", node.probe_ms, logged=True)
     assert node.reason == ""
 
 
@@ -49,8 +49,8 @@ def test_a_probe_that_fails_begins_the_row_anew_and_doubles_the_pause_up_to_its_
     pauses = []
     for _ in range(10):
         now_ms = node.probe_ms
-        node.probed("", now_ms, told=True)
-        node.probed("full", now_ms, told=True)
+        node.probed("", now_ms, logged=True)
+        node.probed("full", now_ms, logged=True)
         pauses.append(node.probe_ms - now_ms)
     assert pauses[:3] == [2 * PROBE_MS, 4 * PROBE_MS, 8 * PROBE_MS]
     assert pauses[-1] == PROBE_MS_MAX
@@ -77,9 +77,9 @@ def test_a_node_does_not_come_back_before_the_log_knows_that_it_was_away():
     node = Troubles()
     node.fall("full", 0)
     for turn in range(10):
-        node.probed("", turn * PROBE_MS, told=False)
+        node.probed("", turn * PROBE_MS, logged=False)
     assert node.reason == "full"
-    node.probed("", 10 * PROBE_MS, told=True)
+    node.probed("", 10 * PROBE_MS, logged=True)
     assert node.reason == ""
 
 
@@ -87,10 +87,10 @@ def test_a_suspicion_is_cleared_or_confirmed_by_one_probe():
     node = Troubles()
     node.suspect(0)
     assert node.is_due(0)
-    node.probed("", 1, told=False)
+    node.probed("", 1, logged=False)
     assert (node.reason, node.suspected, node.is_due(1)) == ("", False, False)
     node.suspect(2)
-    node.probed("full", 3, told=False)
+    node.probed("full", 3, logged=False)
     assert (node.reason, node.suspected) == ("full", False)
 
 
@@ -99,7 +99,7 @@ def test_suspicions_that_repeat_are_a_trouble_though_probes_succeed(span_ms, is_
     node = Troubles()
     for number in range(SUSPECTS_MAX):
         node.suspect(number * span_ms // (SUSPECTS_MAX - 1))
-        node.probed("", number * span_ms // (SUSPECTS_MAX - 1), told=False)
+        node.probed("", number * span_ms // (SUSPECTS_MAX - 1), logged=False)
     assert bool(node.reason) == is_trouble
 
 

@@ -15,7 +15,7 @@ from tests.unit.cli_process import CLUSTER, ROOT, WORKLOAD
 AT_ONCE = """
 import sys
 from services.cli import progress
-progress.QUIET_S, progress.TOLD_EVERY = {quiet}, 1
+progress.QUIET_S, progress.SHOWN_EVERY = {quiet}, 1
 sys.argv[0] = "largesse"
 from services.cli.main import main
 main()
@@ -92,7 +92,7 @@ def test_what_lasts_shows_how_far_it_is_and_clears_it_away(place, words, what, c
 @pytest.mark.parametrize(("words", "what", "count"), COMMANDS)
 def test_no_progress_goes_where_no_terminal_is(place, monkeypatch, words, what, count):
     monkeypatch.setattr(progress, "QUIET_S", 0)
-    monkeypatch.setattr(progress, "TOLD_EVERY", 1)
+    monkeypatch.setattr(progress, "SHOWN_EVERY", 1)
     said = largesse(*told(words, place))
 
     assert said.out.startswith("{")

@@ -377,4 +377,4 @@ def test_what_the_cell_finds_wrong_in_a_request_is_told_with_its_line_and_column
     no = {"accepted": False, "detail": "rdl.of.of[1].b.gpu: none of it"}
     assert places.in_answer({"answer": no})["answer"]["detail"] == f"{file}: {place}: none of it"
     assert places.in_answer({"answer": None}) == {"answer": None}
-    assert places.told("rdl.of.of[7].b: no such part") == "rdl.of.of[7].b: no such part"
+    assert places.placed("rdl.of.of[7].b: no such part") == "rdl.of.of[7].b: no such part"

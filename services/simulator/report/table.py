@@ -86,8 +86,8 @@ def comparison_table(results: dict[str, Result]) -> Table:
         gave = [
             Metric(f"{what} {kind}", ("leftover", what, kind), 1, 3) for what in whats for kind in base["utilisation"]
         ]
-    told = [metric for metric in (*_OUTAGES, *_COPIES) if any(metric.path[0] in result for result in results.values())]
-    metrics = (*_METRICS, *told, *used, *gave, Metric("placements", ("placements",)))
+    more = [metric for metric in (*_OUTAGES, *_COPIES) if any(metric.path[0] in result for result in results.values())]
+    metrics = (*_METRICS, *more, *used, *gave, Metric("placements", ("placements",)))
     rows = [[metric.name, *(metric.shown(result) for result in results.values())] for metric in metrics]
     against = [_against(base, result) for result in results.values()]
     for title, texts in zip(("median speed-up", "jobs faster", "jobs slower"), zip(*against, strict=True), strict=True):
@@ -115,16 +115,16 @@ def reservations_table(results: dict[str, Result]) -> Table:
     """What became of each reservation, by preset: of those that are not alike everywhere and in time first, at most
     RESERVATIONS_MAX. Occurrences of a series with which all is well stand together in one row."""
     # The same requests come in the same order under every preset; which are refused at once may differ.
-    told: dict[str, dict[str, list[str]]] = {}
+    outcomes: dict[str, dict[str, list[str]]] = {}
     recurring: dict[str, bool] = {}
     for preset, result in results.items():
         for entry in result.get("reservations", []):
             outcome, reason = outcome_of(entry), entry["reason"]
             text = f"{outcome} ({reason})" if outcome == "refused" and reason != "refused" else outcome
-            told.setdefault(entry["reservation"], {}).setdefault(preset, []).append(text)
+            outcomes.setdefault(entry["reservation"], {}).setdefault(preset, []).append(text)
             if "series" in entry:
                 recurring[entry["reservation"]] = True
-    rows = [[name, *("; ".join(of.get(preset, ["-"])) for preset in results)] for name, of in told.items()]
+    rows = [[name, *("; ".join(of.get(preset, ["-"])) for preset in results)] for name, of in outcomes.items()]
     rows = [row for row in rows if row[0] not in recurring or not {"in time", "accepted", "-"}.issuperset(row[1:])]
     rows += [[f"{name} (series)", *texts] for name, texts in _series_texts(results)]
     rows.sort(key=lambda row: set(row[1:]) == {"in time"})

@@ -114,7 +114,7 @@ def _series(asked: dict[str, object], now_s: int) -> dict[str, object]:
     cron expression its times count from each. Raises Malformed."""
     every, zone, rdl = asked.get("every"), asked.get("zone", "UTC"), asked.get("rdl")
     if rdl is None or isinstance(every, bool) or not isinstance(every, str | int) or not isinstance(zone, str):
-        return asked  # What is wrong with it is told where it is read.
+        return asked  # What is wrong with it is reported where it is read.
     try:
         known = clock(now_s=now_s, zone=zone)
     except ValueError as error:
