@@ -6,7 +6,7 @@ in JSON or YAML, and that errors are problem documents (RFC 9457).
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header
+from fastapi import FastAPI, Header, Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
@@ -24,6 +24,8 @@ USER_HEADER = "Largesse-User"
 Asker = Annotated[
     str, Header(alias=USER_HEADER, description="who asks: a name for the log. Nothing checks it; by default the cell's")
 ]
+
+Owner = Annotated[str | None, Query(description="whose it is; by default the one whom Largesse-User names")]
 
 EVERYWHERE = (400, 403, 408, 500, 503)
 """Statuses of errors that any request may get: malformed, wrong origin, too slow, internal, unavailable."""

@@ -13,9 +13,9 @@ from schemas import InputRepeated, PlanAnswer, ReservationRequested, Reservation
 from schemas.edge.read import Malformed, read_input
 from services.gateway.answers import Answer
 from services.gateway.document import Document
-from services.gateway.openapi import Asker, Responses, answer, problems
+from services.gateway.openapi import Asker, Owner, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
-from services.gateway.reading import message_of
+from services.gateway.reading import message_of, owner_of
 from services.gateway.reservation_documents import dry_document, reservation_document, reservation_documents
 from services.gateway.reservation_dry_run import would_answer
 from services.gateway.reservation_models import Reservation, Reservations
@@ -107,13 +107,13 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         return await _answered(api, mine, found, 200)
 
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_DELETED)
-    async def delete_reservation(reservation: str, user: str, asker: Asker = "") -> Response:
-        """Gives a reservation back. `user`: its owner. Its jobs go on without it."""
+    async def delete_reservation(reservation: str, user: Owner = None, asker: Asker = "") -> Response:
+        """Gives a reservation back, as its owner. Its jobs go on without it."""
         if reservation in api.follower.state.series:
             detail = series_undeleted(reservation)
             raise Problem(409, "refused:input", detail, "reservation", reason=detail)
         mine = _row(api, reservation)
-        document = {"delete": {"reservation": reservation, "user": user}}
+        document = {"delete": {"reservation": reservation, **owner_of(user, asker)}}
         try:
             read_input("reservations", document, "")
         except Malformed as fault:

@@ -14,10 +14,10 @@ from largesse.lifecycle.reservation_limits import series_problem
 from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
 from services.gateway.document import Document
-from services.gateway.openapi import Asker, Responses, answer, problems
+from services.gateway.openapi import Asker, Owner, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_rules import check_queue
-from services.gateway.reading import message_of
+from services.gateway.reading import message_of, owner_of
 from services.gateway.reservation_documents import series_document
 from services.gateway.reservation_dry_run import is_live
 from services.gateway.reservation_models import Series, SeriesList, UnreadSeries
@@ -82,10 +82,10 @@ def add_series(app: FastAPI, api: "Api") -> None:
         return as_json(series_document(row), 200 if repeated else 201, **location)
 
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_ENDED)
-    async def delete_series(series: str, user: str, asker: Asker = "") -> Response:
-        """Ends a series. `user`: its owner. Its occurrences that have not begun are given back."""
+    async def delete_series(series: str, user: Owner = None, asker: Asker = "") -> Response:
+        """Ends a series, as its owner. Its occurrences that have not begun are given back."""
         before = series_document(_row(api, series))
-        document: Document = {"series": series, "user": user}
+        document: Document = {"series": series, **owner_of(user, asker)}
         _check("end_series", document)
         found = await api.send("reservations", dumped({"end_series": document}), asker)
         return as_json(before, 200 if found.answered else 202)

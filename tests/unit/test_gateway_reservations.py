@@ -8,6 +8,7 @@ from largesse.lifecycle import reservation_limits
 from tests.gateway_cell import told
 
 HOUR_S = 3_600
+START_S = (int(time.time()) // 86_400 + 2) * 86_400
 
 
 def rdl(cores=1, minutes=10, hours=2, after_s=0):
@@ -254,6 +255,36 @@ def test_a_request_that_names_no_user_is_for_the_one_who_asks():
     assert (first.status_code, first.json()["user"]) == (201, "ann")
     assert changed.status_code == 200
     assert stranger.status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "status"),
+    [
+        pytest.param({}, "ann", 200, id="the header alone"),
+        pytest.param({"user": "ann"}, None, 200, id="the query alone"),
+        pytest.param({"user": "ann"}, "ann", 200, id="both alike"),
+        pytest.param({"user": "ann"}, "ben", 200, id="a proxy asks for the owner"),
+        pytest.param({"user": "ben"}, "ann", 409, id="the query goes first"),
+        pytest.param({}, "ben", 409, id="another user"),
+        pytest.param({"user": ""}, "ann", 422, id="an empty name"),
+        pytest.param({}, None, 422, id="nobody"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["reservations", "series"])
+def test_who_gives_back_is_named_by_the_query_or_else_by_the_header(kind, query, header, status):
+    asks = {"reservations": request(), "series": {"series": "r", "user": "ann", "every": 86_400, "start_s": START_S}}
+    asks["series"]["rdl"] = {"op": "window", "s": 0, "e": HOUR_S, "of": request()["rdl"]["of"]}
+
+    async def story(cell):
+        made = await cell.http.post(f"/v1/{kind}", json=asks[kind])
+        headers = {} if header is None else {"Largesse-User": header}
+        return made, await cell.http.delete(f"/v1/{kind}/r", params=query, headers=headers)
+
+    made, answer = told(story)
+    assert made.status_code == 201
+    assert answer.status_code == status
+    if status == 422:
+        assert answer.json()["field"] == "user"
 
 
 def test_other_terms_under_a_name_in_use_are_refused_with_a_word_on_relative_times():
