@@ -139,6 +139,21 @@ def vector_text(vector: Vector) -> str:
     return ", ".join(f"{resource} {rounded_text(resource, amount)}" for resource, amount in vector.items())
 
 
+def add_amounts(sums: Vector, amounts: Vector, times: int) -> None:
+    """Adds amounts so many times to sums (subtracts, where negative). Kinds that become 0 stay.
+
+    Multiplied by what is not negative: compiled code multiplies negative numbers as objects, which takes ten times as
+    long.
+    """
+    if times >= 0:
+        for resource, amount in amounts.items():
+            sums[resource] = sums.get(resource, 0) + amount * times
+    else:
+        fewer = -times
+        for resource, amount in amounts.items():
+            sums[resource] = sums.get(resource, 0) - amount * fewer
+
+
 def fits_in(demand: Vector, room: Vector) -> bool:
     """Whether `room` holds at least `demand` in every resource that it asks for."""
     return all(amount <= room.get(resource, 0) for resource, amount in demand.items())

@@ -11,6 +11,7 @@ from schemas.edge.strict_json import loads
 from schemas.quantities import (
     QUANTITY_MAX,
     SHARE_UNITS,
+    add_amounts,
     dominant_share,
     fits_in,
     on_devices,
@@ -311,6 +312,22 @@ def test_what_is_rounded_is_never_more_and_off_by_less_than_a_hundredth(resource
     read = parse_quantity(resource, rounded_text(resource, amount), round_up=False)
 
     assert amount - max(amount // 100, 1) <= read <= amount
+
+
+@pytest.mark.parametrize(
+    ("times", "sums"),
+    [
+        pytest.param(3, {"cpu": 7_000, "gpu": 5, "memory": 300}, id="more"),
+        pytest.param(-1, {"cpu": -1_000, "gpu": 5, "memory": -100}, id="fewer"),
+        pytest.param(0, {"cpu": 1_000, "gpu": 5, "memory": 0}, id="a kind that is named stays"),
+    ],
+)
+def test_amounts_are_added_so_many_times(times, sums):
+    found = {"cpu": 1_000, "gpu": 5}
+
+    add_amounts(found, {"cpu": 2_000, "memory": 100}, times)
+
+    assert found == sums
 
 
 def test_a_vector_is_told_in_its_order():

@@ -4,6 +4,7 @@ from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
 from schemas import Vector
+from schemas.quantities import add_amounts
 from services.fairness.core.stale import change_sums
 from services.fairness.core.state import State
 
@@ -74,12 +75,13 @@ def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
 def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:
     """A leaf asks for so many tasks more (fewer, where negative)."""
     add_tasks(state.demand, leaf, demand, tasks)
-    sets = state.sets.setdefault(leaf, {})
+    sets = state.sets.get(leaf)
+    if sets is None:
+        sets = state.sets[leaf] = {}
     add_tasks(sets, set_of(demand), demand, tasks)
     if not sets:
         del state.sets[leaf]
-    for resource, amount in demand.items():
-        state.total[resource] = state.total.get(resource, 0) + amount * tasks
+    add_amounts(state.total, demand, tasks)
 
 
 def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:
@@ -87,8 +89,11 @@ def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) ->
     vector = sums.get(leaf)
     if vector is None:
         vector = sums[leaf] = {}
+    fewer = -tasks
     for resource, amount in demand.items():
-        new = vector.get(resource, 0) + amount * tasks
+        # Multiplied by what is not negative, as in `add_amounts`.
+        before = vector.get(resource, 0)
+        new = before + amount * tasks if tasks >= 0 else before - amount * fewer
         if new:
             vector[resource] = new
         else:
