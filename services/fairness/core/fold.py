@@ -30,11 +30,10 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
-from services.fairness.core.demand import (
-    recount,
-)
+from services.fairness.core.demand import recount
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, switch_promises
@@ -49,6 +48,14 @@ from services.fairness.core.round_fold import (
 )
 from services.fairness.core.stale import all_changed, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
+
+
+class _Ends:
+    """Tasks of one stage that have succeeded in one record, and what each of them held."""
+
+    def __init__(self, held: Allocation, tasks: int) -> None:
+        self.held = held
+        self.tasks = tasks
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -171,38 +178,57 @@ def _forget(state: State, name: str) -> None:
 
 
 def _tasks(state: State, record: Record) -> None:
+    rule = rule_of(state.policy)
+    ends: dict[str, _Ends] = {}
     for fact in facts_of(record.body):
         if isinstance(fact, TaskEnd):
-            _succeed(state, fact, record.time)
+            _succeed(state, fact, record.time, rule, ends)
         elif isinstance(fact, TaskFailure):
+            _count_ends(state, ends)
             for index in range(fact.first, fact.first + fact.count):
                 _fail(state, fact.job, fact.stage, index, fact.attempt, fact.reason, record.time)
+    _count_ends(state, ends)
     state.changed_seq = record.seq
 
 
-def _succeed(state: State, ended: TaskEnd, time: int) -> None:
-    name, count = ended.job, ended.count
-    held = _give_back(state, name, ended.stage, ended.first, count)
+def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dict[str, _Ends]) -> None:
+    name, stage, count = ended.job, ended.stage, ended.count
+    key = f"{name}/{stage}"
+    held = _give_back(state, key, ended.first, count)
     job = state.jobs.get(name)
     if job is None:
         count_tasks(state, held.leaf, held.demand, 0, 0, -count)
         return
-    at = job.graph.position[ended.stage]
-    job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, rule_of(state.policy))
+    at = job.graph.position[stage]
+    job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, rule)
     change_work(state, name)
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
         count_tasks(state, held.leaf, held.demand, 0, count, -count)
         requeue_gang(state, job, name, at, time)
         return
-    count_tasks(state, held.leaf, held.demand, -count, 0, -count)
-    for child in ready:
-        _ask(state, job, child, job.graph.stages[child].tasks)
+    before = ends.get(key)
+    if before is None:
+        ends[key] = _Ends(held, count)
+    else:
+        before.tasks += count
+    if ready:
+        _count_ends(state, ends)
+        for child in ready:
+            _ask(state, job, child, job.graph.stages[child].tasks)
+
+
+def _count_ends(state: State, ends: dict[str, _Ends]) -> None:
+    """Tasks that have succeeded ask for nothing any more: the sums of a leaf change once for all tasks of a stage."""
+    for each in ends.values():
+        held, tasks = each.held, each.tasks
+        count_tasks(state, held.leaf, held.demand, -tasks, 0, -tasks)
+    ends.clear()
 
 
 def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason: Failure, time: int) -> None:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
-    held = _give_back(state, name, stage, index, 1)
+    held = _give_back(state, f"{name}/{stage}", index, 1)
     job = state.jobs.get(name)
     count_tasks(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
     if job is None:
@@ -219,9 +245,8 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
         back_off(state, job, name, at, index, reason, time)
 
 
-def _give_back(state: State, name: str, stage: str, first: int, tasks: int) -> Allocation:
-    """Tasks hold nothing any more; the caller updates the sums of their leaf."""
-    key = f"{name}/{stage}"
+def _give_back(state: State, key: str, first: int, tasks: int) -> Allocation:
+    """Tasks of "job/stage" hold nothing any more; the caller updates the sums of their leaf."""
     held, running = state.held[key], state.running
     for index in range(first, first + tasks):
         since = held.since.pop(index)

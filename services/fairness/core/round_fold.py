@@ -4,6 +4,7 @@ from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import open_promises
 from largesse.lifecycle.slots import counted_demand
 from schemas import (
+    Grant,
     Record,
     RoundAbandoned,
     RoundClosed,
@@ -45,16 +46,27 @@ def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: in
 
 
 # ---------------------------------------------------------------- what is held
-def _grant(state: State, name: str, stage: str, first: int, tasks: int, time: int) -> None:
-    key = f"{name}/{stage}"
-    held = state.held.get(key)
-    if held is None:
-        job = state.jobs[name]
-        held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
-    for index in range(first, first + tasks):
-        held.since[index] = time
-    state.running[time] = state.running.get(time, 0) + tasks
-    count_tasks(state, held.leaf, held.demand, 0, -tasks, tasks)
+def _grant(state: State, grants: list[Grant], time: int) -> None:
+    """Tasks hold something from now on. The sums of a leaf change once for all tasks of a stage."""
+    granted: dict[str, int] = {}
+    total = 0
+    for grant in grants:
+        name, stage, first, tasks = grant.job, grant.stage, grant.first, grant.count
+        key = f"{name}/{stage}"
+        held = state.held.get(key)
+        if held is None:
+            job = state.jobs[name]
+            held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
+        since = held.since
+        for index in range(first, first + tasks):
+            since[index] = time
+        granted[key] = granted.get(key, 0) + tasks
+        total += tasks
+    if total:
+        state.running[time] = state.running.get(time, 0) + total
+    for key, tasks in granted.items():
+        held = state.held[key]
+        count_tasks(state, held.leaf, held.demand, 0, -tasks, tasks)
 
 
 # ---------------------------------------------------------------- rounds
@@ -75,8 +87,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
     # A copy counts against no queue: its task does already, and a copy only gets what no other task can use.
     grants = [grant for grant in body.grants if grant.why != "speculative"]
-    for grant in grants:
-        _grant(state, grant.job, grant.stage, grant.first, grant.count, record.time)
+    _grant(state, grants, record.time)
     state.settled = state.opened
     watch(state, record.time)
     watch_room(state, accounts_of(state), grants, record.time)
