@@ -71,7 +71,11 @@ def ask(hosted: Hosted, opening: Record, upstream: Upstream, of: int) -> list[An
     if not bodies:
         return []
     wanted = hosted.wanted(of)
-    return [Answer(wanted, *answer(opening, wanted, body)) for body in bodies]
+    answers = []
+    for body in bodies:
+        record, content = answer(opening, wanted, body)
+        answers.append(Answer(wanted, record, content))
+    return answers
 
 
 @dataclass(slots=True)
@@ -89,10 +93,15 @@ class Deciders:
         upstream: Upstream = {}
         closing = ask(self.fairness, opening, upstream, 1)
         upstream["shares"] = [each.record for each in closing]
-        asks = [said for each in self.altruism[:shards] for said in ask(each, opening, upstream, shards)]
+        asks: list[Answer] = []
+        for each in self.altruism[:shards]:
+            asks += ask(each, opening, upstream, shards)
         upstream["asks"] = [each.record for each in asks]
-        closing = [*closing, *asks, *ask(self.leftover, opening, upstream, 1)]
-        forecasts = [said for each in self.forecasters for said in ask(each, opening, {}, 1)]
+        closing += asks
+        closing += ask(self.leftover, opening, upstream, 1)
+        forecasts: list[Answer] = []
+        for each in self.forecasters:
+            forecasts += ask(each, opening, {}, 1)
         return Answers(opening, closing, forecasts)
 
     def all(self) -> list[Hosted]:

@@ -31,13 +31,15 @@ def wanted_of(topics: Iterable[str], shards: int) -> list[Wanted]:
 
 def answer(opening: Record, wanted: Wanted, body: object) -> tuple[Record, bytes]:
     """The decision record that answers an opening, and its content."""
+    topic, shard, of = wanted
+    cause = opening.id
     record = record_of(
         body,
         cell=opening.cell,
         seq=opening.seq,
         round_number=opening.round,
         time=opening.time,
-        id_=decision_id(*wanted, opening.id),
-        cause=opening.id,
+        id_=decision_id(topic, shard, of, cause),
+        cause=cause,
     )
     return record, encode(record)

@@ -58,12 +58,16 @@ def put(granted: list[int], first: int, end: int, mark: int, tasks: int) -> list
         return _LONE[mark] if mark < len(_LONE) else [0, mark]
     if not granted:
         granted = []
-    low, high = _pairs_before(granted, first), _pairs_before(granted, end + 1)
+    low, pairs = _pairs_before(granted, first), len(granted) // 2
+    high = low
+    while high < pairs and granted[2 * high] <= end:  # Few, and all of them are dropped.
+        high += 1
     before = granted[2 * low - 1] if low else 0
     behind = granted[2 * high - 1] if high else 0
-    changed = [first, mark] if before != mark else []
     if end < tasks and behind != mark:
-        changed += [end, behind]
+        changed = [end, behind] if before == mark else [first, mark, end, behind]
+    else:
+        changed = [] if before == mark else [first, mark]
     granted[2 * low : 2 * high] = changed
     return granted
 

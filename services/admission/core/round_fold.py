@@ -9,6 +9,7 @@ from schemas import (
     RoundOpened,
     TimeReached,
 )
+from schemas.quantities import add_amounts
 from services.admission.core.copies import begin_copy
 from services.admission.core.demand import note_held, note_job, pools_of
 from services.admission.core.granted import mark_of, put_in
@@ -20,8 +21,7 @@ from services.admission.core.state import Allocation, JobState, Opening, State
 def use_room(state: State, job: JobState, at: int, tasks: int) -> None:
     """Tasks of a stage hold room from now on; negative: no longer."""
     demand = job.graph.stages[at].demand
-    for resource, amount in demand.items():
-        state.used[resource] = state.used.get(resource, 0) + amount * tasks
+    add_amounts(state.used, demand, tasks)
     note_held(state, job.job_class, demand, tasks)
 
 
@@ -39,27 +39,26 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
 def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
     for grant in body.grants:
-        job = state.jobs[grant.job]
-        at = job.graph.position[grant.stage]
+        name, stage, first, count, attempt = grant.job, grant.stage, grant.first, grant.count, grant.attempt
+        epoch, devices = grant.epoch, grant.devices
+        job = state.jobs[name]
+        at = job.graph.position[stage]
         demand, node = job.graph.stages[at].demand, state.nodes[grant.node]
-        for task in range(grant.count):
-            index = grant.first + task
-            hold = Allocation(grant.attempt, grant.epoch, demand)
-            if grant.devices:
-                hold.devices = {str(share.index): share.milli for share in grant.devices[task]}
+        holds = node.holds
+        for task in range(count):
+            hold = Allocation(attempt, epoch, demand)
+            if devices:
+                hold.devices = {str(share.index): share.milli for share in devices[task]}
                 for device, milli in hold.devices.items():
                     node.devices_free[device] -= milli
-            node.holds[attempt_key(grant.job, grant.stage, index)] = hold
-        mark = mark_of(grant.attempt, True)
-        end = grant.first + grant.count
-        job.granted = put_in(job.granted, at, grant.first, end, mark, job.graph.tasks[at])
-        job.held += grant.count
+            holds[attempt_key(name, stage, first + task)] = hold
+        job.granted = put_in(job.granted, at, first, first + count, mark_of(attempt, True), job.graph.tasks[at])
+        job.held += count
         if grant.why == "speculative":
             begin_copy(state, job, grant)
-        use_room(state, job, at, grant.count)
-        note_job(state, grant.job)
-        for resource, amount in demand.items():
-            node.free[resource] -= amount * grant.count
+        use_room(state, job, at, count)
+        note_job(state, name)
+        add_amounts(node.free, demand, -count)
     state.open = None
     state.wake_ms = body.wake_ms
     if body.struck:

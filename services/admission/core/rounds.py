@@ -21,7 +21,7 @@ from schemas import (
     Struck,
     TimeReached,
 )
-from schemas.quantities import SLOTS
+from schemas.quantities import SLOTS, add_amounts
 from schemas.rounds import Strike
 from services.admission.core.classes import judged_again
 from services.admission.core.copies import can_copy
@@ -107,12 +107,18 @@ def close(state: State, shares: Record, asks: list[Record], grants: Record, hash
     """What binds: the grants, less those that facts since the opening have overtaken."""
     assert state.open is not None, "no round is open"
     answer: Grants = grants.body
-    wakes = [shares.body.wake_ms, answer.wake_ms, *(record.body.wake_ms for record in asks)]
-    wake_ms = min((wake for wake in wakes if wake is not None), default=None)
+    wakes: list[int | None] = [shares.body.wake_ms, answer.wake_ms]
+    for record in asks:
+        assert isinstance(record.body, Asks), f"{record.id}: asks that are none"
+        wakes.append(record.body.wake_ms)
+    wake_ms = None
+    for wake in wakes:
+        if wake is not None and (wake_ms is None or wake < wake_ms):
+            wake_ms = wake
     assert wake_ms is None or wake_ms > state.open.time, (
         f"{state.open.id}: a wake-up at {wake_ms} is not after the opening"
     )
-    assert isinstance(shares.body, Shares) and all(isinstance(record.body, Asks) for record in asks)
+    assert isinstance(shares.body, Shares), f"{shares.id}: shares that are none"
     bound, struck = _strike(state, answer.grants)
     return RoundClosed(bound, struck, answer.revoked, wake_ms, hashes)
 
@@ -148,31 +154,32 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     get it.
     """
     assert state.open is not None, "no round is open"
+    count = grant.count
     job = state.jobs.get(grant.job)
     if job is None or job.over or job.seq > state.open.seq:
         return "job_over"  # A job admitted since the opening has the name of the one that was meant.
     if grant.why == "speculative" and not can_copy(state, job, grant):
         return "task_over"
-    node = state.nodes[grant.node]
+    name = grant.node
+    node = state.nodes[name]
     if node.lost:
         return "node_lost"
     if node.epoch != grant.epoch:
         return "node_epoch"
     if node.draining or node.unschedulable:
         return "node_draining"
-    here = taken.get(grant.node)
+    here = taken.get(name)
     if here is None:
-        here = taken[grant.node] = {}
+        here = taken[name] = {}
     demand = counted_demand(state.policy, job.graph.stages[job.graph.position[grant.stage]].demand)
     slots = slots_of(state.policy)
     free = {SLOTS: slots - len(node.holds)} if slots else node.free
     for resource, amount in demand.items():
-        if here.get(resource, 0) + amount * grant.count > free.get(resource, 0):
+        if here.get(resource, 0) + amount * count > free.get(resource, 0):
             return "no_room"
     if grant.devices and not _devices_free(node, grant, here):
         return "no_room"
-    for resource, amount in demand.items():
-        here[resource] = here.get(resource, 0) + amount * grant.count
+    add_amounts(here, demand, count)
     return None
 
 

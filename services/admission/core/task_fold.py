@@ -10,6 +10,7 @@ from schemas import (
     TaskFinished,
     TaskRange,
 )
+from schemas.quantities import add_amounts
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
@@ -65,20 +66,22 @@ def take_facts(state: State, record: Record) -> None:
 def _begin(state: State, tasks: TaskRange) -> None:
     """Attempts run, under this epoch: one that goes on under a new agent is that agent's from now on."""
     holds = state.nodes[tasks.node].holds
-    for index in range(tasks.first, tasks.first + tasks.count):
-        hold = holds[attempt_key(tasks.job, tasks.stage, index)]
-        hold.epoch, hold.started = tasks.epoch, True
+    name, stage, first, epoch = tasks.job, tasks.stage, tasks.first, tasks.epoch
+    for index in range(first, first + tasks.count):
+        hold = holds[attempt_key(name, stage, index)]
+        hold.epoch, hold.started = epoch, True
 
 
 def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
-    job = _release(state, ended.node, ended.job, ended.stage, ended.first, ended.count, ended.attempt)
+    name, stage, count, attempt = ended.job, ended.stage, ended.count, ended.attempt
+    job = _release(state, ended.node, name, stage, ended.first, count, attempt)
     if job is None or job.over:
         return
-    at = job.graph.position[ended.stage]
-    if succeed(job, at, ended.count, ended.attempt) is None:
+    at = job.graph.position[stage]
+    if succeed(job, at, count, attempt) is None:
         return
     if job.progress.left[at] == 0 and not any(job.progress.left):
-        end_job(state, record, JobEnd(ended.job, "succeeded"))
+        end_job(state, record, JobEnd(name, "succeeded"))
 
 
 def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None:
@@ -101,10 +104,9 @@ def _release(
     node = state.nodes[on]
     for index in range(first, first + count):
         hold = node.holds.pop(attempt_key(name, stage, index))
-        for resource, amount in hold.demand.items():
-            node.free[resource] += amount
-        for device, milli in (hold.devices or {}).items():
-            node.devices_free[device] = node.devices_free.get(device, 0) + milli
+        add_amounts(node.free, hold.demand, 1)
+        if hold.devices:
+            add_amounts(node.devices_free, hold.devices, 1)
     live = state.jobs.get(name)
     ended = state.ended[name] if live is None else None
     job = live if ended is None else ended.job

@@ -49,7 +49,11 @@ def judge_report(
     seen: dict[str, bool] = {}
     whole = True
     for item in body.items:
-        parts = _verdicts(state, item, item.node, item.epoch, starting, seen)
+        node, epoch = item.node, item.epoch
+        if item.count == 1 and _of_single(state, item, node, epoch, starting, seen) == "good":
+            good.append(item)
+            continue
+        parts = _verdicts(state, item, node, epoch, starting, seen)
         if len(parts) == 1 and parts[0][2] == "good":
             good.append(item)
             continue
@@ -92,12 +96,8 @@ def _verdicts(
     """
     first: int = item.first
     end: int = first + item.count
-    if item.count == 1 and (there := state.nodes.get(node)) is not None:
-        # Most reports are of single tasks, and true.
-        key = attempt_key(item.job, item.stage, first)
-        hold = there.holds.get(key)
-        if hold is not None and hold.attempt == item.attempt and (not epoch or hold.epoch == epoch):
-            return [(first, end, _of_held(state, hold, key, starting, seen))]
+    if item.count == 1 and (verdict := _of_single(state, item, node, epoch, starting, seen)) is not None:
+        return [(first, end, verdict)]
     job = state.jobs.get(item.job)
     unknown: ReportCheck = "foreign"  # What comes of tasks of which the log knows no such attempt.
     if job is None:
@@ -124,6 +124,22 @@ def _verdicts(
     if end > tasks:
         _add(runs, max(first, tasks), end, unknown)
     return runs
+
+
+def _of_single(
+    state: State, item: Item, node: str, epoch: str, starting: bool, seen: dict[str, bool]
+) -> ReportCheck | None:
+    """What comes of an item of one task, where its attempt holds room as the speaker says; None: it does not. Most
+    reports are of single tasks, and true.
+    """
+    there = state.nodes.get(node)
+    if there is None:
+        return None
+    key = attempt_key(item.job, item.stage, item.first)
+    hold = there.holds.get(key)
+    if hold is None or hold.attempt != item.attempt or (epoch and hold.epoch != epoch):
+        return None
+    return _of_held(state, hold, key, starting, seen)
 
 
 def _add_marked(add: _Adding, low: int, high: int) -> None:

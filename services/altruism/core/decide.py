@@ -89,12 +89,18 @@ def _is_due(state: State, name: str) -> bool:
 
 def _wake_ms(state: State, opened: OpenRound, asks: list[JobAsk]) -> int | None:
     """The next end of a back-off, or latest start."""
+    time = opened.time
     moments = [item.at_ms for later in state.backing_off.values() for item in later]
-    moments += [at_ms for at_ms, _ in state.dues[:1]]
+    if state.dues:
+        moments.append(state.dues[0][0])
     for ask in asks:
         if ask.plan is not None and ask.plan.gives:
             waiting = {each.stage: True for each in ask.asks if each.kind == "optional"}
             for late in ask.plan.late:
-                if late.stage in waiting and (at_ms := next_moment(late_of(late), opened.time)) is not None:
+                if late.stage in waiting and (at_ms := next_moment(late_of(late), time)) is not None:
                     moments.append(at_ms)
-    return min([at_ms for at_ms in moments if at_ms > opened.time], default=None)
+    wake_ms = None
+    for at_ms in moments:
+        if at_ms > time and (wake_ms is None or at_ms < wake_ms):
+            wake_ms = at_ms
+    return wake_ms

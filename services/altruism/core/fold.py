@@ -175,17 +175,20 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
 
 
 def _tasks(state: State, record: Record) -> None:
+    rule, time = rule_of(state.policy), record.time
     for fact in facts_of(record.body):
-        job = state.jobs.get(fact.job)
+        name = fact.job
+        job = state.jobs.get(name)
         if job is None:
             continue
         at = job.graph.position[fact.stage]
         if isinstance(fact, TaskEnd):
-            job.seen = observe(job.seen, job.graph.stages[at], fact.count, fact.run_ms, rule_of(state.policy))
-            _succeed(state, job, fact.job, at, fact.count, fact.attempt, record.time)
+            count = fact.count
+            job.seen = observe(job.seen, job.graph.stages[at], count, fact.run_ms, rule)
+            _succeed(state, job, name, at, count, fact.attempt, time)
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):
-                _fail(state, job, fact.job, at, index, fact.attempt, fact.reason, record.time)
+                _fail(state, job, name, at, index, fact.attempt, fact.reason, time)
 
 
 def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: int, time: int) -> None:

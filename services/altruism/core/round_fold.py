@@ -127,23 +127,25 @@ def _mature(state: State, name: str, time: int) -> None:
 
 def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
+    plans = state.policy.preset in PLANNING
     for grant in body.grants:
-        job = state.jobs.get(grant.job)
+        name = grant.job
+        job = state.jobs.get(name)
         if job is None:
             continue
-        at = job.graph.position[grant.stage]
+        at, first, count = job.graph.position[grant.stage], grant.first, grant.count
         if grant.why == "speculative":
-            state.copied.setdefault(grant.job, {})[f"{at}/{grant.first}"] = grant.attempt
+            state.copied.setdefault(name, {})[f"{at}/{first}"] = grant.attempt
             continue
         spans = own_waits(job)[at]
-        take(spans, grant.first, grant.count)
+        take(spans, first, count)
         if not spans:
             forget_empty(job, at)
-        if state.policy.preset in PLANNING:
-            start_tasks(job, at, grant.count, record.time)
+        if plans:
+            start_tasks(job, at, count, record.time)
         if job.graph.stages[at].gang:
-            gangs = state.gangs.setdefault(grant.job, {})
-            gangs[at] = gangs.get(at, 0) + grant.count
+            gangs = state.gangs.setdefault(name, {})
+            gangs[at] = gangs.get(at, 0) + count
     state.answering, state.planning, state.full, state.settling = {}, {}, False, []
 
 

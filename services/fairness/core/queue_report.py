@@ -149,7 +149,10 @@ def forget_queues(state: State) -> None:
 def watch(state: State, time: int) -> None:
     """A round is closed: records which queues are below their guarantee now, and which no longer are."""
     accounts = accounts_of(state)
-    state.oldest_ms = next(iter(state.running), None)
+    state.oldest_ms = None
+    for since_ms in state.running:
+        state.oldest_ms = since_ms
+        break
     if accounts is None:
         return
     accounts.settle()
