@@ -27,6 +27,7 @@ COMPILED = {
         "job_classes",
         "job_life",
         "promises",
+        "queue_policy",
         "queue_rules",
         "remaining",
         "run_times",
@@ -36,7 +37,7 @@ COMPILED = {
         "task_facts",
     ),
     "largesse/log": ("codec", "wanted"),
-    "schemas": ("estimates", "quantities", "queue_tree"),
+    "schemas": ("estimates", "placement_rules", "quantities", "queue_tree"),
     "services/admission": ("job_class", "reserve_ratio"),
     "services/admission/core": (
         "apart",

@@ -177,20 +177,16 @@ class SimCluster:
         if run.failure is not None:
             self._bad.append(self._fail(run, end_ms, run.failure))
             return
-        grant = run.grant
-        self._good.append(
-            TaskEnd(
-                grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch,
-                [end_ms - run.start_ms],
-            )
-        )  # fmt: skip
-        job = self._finish(run, end_ms, "succeeded")
+        grant, count, took_ms = run.grant, run.count, [end_ms - run.start_ms]
+        name, named = grant.job, grant.stage
+        self._good.append(TaskEnd(name, named, run.first, count, grant.attempt, grant.node, grant.epoch, took_ms))
+        job = self._finish(run, name, named, end_ms, "succeeded")
         if job.copied is not None:
             self._supersede(job, run, end_ms)
         job.progress = own(job.graph, job.progress)
-        for at in end_tasks(job.graph, job.progress, job.graph.position[grant.stage], run.count):
+        for at in end_tasks(job.graph, job.progress, job.graph.position[named], count):
             stage = job.graph.stages[at]
-            self.metrics.runnable(grant.job, stage.stage, stage.demand, stage.tasks, end_ms)
+            self.metrics.runnable(name, stage.stage, stage.demand, stage.tasks, end_ms)
 
     def _supersede(self, job: SimJob, won: Run, time: int) -> None:
         """Tasks have succeeded: other attempts of them end."""
@@ -276,15 +272,16 @@ class SimCluster:
     def _closed(self, record: Record) -> None:
         body: RoundClosed = record.body
         started = []
+        time = record.time
         for grant in body.grants:
-            place = (grant.job, grant.stage, grant.first, grant.count, grant.attempt, grant.node, grant.epoch)
-            if grant.node not in self._down:
-                started.append(TaskRange(*place))
-            self._start(grant, record.time)
+            job, stage, first, count, node = grant.job, grant.stage, grant.first, grant.count, grant.node
+            if node not in self._down:
+                started.append(TaskRange(job, stage, first, count, grant.attempt, node, grant.epoch))
+            self._start(grant, job, stage, first, count, node, time)
         if started:
             self.reports.append(TaskStarted(started))
         for item in body.revoked:
-            self._take_back(item, record.time)
+            self._take_back(item, time)
 
     def _take_back(self, item: Revocation, time: int) -> None:
         """Attempts have `revoke_grace_ms` to end by themselves, then they are killed."""
@@ -325,17 +322,18 @@ class SimCluster:
                 self._end_at(part.start_ms + part.run_ms, part)
         return next(part for part in reversed(parts) if part.first == first)
 
-    def _start(self, grant: Grant, time: int) -> None:
-        job = self.jobs[grant.job]
-        at = job.graph.position[grant.stage]
+    def _start(self, grant: Grant, name: str, named: str, first: int, count: int, node: str, time: int) -> None:
+        """Tasks of the stage `named` of a job begin on a node, as a grant says."""
+        job = self.jobs[name]
+        at = job.graph.position[named]
         stage = job.stages[at]
         durations, (true, estimated) = stage.durations_ms, stretch_of(stage)
         if grant.why == "speculative":
-            job.copied = {**(job.copied or {}), (grant.stage, grant.first): True}
+            job.copied = {**(job.copied or {}), (named, first): True}
             self.copies.started += 1
-            self.metrics.runnable(grant.job, grant.stage, stage.demand, grant.count, time)
-        self.metrics.started(grant.job, grant.stage, grant.count, time)
-        first, end = grant.first, grant.first + grant.count
+            self.metrics.runnable(name, named, stage.demand, count, time)
+        self.metrics.started(name, named, count, time)
+        timeout_ms, end = stage.timeout_ms, first + count
         while first < end:  # Neighbours that last equally long end as one.
             last = end
             if len(durations) > 1:
@@ -350,8 +348,8 @@ class SimCluster:
             if job.running is None:
                 job.running = {}
             job.running[run.number] = run
-            if grant.node in self._down:
-                self._down[grant.node][run.number] = run
+            if node in self._down:
+                self._down[node][run.number] = run
                 first = last
                 continue
             self._live[run.number] = run
@@ -359,9 +357,9 @@ class SimCluster:
                 if true != estimated:
                     run.run_ms = -(-lasts_ms * true // estimated)
                 if self.slow is not None:
-                    run.run_ms = self.slow.lasts_ms(grant.node, time, run.run_ms)
-                if stage.timeout_ms is not None and run.run_ms > stage.timeout_ms:
-                    run.run_ms, run.failure = stage.timeout_ms, "timeout"
+                    run.run_ms = self.slow.lasts_ms(node, time, run.run_ms)
+                if timeout_ms is not None and run.run_ms > timeout_ms:
+                    run.run_ms, run.failure = timeout_ms, "timeout"
                 self._end_at(time + run.run_ms, run)
             else:
                 self._share(self._shared, run, stage, lasts_ms, time)
@@ -413,29 +411,32 @@ class SimCluster:
     # ------------------------------------------------------------ ends
     def _fail(self, run: Run, time: int, reason: Failure) -> TaskFailure:
         grant = run.grant
-        self._finish(run, time, _OUTCOMES.get(reason, "failed"))
+        self._finish(run, grant.job, grant.stage, time, _OUTCOMES.get(reason, "failed"))
         place = (grant.job, grant.stage, run.first, run.count, grant.attempt, grant.node, grant.epoch)
         return TaskFailure(*place, reason, run_ms=[time - run.start_ms])
 
-    def _finish(self, run: Run, time: int, outcome: AttemptOutcome) -> SimJob:
-        grant = run.grant
-        job = self.jobs[grant.job]
-        assert job.running is not None, f"{grant.job}: nothing of it runs"
-        del job.running[run.number]
-        if self._live.pop(run.number, None) is None:
-            del self._down[grant.node][run.number]
-        if not job.running:
+    def _finish(self, run: Run, name: str, stage: str, time: int, outcome: AttemptOutcome) -> SimJob:
+        grant, number = run.grant, run.number
+        job = self.jobs[name]
+        running = job.running
+        assert running is not None, f"{name}: nothing of it runs"
+        del running[number]
+        if number in self._live:
+            del self._live[number]
+        else:
+            del self._down[grant.node][number]
+        if not running:
             job.running = None
         idle_ms = 0
         if self._shared is not None:
-            self._shared.stop(grant.node, run.number, time)
+            self._shared.stop(grant.node, number, time)
             idle_ms = max(0, time - run.start_ms - run.run_ms) if outcome == "succeeded" else 0
-        self.metrics.ended(grant.job, grant.stage, run.count, time, idle_ms)
+        self.metrics.ended(name, stage, run.count, time, idle_ms)
         if job.copied is not None:
             self.copies.note_end(job, run, outcome, time)
         if self.schedule is not None:
             for index in range(run.first, run.first + run.count):
                 self.schedule.attempt(
-                    grant.job, grant.stage, index, grant.attempt, grant.node, run.start_ms, time, outcome, grant.why
+                    name, stage, index, grant.attempt, grant.node, run.start_ms, time, outcome, grant.why
                 )
         return job

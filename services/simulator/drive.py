@@ -83,7 +83,7 @@ class Drive:
             self.refused(body, record)
 
     def _request_occurrences(self) -> None:
-        if self.series.next_ms() is not None and self._goes_on():
+        if self.series.has_any and self.series.next_ms() is not None and self._goes_on():
             for body in self.series.due():
                 self._take(body, PLANNER)
 
@@ -122,7 +122,7 @@ class Drive:
         if self.outages is not None and (moment is not None or self.agents.jobs):  # Else no task is there to be hit.
             change_ms = self.outages.next_ms()
             moment = change_ms if moment is None or (change_ms is not None and change_ms < moment) else moment
-        series_ms = self.series.next_ms()
+        series_ms = self.series.next_ms() if self.series.has_any else None
         if series_ms is not None and (moment is None or series_ms < moment) and self._goes_on():
             moment = series_ms
         if due_ms is not None and (moment is None or due_ms < moment):

@@ -99,8 +99,10 @@ class Cell:
         self.prefix = chain(self.prefix, content)
         if self.listener is not None:
             self.listener("cluster.log", header, content)
-        for fold, state in self._folds.get(kind, ()):
-            fold(state, record)
+        folds = self._folds.get(kind)
+        if folds is not None:
+            for fold, state in folds:
+                fold(state, record)
         if self.observer is not None:
             self.observer(record)
         return record

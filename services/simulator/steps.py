@@ -33,21 +33,27 @@ class Steps:
         """Halves the points. The last one stays: how long it will last is not known yet."""
         first_ms, last_ms = self.times_ms[0], self.times_ms[-1]
         width_ms = -(-(last_ms - first_ms) // (self.points_max // 2))
-        sums: dict[int, list[float]] = {}
-        for i, values in enumerate(self.values[:-1]):
-            from_ms, until_ms = self.times_ms[i], self.times_ms[i + 1]
+        starts_ms: list[int] = []
+        sums: list[list[float]] = []
+        total: list[float] = []
+        close_ms = first_ms  # Of the interval that is summed up.
+        for i in range(len(self.values) - 1):
+            values, from_ms, until_ms = self.values[i], self.times_ms[i], self.times_ms[i + 1]
             while from_ms < until_ms:
-                interval = (from_ms - first_ms) // width_ms
-                end_ms = min(until_ms, first_ms + (interval + 1) * width_ms)
-                total = sums.setdefault(interval, [0.0] * len(values))
-                for at, value in enumerate(values):
-                    total[at] += value * (end_ms - from_ms)
+                if from_ms >= close_ms:
+                    starts_ms.append(close_ms)
+                    close_ms += width_ms
+                    total = [0.0] * len(values)
+                    sums.append(total)
+                end_ms = until_ms if until_ms < close_ms else close_ms
+                lasts_ms = end_ms - from_ms
+                for at in range(len(values)):
+                    total[at] += values[at] * lasts_ms
                 from_ms = end_ms
-        starts_ms = [first_ms + interval * width_ms for interval in sums]
-        lengths_ms = [min(width_ms, last_ms - start_ms) for start_ms in starts_ms]
-        means = [
-            [value / length_ms for value in total] for total, length_ms in zip(sums.values(), lengths_ms, strict=True)
-        ]
+        means = []
+        for start_ms, total in zip(starts_ms, sums, strict=True):
+            length_ms = min(width_ms, last_ms - start_ms)
+            means.append([value / length_ms for value in total])
         self.times_ms = [*starts_ms, last_ms]
         self.values = [*means, self.values[-1]]
         self.mean_ms = width_ms

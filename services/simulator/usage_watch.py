@@ -4,7 +4,7 @@ from schemas import LedgerEntry, NodeLost, Record, RoundClosed, TaskFailed, Task
 from services.simulator.engine import Cell
 from services.simulator.usage_history import UsageHistory
 
-_CHANGES_USE = (RoundClosed, TaskFinished, TaskFailed, NodeLost)
+_CHANGES_USE: dict[type, bool] = dict.fromkeys((RoundClosed, TaskFinished, TaskFailed, NodeLost), True)
 
 
 class UsageWatch:
@@ -20,11 +20,11 @@ class UsageWatch:
 
     def observe(self, record: Record) -> None:
         """A record of the log that all cores have folded."""
-        if isinstance(record.body, _CHANGES_USE):
-            history, held = self._history, self._cell.admission.used
-            used = [held.get(kind, 0) / self._capacity[kind] for kind in self._kinds]
-            if not history.used.values or history.used.values[-1] != used:
-                history.used.put(record.time, used)
+        if type(record.body) in _CHANGES_USE:
+            kinds, capacity, held = self._kinds, self._capacity, self._cell.admission.used
+            used, steps = [held.get(kind, 0) / capacity[kind] for kind in kinds], self._history.used
+            if not steps.values or steps.values[-1] != used:
+                steps.put(record.time, used)
 
     def observe_asks(self, record: Record) -> None:
         """What altruism says in a round; a job's figures are those since it was first planned."""
