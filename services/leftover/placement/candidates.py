@@ -3,7 +3,7 @@ fit on a node that has got room since. It follows from two bitmap indexes, of wh
 free, so a class that cannot fit is never looked at, however many there are.
 """
 
-from services.leftover.placement.fits import ClassIndex, ClassNeeds, bit_set, members
+from services.leftover.placement.fits import ClassIndex, bit_set, members
 from services.leftover.placement.nodes import NODES_AT_ONCE_LEAST, Room
 from services.leftover.placement.task_class import TaskClass
 
@@ -14,12 +14,10 @@ every node at once: many new classes may have come to a full cell."""
 _TRIED_MOST = 16
 """Where more nodes than this got room and more tasks of a class wait, the class keeps a heap of nodes by rank."""
 
-_AT_ONCE_LEAST = 64
-"""From this many classes on their amounts are compared in arrays, below it one by one."""
-
-_PART = 8
-"""Where amounts leave no class out (so that labels or devices are what is missing), classes are compared by amounts
-again only after one in so many of them has failed: the comparison would cost more than the tries it saves.
+_FAILURE_COSTS = 16
+"""A try that finds no room costs about as much as comparing the classes that wait with so many nodes. Nobody knows how
+many more would fail, so classes are compared again once the tries that failed since have cost as much as that: at most
+about twice the least possible cost is spent (rent or buy).
 """
 
 
@@ -33,32 +31,27 @@ class Candidates:
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
         self.demands = ClassIndex(len(room.total))  # By what one task needs.
-        self._amounts = ClassNeeds(len(room.total))
         self._known = 0  # How many classes are in `demands`.
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
         self._moved: dict[int, bool] = {}  # Classes of which the first task came to wait, or the last ceased to.
         self._retry_candidates = 0  # Blocked classes that may have room by now; a superset, compared exactly later.
-        self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there.
+        self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there, or more.
         self._looked = 0  # How many nodes the room had listed as changed when `_nodes` was filled.
-        self._seen: dict[int, int] = {}  # What `room.moves` said of nodes when their exact amounts were compared.
-        self._narrowed = -1  # What `room.moves_all` said when the classes were last compared with nodes.
-        self._failed = 0  # How many retry candidates found no room since they were last compared.
-        self._failures_before_recheck = 0  # After more failures than this they are compared again.
+        self._seen: dict[int, int] = {}  # What `room.moves` said of these nodes when classes were compared with them.
+        self._failed = 0  # How many retry candidates found no room since they were last compared with nodes.
         self._failed_open = 0  # How many open classes found no room since the last sweep.
 
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
         first, self._known = self._known, len(self.classes)
         if first < self._known:
-            self.demands.add(first, [task.wants for task in self.classes[first:]])
-            self._amounts.add(first, [task.needs for task in self.classes[first:]])
+            self.demands.add(first, [task.needs for task in self.classes[first:]])
         self._open |= (1 << self._known) - (1 << first)
         changed, self._looked = self.room.changed_since(self._looked)
         self._nodes = dict.fromkeys(changed, 0)
-        self._seen, self._narrowed = {}, -1
-        self._failed = self._failures_before_recheck = self._failed_open = 0
+        self._failed = self._failed_open = 0
         if self._moved:
             self._note_waiting()
         self._retry_candidates = self._with_room(self._waiting ^ self._waiting & self._open)
@@ -76,50 +69,40 @@ class Candidates:
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
-        found, nodes = 0, self.room.nodes
+        found, nodes, moves = 0, self.room.nodes, self.room.moves
+        self._seen = {}
         for number in list(self._nodes):
             node = nodes[number]
             fitting = self.demands.classes(node.free, among) if among and node.open else 0
             if fitting:
                 found |= fitting
                 self._nodes[number] = fitting
+                self._seen[number] = moves[number]
             else:
                 del self._nodes[number]
         return found
 
     def _narrow(self) -> None:
-        """Drops the retry candidates that do not fit by exact amounts. Costs the nodes whose room
-        has moved since the last time: while a round fills one node, the others stay as they are.
+        """Drops the retry candidates that fit on no node any more: while a round places tasks, no node gets more room.
+        A node is compared anew only if its room has moved, and none once there is a node for each of the classes.
         """
-        before = self._retry_candidates.bit_count()
-        if self._narrowed != self.room.moves_all:
-            self._narrowed = self.room.moves_all
-            fitting_now, moves, seen = 0, self.room.moves, self._seen
-            for number, fitted in list(self._nodes.items()):
-                fitting = fitted & self._retry_candidates  # While a round places tasks, no node gets more room.
-                if fitting and seen.get(number) != moves[number]:
-                    fitting = self._fitting(self.room.nodes[number].free, fitting)
-                    seen[number] = moves[number]
-                if fitting:
-                    fitting_now |= fitting
-                    self._nodes[number] = fitting
-                else:
+        nodes, moves, seen = self.room.nodes, self.room.moves, self._seen
+        missing = self._retry_candidates
+        for number, fitting in list(self._nodes.items()):
+            if seen[number] != moves[number]:
+                seen[number] = moves[number]
+                fitting = self.demands.classes(nodes[number].free, fitting & self._retry_candidates)
+                if not fitting:
                     del self._nodes[number]
-            self._retry_candidates = fitting_now
-        after = self._retry_candidates.bit_count()
-        self._failed, self._failures_before_recheck = 0, after // _PART if after == before else 0
-
-    def _fitting(self, free: list[int], among: int) -> int:
-        """Of a set of classes, which is not empty, those of which one task fits into this room by its exact amounts."""
-        if among.bit_count() >= _AT_ONCE_LEAST:
-            found = self.demands.classes(free, among)
-            return self._amounts.fitting(found, free) if found else 0
-        for index in members(among):
-            for p, amount, _ in self.classes[index].needs:
-                if free[p] < amount:
-                    among ^= 1 << index
+                    continue
+                self._nodes[number] = fitting
+            found = missing & fitting
+            if found:
+                missing ^= found
+                if not missing:
                     break
-        return among
+        self._retry_candidates ^= missing
+        self._failed = 0
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits a blocked class best now, or None. Only nodes that got room since can have any.
@@ -145,7 +128,7 @@ class Candidates:
         if self._retry_candidates & mark:
             self._retry_candidates ^= mark
             self._failed += 1
-            if self._failed > self._failures_before_recheck:
+            if self._failed * _FAILURE_COSTS >= len(self._nodes):
                 self._narrow()
         self.live = self._open | self._retry_candidates
 

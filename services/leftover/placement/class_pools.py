@@ -16,7 +16,7 @@ Under the order `giving` optional tasks are not served before the last stage: le
 
 from typing import NamedTuple
 
-from services.leftover.placement.fits import ClassIndex, members
+from services.leftover.placement.fits import ClassIndex, members, top_of_step
 from services.leftover.placement.keys import OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
 from services.leftover.placement.nodes import Room
@@ -107,6 +107,10 @@ class Pools:
         """What is left of a pool, by position; less than nothing where it has borrowed."""
         return [most - held for most, held in zip(self.most[job_class], self.held[job_class], strict=True)]
 
+    def _about(self, job_class: int) -> list[int]:
+        """What is left of a pool, to three significant bits, rounded up: reasons that are published follow from it."""
+        return [top_of_step(amount) for amount in self.rest(job_class)]
+
     def has_room(self, job_class: int, task: TaskClass) -> bool:
         """Whether one more task, or the whole gang, stays within the pool."""
         most, held, count = self.most[job_class], self.held[job_class], task.gang or 1
@@ -133,7 +137,7 @@ class Pools:
         flipped = 0
         for job_class, before in enumerate(self._used_up):
             now = (
-                self._demands.all & ~self._demands.classes(self.rest(job_class), self._demands.all)
+                self._demands.all & ~self._demands.classes(self._about(job_class), self._demands.all)
                 if self.compete
                 else 0
             )

@@ -2,8 +2,8 @@
 
 For each resource there is a bit set for each step of the amount: the nodes with at least so much free, or the classes
 that need at most so much. An intersection of a few sets answers for all nodes or classes at once. Steps keep three
-significant bits of an amount, so what is found may turn out too small; nothing that fits is left out. `ClassNeeds` and
-`FreeAmounts` then compare many exact amounts in arrays.
+significant bits of an amount for nodes, which move from step to step all the time, and five for classes, which do not.
+So what is found may turn out too small; nothing that fits is left out. `FreeAmounts` compares what all nodes have free.
 """
 
 import numpy as np
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 _BITS = 3
 _STEPS = 1 << _BITS
+_FINE_BITS = 5
+_FINE_STEPS = 1 << _FINE_BITS
 _SPARSE = 12
 """Sets with at most so many members are read bit by bit, larger ones byte by byte."""
-
-_SPARSE_PART = 8
-"""Where fewer than one class in so many may fit, the others are left out before amounts are compared."""
 
 _IN_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
@@ -26,6 +25,20 @@ def step(amount: int) -> int:
         return 0  # A node that shrank below what runs on it has less than nothing free.
     above = amount.bit_length() - _BITS - 1
     return amount if above <= 0 else above * _STEPS + (amount >> above)
+
+
+def top_of_step(amount: int) -> int:
+    """The largest amount of the same step."""
+    above = amount.bit_length() - _BITS - 1
+    return amount if amount <= 0 or above <= 0 else amount | (1 << above) - 1
+
+
+def fine_step(amount: int) -> int:
+    """The same on a scale of 32 steps for each doubling: each step of the other scale is some of these."""
+    if amount <= 0:
+        return 0
+    above = amount.bit_length() - _FINE_BITS - 1
+    return amount if above <= 0 else above * _FINE_STEPS + (amount >> above)
 
 
 def members(found: int) -> list[int]:
@@ -114,19 +127,19 @@ class ClassIndex:
         self.at_most: list[list[int]] = [[0] for _ in range(width)]
         self.all = 0
 
-    def add(self, first: int, wants: list[list[tuple[int, int]]]) -> None:
-        """The classes from number `first` on; `wants` by class, as (resource position, step of the amount)."""
-        if not wants:
+    def add(self, first: int, needs: list[list[tuple[int, int, int]]]) -> None:
+        """The classes from number `first` on; `needs` by class, as (resource position, amount, anything)."""
+        if not needs:
             return
-        size = (first + len(wants) + 7) >> 3
-        self.all = (1 << (first + len(wants))) - 1
+        size = (first + len(needs) + 7) >> 3
+        self.all = (1 << (first + len(needs))) - 1
         for p, sets in enumerate(self.at_most):
             exact: dict[int, bytearray] = {}
-            for number, want in enumerate(wants, first):
+            for number, need in enumerate(needs, first):
                 at = 0
-                for position, amount in want:
+                for position, amount, _ in need:
                     if position == p:
-                        at = amount
+                        at = fine_step(amount)
                 marks = exact.get(at)
                 if marks is None:
                     marks = exact[at] = bytearray(size)
@@ -143,101 +156,77 @@ class ClassIndex:
     def classes(self, free: list[int], among: int) -> int:
         """Of a set of classes those of which one task may fit into this room: all that do are in it."""
         for p, amount in enumerate(free):
-            sets, at = self.at_most[p], step(amount)
+            sets, at = self.at_most[p], fine_step(amount)
             among &= sets[at] if at < len(sets) else sets[-1]
             if not among:
                 return 0
         return among
 
 
-def array_of(found: int) -> NDArray[np.int64]:
-    """The numbers in a set, ascending."""
-    packed = np.frombuffer(found.to_bytes((found.bit_length() + 7) >> 3, "little"), np.uint8)
-    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
-
-
-class ClassNeeds:
-    """What one task of each class needs, by resource position. Amounts are below 2^53 (schemas.quantities)."""
-
-    def __init__(self, width: int) -> None:
-        """`width`: how many resources there are."""
-        self._needs: NDArray[np.int64] = np.zeros((width, 0), np.int64)
-
-    def add(self, first: int, needs: list[list[tuple[int, int, int]]]) -> None:
-        """The classes from number `first` on; `needs` by class, as (resource position, amount, anything)."""
-        width, room = self._needs.shape
-        if first + len(needs) > room:
-            wider = np.zeros((width, 2 * (first + len(needs))), np.int64)
-            wider[:, :first] = self._needs[:, :first]
-            self._needs = wider
-        for number, need in enumerate(needs, first):
-            for p, amount, _ in need:
-                self._needs[p, number] = amount
-
-    def fitting(self, among: int, free: list[int]) -> int:
-        """The classes in the set `among`, which is not empty, of which one task fits into this room, by resource
-        position."""
-        # A node may have less than nothing free; who needs nothing of that fits all the same.
-        rooms = [max(0, amount) for amount in free]
-        size = among.bit_length()
-        if among.bit_count() * _SPARSE_PART < size:
-            found = array_of(among)
-            fits = np.ones(len(found), bool)
-            for p, amount in enumerate(rooms):
-                fits &= self._needs[p, found] <= amount
-            marks = np.zeros(size, np.uint8)
-            marks[found[fits]] = 1
-            return _marked(marks)
-        fits = np.ones(size, bool)
-        for p, amount in enumerate(rooms):
-            fits &= self._needs[p, :size] <= amount
-        return _marked(fits) & among
-
-
-def _marked(marks: NDArray[np.uint8] | NDArray[np.bool_]) -> int:
-    """The numbers that are marked."""
-    return int.from_bytes(np.packbits(marks, bitorder="little").tobytes(), "little")
-
-
 class FreeAmounts:
-    """What each node has free, by resource position; brought up to date by whoever uses it."""
+    """What each node has free, by resource position, in one array; brought up to date by whoever uses it."""
 
     def __init__(self, frees: list[list[int]], width: int, open_: list[bool]) -> None:
-        """`frees`: by node, what is free by resource position. `width`: how many resources there are. `open_`: by node,
-        whether tasks may start there.
+        """`frees`: by node, what is free by resource position, as it changes. `width`: how many resources there are.
+        `open_`: by node, whether tasks may start there.
         """
+        self._frees = frees
         self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
-        self._open = np.array(open_, bool)
+        self._open = open_
+        self._opens = np.array(open_, bool)
+        self._fits = self._opens.copy()  # Whose memory is used again and again.
+        self._rank = np.zeros(len(frees), np.int64)
 
-    def set(self, nodes: list[tuple[int, list[int]]]) -> None:
-        """These nodes have so much free now."""
-        for number, free in nodes:
-            self._free[:, number] = free
+    def set(self, numbers: list[int]) -> None:
+        """These nodes have something else free now."""
+        frees = self._frees
+        if len(numbers) > _SET_AT_ONCE:
+            self._free[:, numbers] = np.array([frees[number] for number in numbers], np.int64).T
+        else:
+            for number in numbers:
+                self._free[:, number] = frees[number]
 
-    def least(self, needs: list[tuple[int, int, int]]) -> int | None:
+    def least(self, needs: list[tuple[int, int, int]], weights: NDArray[np.int64]) -> int | None:
         """Of the open nodes with room for `needs`, as (resource position, amount, weight), that with the least sum of
-        weight x free, the first of equals; None where none has room. Sums have to stay below 2^63.
+        weight x free, the first of equals; None where none has room. `weights`: the same, by resource position. Sums
+        have to stay below 2^63.
         """
-        if not len(self._open):
+        if not self._open:
             return None
-        weights = [0] * len(self._free)
-        for p, _, weight in needs:
-            weights[p] = weight
-        rank = np.dot(np.array(weights, np.int64), self._free)
-        best = int(rank.argmin())  # In half of all cases it has enough of everything, and no other has to be compared.
-        if self._open[best]:
-            free: list[int] = self._free[:, best].tolist()
-            for p, amount, _ in needs:
-                if free[p] < amount:
-                    break
-            else:
+        rank, free = self._rank, self._free
+        np.dot(weights, free, rank)
+        for _ in range(_TRIED_ALONE):  # Those of least rank have most room, and mostly enough of everything.
+            best = int(rank.argmin())
+            if self._suits(needs, best):
                 return best
-        fits = self._open.copy()
+            rank[best] = _RANK_MOST
+        fits = self._opens
         for p, amount, _ in needs:
-            fits &= self._free[p] >= amount
+            fits = np.logical_and(fits, free[p] >= amount, self._fits)
         rank[~fits] = _RANK_MOST
         best = int(rank.argmin())
-        return best if fits[best] else None
+        return best if self._suits(needs, best) else None
+
+    def _suits(self, needs: list[tuple[int, int, int]], number: int) -> bool:
+        free = self._frees[number]
+        for p, amount, _ in needs:
+            if free[p] < amount:
+                return False
+        return self._open[number]
 
 
 _RANK_MOST = (1 << 63) - 1
+
+_TRIED_ALONE = 6
+"""After so many nodes that lack something, all nodes are compared with what is needed."""
+
+_SET_AT_ONCE = 8
+"""More nodes than this are set together."""
+
+
+def weights_of(needs: list[tuple[int, int, int]], width: int) -> NDArray[np.int64]:
+    """What `FreeAmounts.least` takes as weights; `needs` as (resource position, amount, weight)."""
+    weights = np.zeros(width, np.int64)
+    for p, _, weight in needs:
+        weights[p] = weight
+    return weights

@@ -16,7 +16,7 @@ from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.queue_limits import QueueEntry
-from services.leftover.placement.ranks import Ranks
+from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import SoleSpans
 
@@ -26,6 +26,15 @@ _BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
 _RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
 """On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
 there is room again; the task is within its level; it is beyond its level; the leaf is entitled to nothing."""
+
+
+_NONE_THERE, _NONE_BEFORE = -1, -2
+
+
+def _is_in(live: bytes, index: int) -> bool:
+    """Whether a set of classes, by bytes, has this one."""
+    at = index >> 3
+    return at < len(live) and live[at] >> (index & 7) & 1 == 1
 
 
 class ReadyQueue(Ranks[int]):
@@ -38,7 +47,17 @@ class ReadyQueue(Ranks[int]):
     moves back. `_none_before`: no entry with a key below this has a class in the set `_none_of`.
     """
 
-    __slots__ = ("_none_before", "_none_of", "classes", "found_key", "mask", "sole_spans")
+    __slots__ = (
+        "_hit_key",
+        "_live",
+        "_live_of",
+        "_none_before",
+        "_none_of",
+        "classes",
+        "found_key",
+        "mask",
+        "sole_spans",
+    )
 
     def __init__(self, mask: int) -> None:
         super().__init__()
@@ -48,6 +67,9 @@ class ReadyQueue(Ranks[int]):
         self.sole_spans: dict[int, SoleSpans] = {}
         self._none_before = 0
         self._none_of = 0
+        self._live = b""  # The set of the last search by bytes, which tell of one class in no time.
+        self._live_of = 0
+        self._hit_key = 0
 
     def set(self, id_: int, key: int, classes: int) -> None:
         """Adds an entry, moves it to another key, or gives it other classes. O(log n + length of a block)."""
@@ -62,56 +84,67 @@ class ReadyQueue(Ranks[int]):
         """The first bucket whose class is in the set `live` and whose key is below `end`, or None. Of sole spans each
         counts as the bucket that it would be.
         """
-        if not self.classes & live:
+        if not self.classes & live or (end is not None and end <= 0):
             return None
-        mask, sole_spans, first_hit = self.mask, self.sole_spans, -1
-        found, found_key = -1, -1  # The best so far: sole spans stand under the key of the first of them.
+        found, first_hit = -1, -1
+        most = -1 if end is None else end - 1  # The largest key that is of use, negative where any is.
         begin, skipped = 0, 0
-        if self._none_before and live | self._none_of == self._none_of:
+        if live != self._live_of:
+            self._live, self._live_of = live.to_bytes((live.bit_length() >> 3) + 1, "little"), live
+        if self._none_before and (live == self._none_of or live | self._none_of == self._none_of):
             begin, skipped = self.place_of(self._none_before)
-        for block in self.blocks[begin:] if begin else self.blocks:
-            first = block.entries[0][0]
-            if found >= 0 and first > found_key:
+        for at in range(begin, len(self.blocks)):
+            block = self.blocks[at]
+            if 0 <= most < block.entries[0][0]:
                 break
-            if end is not None and first >= end:
-                break
-            hit = block.classes & live
-            if hit:
-                for key, id_ in block.entries[skipped:] if skipped else block.entries:
-                    if found >= 0 and key > found_key:
-                        break
-                    if end is not None and key >= end:
-                        break
-                    if id_ < 0:
-                        sole = sole_spans[id_]
-                        live_there = sole.classes & hit
-                        if live_there:
-                            live_there >>= sole.lowest
-                            for span in sole.spans:
-                                if live_there >> span.task.index - sole.lowest & 1:
-                                    break
-                            if first_hit < 0:
-                                first_hit = key
-                            behind = span.position - sole.spans[0].position
-                            if found < 0 or key + behind < found_key:
-                                found, found_key = sole.segment | span.task.index, key + behind
-                            if not behind:
-                                break
-                    elif hit >> (id_ & mask) & 1:
-                        if first_hit < 0:
-                            first_hit = key
-                        found, found_key = id_, key
-                        break
-                else:
-                    if found < 0:
-                        block.classes ^= hit  # None of them is there any more.
+            if block.classes & live:
+                better = self._first_in(block, skipped, most, found)
+                if better >= 0:
+                    found, most = better, self.found_key
+                elif better == _NONE_THERE and found < 0:
+                    block.classes ^= block.classes & live  # None of them is there any more.
+                if first_hit < 0 <= found:
+                    first_hit = self._hit_key
             skipped = 0
         else:
             if found < 0:
                 self._forget_gone()  # Where `end` cut the last block short, it still has what lies behind that.
         self._none_before, self._none_of = max(0, first_hit), live
-        self.found_key = found_key
         return found if found >= 0 else None
+
+    def _first_in(self, block: Block[int], skipped: int, most: int, found: int) -> int:
+        """The first bucket of a block, without as many entries as `skipped`, whose class is in the set that `_live`
+        holds and whose key is at most `most` (if that is not negative), or the one `found` before if that comes first.
+        Else `_NONE_THERE` or, where `most` ended the search, `_NONE_BEFORE`. `found_key` is its key, and `_hit_key`
+        that of the first entry with such a class.
+        """
+        live, entries = self._live, block.entries
+        for at in range(skipped, len(entries)):
+            key, id_ = entries[at]
+            if 0 <= most < key:
+                return found if found >= 0 else _NONE_BEFORE
+            if id_ >= 0:
+                if not _is_in(live, id_ & self.mask):
+                    continue
+                if found < 0:
+                    self._hit_key = key
+                self.found_key = key
+                return id_
+            sole = self.sole_spans[id_]
+            for span in sole.spans:
+                if _is_in(live, span.task.index):
+                    break
+            else:
+                continue
+            if found < 0:
+                self._hit_key = key
+            behind = span.position - sole.spans[0].position  # Sole spans stand under the key of the first of them.
+            if found < 0 or key + behind < most:
+                found, most = sole.segment | span.task.index, key + behind
+                self.found_key = most
+            if not behind:
+                return found
+        return found if found >= 0 else _NONE_THERE
 
     def _forget_gone(self) -> None:
         """Corrects `classes`."""

@@ -9,7 +9,7 @@ many tasks wait keeps a *view*: a heap of the nodes that suit it by rank, update
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
-from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step
+from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step, weights_of
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
@@ -205,13 +205,13 @@ class Room:
 
     def _look(self, task: TaskClass) -> IndexedHeap[int]:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
-        nodes, suits, view = self.nodes, self.suits, task.nodes
+        nodes, view = self.nodes, task.nodes
         task.scans = 0
         if view is None or task.cursor < self.changed_base:
             self._forget_view(task)
             ranks: dict[int, int] = {}
             for number in members(self.candidates(task)):
-                rank = suits(task, nodes[number])
+                rank = self.suits(task, nodes[number])
                 if rank is None:
                     self._relist(number)
                 else:
@@ -225,7 +225,7 @@ class Room:
         else:
             before = len(view)
             for number in self._changed_since(task):
-                rank = suits(task, nodes[number])
+                rank = self.suits(task, nodes[number])
                 if rank is not None:
                     view.set(number, rank)
             self._view_entries += len(view) - before
@@ -258,6 +258,8 @@ class Room:
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
+        if self._has_outlived(task):
+            return self.best_of_all(task)
         if task.nodes is None:
             found = self.candidates(task)
             if not found:
@@ -265,8 +267,6 @@ class Room:
             once = task.waiting <= 1 or found.bit_count() <= _SCANNED_MOST
             if once or (task.bounds is not None and task.bounds.is_spread):
                 return self._scan(task, found)
-        if self._has_outlived(task):
-            return self.best_of_all(task)
         view, outdated = self._look(task), 0
         while (number := view.top()) is not None:
             rank = self.suits(task, self.nodes[number])
@@ -331,13 +331,12 @@ class Room:
             open_ = [node.open for node in self.nodes]
             frees = self._frees = FreeAmounts([node.free for node in self.nodes], len(self.total), open_)
         else:
-            frees.set([(number, self.nodes[number].free) for number in self._moved])
+            frees.set(list(self._moved))
         self._moved = {}
-        best = frees.least(task.needs)
-        if best is None:  # By its exact amounts none of them has room.
-            for number in members(self.candidates(task)):
-                self._relist(number)
-        return best
+        weights = task.weights
+        if weights is None:
+            weights = task.weights = weights_of(task.needs, len(self.total))
+        return frees.least(task.needs, weights)
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""

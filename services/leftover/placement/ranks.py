@@ -96,11 +96,13 @@ class Ranks(Generic[Id]):
                 high = middle
         if low == len(self.blocks):
             return low, 0
-        at = 0
-        for entry in self.blocks[low].entries:
-            if entry[0] >= key:
-                break
-            at += 1
+        entries, at, high = self.blocks[low].entries, 0, len(self.blocks[low].entries)
+        while at < high:
+            middle = (at + high) >> 1
+            if entries[middle][0] < key:
+                at = middle + 1
+            else:
+                high = middle
         return low, at
 
     def first(self) -> Id | None:
