@@ -7,11 +7,6 @@ from schemas.quantities import SHARE_UNITS, Vector
 KINDS = ","
 """Separates the kinds of resource in the name of a set of them."""
 
-SETS_KEPT = 1_024
-"""So many sets of kinds keep their names, which every end of a task asks for."""
-
-_sets: dict[tuple[str, ...], str] = {}
-
 
 def work_of(graph: Graph, progress: Progress, seen: dict[str, Seen]) -> Vector:
     """By kind, in base units x ms: what the tasks that have not ended ask for, for as long as one is expected to
@@ -40,13 +35,7 @@ def direction_of(work: Vector, capacity: Vector) -> Vector:
 
 def set_of(demand: Vector) -> str:
     """Names the set of kinds that a demand, or work, asks for."""
-    kinds = tuple([kind for kind, amount in demand.items() if amount])
-    name = _sets.get(kinds)
-    if name is None:
-        if len(_sets) >= SETS_KEPT:
-            _sets.clear()
-        name = _sets[kinds] = KINDS.join(sorted(kinds))
-    return name
+    return KINDS.join(sorted([kind for kind, amount in demand.items() if amount]))
 
 
 def share_vector(direction: Vector, capacity: Vector, share: int) -> Vector:
