@@ -128,6 +128,12 @@ def computed(tmp_path_factory: pytest.TempPathFactory) -> Computed:
 
 
 @pytest.fixture(scope="session")
+def daily(request: pytest.FixtureRequest) -> bool:
+    """Whether this is a run for every day, in which campaigns are shorter as examples are fewer."""
+    return bool(request.config.getoption(tiers.OPTION))
+
+
+@pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of outside data: traces, checkers. Skips where it is absent."""
     folder = Path(os.environ.get("LARGESSE_SHARED", ROOT.parent / "shared"))

@@ -1,8 +1,9 @@
 """Which tests a run takes: all of them, or those for every day.
 
 `make test` without CI or ALL passes `--daily`. Such a run leaves out the tests marked `whole` (long campaigns, whole
-traces, further cases of a law that other tests show), takes a part of the cases of tests marked `rotating(n)`, and
-draws fewer examples (`tests/conftest.py`). Every law and every contract keeps at least one test.
+traces, further cases of a law that other tests show), takes a part of the cases of tests marked `rotating(n)`, draws
+fewer examples and takes shorter campaigns (the fixture `daily`, `tests/conftest.py`). Every law and every contract
+keeps at least one test.
 
 One n-th of a rotating test's cases runs on each commit: which one follows from the commit's hash, so that a run can be
 repeated and n unlike commits have met most cases. Without a repository it is always the first.

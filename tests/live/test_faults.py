@@ -12,8 +12,8 @@ from tests.live.fault_jobs import overlaps
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_cell_under_faults_of_all_kinds_runs_nothing_twice_and_loses_nothing(seed, tmp_path):
-    outcome = run_seed(seed, tmp_path, lives=4, jobs=6)
+def test_a_cell_under_faults_of_all_kinds_runs_nothing_twice_and_loses_nothing(seed, daily, tmp_path):
+    outcome = run_seed(seed, tmp_path, lives=2 if daily else 4, jobs=6)
 
     assert outcome.wrong == [], "\n".join([*outcome.wrong, f"repeat: {outcome.again}"])
     assert outcome.figures["guardians killed"] > 0

@@ -195,6 +195,7 @@ def test_a_cell_that_was_asleep_blames_no_node(cell, tmp_path):
     assert ends == {("patient", 1): "succeeded"}
 
 
+@pytest.mark.whole
 def test_a_service_that_fails_ends_the_cell_by_name_and_the_next_start_goes_on(cell, tmp_path):
     begin(cell, ("patient", waits_for(tmp_path / "go", cell)))
     cell.kill(0)

@@ -58,6 +58,7 @@ def test_what_ends_the_cell_at_an_input_is_passed_by_the_command_that_it_names(t
     assert largesse("replay", data, "--verify").code == 0
 
 
+@pytest.mark.whole
 def test_after_a_skip_the_next_start_goes_on_and_its_log_verifies(tmp_path):
     data = tmp_path / "data"
 

@@ -161,7 +161,7 @@ def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(com
     assert done.returncode == 0, done.stdout[-3_000:]
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_run_without_any_cache_decides_alike(preset, outcome):
     def forget(cell):

@@ -50,7 +50,7 @@ CLUSTERS = {
 }
 
 
-@pytest.mark.rotating(4)
+@pytest.mark.rotating(8)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("trace", list(CLUSTERS), ids=lambda trace: trace.__name__)
 def test_a_trace_runs_as_the_judge_would_have_it(shared, tmp_path, trace, preset):
@@ -344,18 +344,17 @@ def test_failures_of_every_kind_add_up_at_any_distance_of_rounds(tmp_path, seed,
         assert (row["outcome"] == "succeeded") == (len(won.get(row["job"], ())) == row["tasks"])
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("gap_ms", [0, 700])
-def test_simulated_agents_say_nothing_that_is_refused(gap_ms):
+@pytest.mark.parametrize("seed", range(3))
+def test_simulated_agents_say_nothing_that_is_refused(seed, gap_ms):
     kinds = {}
 
     def count(topic, header, content):
         kind = json.loads(content)["type"]
         kinds[kind] = kinds.get(kind, 0) + 1
 
-    for seed in range(3):
-        options = Options({"round_gap_ms": gap_ms, "seed": seed}, listener=count)
-        simulate(drawn_jobs(seed), drawn_cluster(seed), options)
+    simulate(drawn_jobs(seed), drawn_cluster(seed), Options({"round_gap_ms": gap_ms, "seed": seed}, listener=count))
 
     assert kinds["TaskFailed"] > 5
     assert kinds["JobRejected"] > 1

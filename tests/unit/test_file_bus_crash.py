@@ -14,7 +14,7 @@ from largesse.bus.file.reading import read_journal
 from tests.conftest import ROOT
 from tests.unit.file_bus_folders import everything, out, with_bus
 
-ROUNDS = 20
+ROUNDS, ROUNDS_DAILY = 20, 8
 LOOKS = 5
 """After so many looks in vain at a lock its last holder goes."""
 GUARD_S = 240
@@ -38,16 +38,17 @@ def killed_while_writing(folder, name, after) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(tmp_path):
+def test_a_process_killed_at_any_moment_loses_nothing_acknowledged(tmp_path, daily):
+    rounds = ROUNDS_DAILY if daily else ROUNDS
     chance = random.Random(20_140_811)
     acknowledged: dict[int, str] = {}
     log: list[str] = []
-    for number in range(ROUNDS):
+    for number in range(rounds):
         acknowledged |= killed_while_writing(tmp_path, number, after=chance.randrange(1, 120))
         log = [message.value.decode() for message in read_journal(tmp_path) if message.topic == "cluster.log"]
         assert {offset: log[offset] for offset in acknowledged} == acknowledged
 
-    assert len(acknowledged) >= ROUNDS
+    assert len(acknowledged) >= rounds
     seen = with_bus(tmp_path, lambda bus: everything(bus, "cluster.log"))
     assert [message.value.decode() for message in seen] == log
 

@@ -296,7 +296,7 @@ def test_ended_jobs_stay_up_to_a_limit(monkeypatch):
     assert cell.job("a") is None
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["fifo", "largesse"])
 @pytest.mark.parametrize("seed", [1, 3])

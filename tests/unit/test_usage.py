@@ -32,6 +32,7 @@ def said(tmp_path, name, *words):
     return done
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_says_what_it_is_and_what_sets_it_up(tmp_path, name):
