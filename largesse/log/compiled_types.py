@@ -1,8 +1,8 @@
 """Plain data that pydantic can read also where its classes are compiled (infra/DECISIONS.md, 18).
 
-Of an annotation mypyc keeps the outermost class, `dict` of `dict[str, Job]`, and it keeps no `__slots__`. Both are got
-back from the source, which lies beside every compiled module. A class with an `__init__` written out allows
-interpreted subclasses: only then can pydantic make one without calling that.
+Of an annotation mypyc keeps the outermost class, `dict` of `dict[str, Job]`, or nothing, as of a `Literal`; and it
+keeps no `__slots__`. Both are got back from the source, which lies beside every compiled module. A class with an
+`__init__` written out allows interpreted subclasses: only then can pydantic make one without calling that.
 """
 
 import ast
@@ -23,9 +23,9 @@ def readable(kind: type) -> type:
 
 @cache
 def _restore(name: str) -> None:
-    """A module's dataclasses, and those of every module that it has some from."""
+    """A module's dataclasses and named tuples, and those of every module that it has some from."""
     module = sys.modules[name]
-    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and is_dataclass(kind)]
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and _is_plain_data(kind)]
     if _is_compiled(module):
         annotations = _annotations(module)
         for kind in kinds:
@@ -33,6 +33,10 @@ def _restore(name: str) -> None:
                 _annotate(kind, annotations[kind.__name__])
     for other in sorted({kind.__module__ for kind in kinds} - {name}):
         _restore(other)
+
+
+def _is_plain_data(kind: type) -> bool:
+    return is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 def _is_compiled(module: ModuleType) -> bool:
@@ -55,9 +59,11 @@ def _annotations(module: ModuleType) -> dict[str, dict[str, str]]:
 
 
 def _annotate(kind: type, annotations: dict[str, str]) -> None:
+    kind.__annotations__ = annotations
+    if not is_dataclass(kind):
+        return
     for field in fields(kind):
         if field.name in annotations:  # Else it is inherited: the field is the base's, and gets its type there.
             field.type = annotations[field.name]
-    kind.__annotations__ = annotations
     if not kind.__subclasses__():  # A base is never read itself, and with slots no compiled class could extend it.
         kind.__slots__ = tuple(annotations)  # type: ignore[attr-defined]
