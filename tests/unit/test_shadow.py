@@ -4,6 +4,7 @@ in which all have their shares."""
 from dataclasses import replace
 
 import pytest
+from hypothesis import example
 from hypothesis import strategies as st
 
 from schemas import Policy
@@ -70,6 +71,27 @@ def test_what_was_seen_before_an_arrival_counts_until_the_shadow_has_looked_as_f
         story.close()
     assert {name: keys(story)[name] for name in before} == {name: STALE | end for name, end in before.items()}
     assert {seq: story.state.shadow.claims[seq].key for seq in claims} == claims
+
+
+@for_all(
+    st.lists(st.tuples(st.integers(1, 8), st.integers(1, 6), st.integers(0, 6), st.booleans()), min_size=2, max_size=6),
+    st.integers(1, 3),
+)
+@example([(1, 2, 0, True), (1, 1, 0, False)], 2)
+def test_once_its_end_is_seen_a_job_is_served_by_that_end(jobs, steps):
+    story, now_ms = cell(shadow_steps=steps), 0
+    for number, (tasks, seconds, gap_s, round_follows) in enumerate(jobs):
+        story.then(wide(f"j{number}", tasks, seconds, at=now_ms))
+        if round_follows:
+            served(story, now_ms)
+            story.close()
+        now_ms += gap_s * 1_000
+    shadow = story.state.shadow
+    while len(shadow.ranked) < len(jobs):
+        served(story, now_ms)
+        story.close()
+
+    assert {seq: claim.end_ms for seq, claim in shadow.claims.items()} == shadow.ends
 
 
 def test_a_job_that_has_come_far_in_the_shadow_goes_before_a_newcomer_with_less_work():

@@ -45,12 +45,13 @@ def key_of(state: State, job: Job) -> int:
 def claim(state: State, job: Job, time: int) -> None:
     """Computes what a live job of the shadow is served by."""
     shadow, seq = state.shadow, job.admitted
-    left_ms = max(LEFT_MS_MIN, _end_of(shadow, seq) - time)
+    end_ms = end_of(shadow, seq)
+    left_ms = max(LEFT_MS_MIN, end_ms - time)
     work = work_left(shadow, job)
     key = _rounded(work * left_ms * left_ms)
     renew_ms = time + left_ms // RENEWED_PART
     before = shadow.claims.get(seq)
-    shadow.claims[seq] = Claim(key, work, renew_ms)
+    shadow.claims[seq] = Claim(key, work, end_ms, renew_ms)
     if before is None or before.renew_ms != renew_ms:
         heappush(shadow.renewals, (renew_ms, seq))
     if state.board is not None and (before is None or before.key != key):
@@ -91,7 +92,7 @@ def work_left(shadow: Shadow, job: Job) -> int:
     return left
 
 
-def _end_of(shadow: Shadow, seq: int) -> int:
+def end_of(shadow: Shadow, seq: int) -> int:
     """When a job ends in the shadow. One that was seen to end before the last move ends after all that has been looked
     at since."""
     end_ms = shadow.ends[seq]

@@ -10,7 +10,7 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.order import STALE, claim, renew
+from services.leftover.core.order import STALE, claim, end_of, renew
 from services.leftover.core.shadow import advance, arrive, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
@@ -183,14 +183,13 @@ def _run_of(shadow: Shadow, work: Work) -> Run:
 def move(state: State, time: int) -> None:
     """The shadow follows log time, and looks ahead."""
     shadow, tree = state.shadow, state.shadow.tree
-    changed: dict[int, int] = {}  # Jobs with another key, and the one before.
+    changed: dict[int, bool] = {}  # Jobs of which another end is known.
     resized = shadow.resized
     if resized:
         _resize(shadow)
     while shadow.outside and len(shadow.base.runs) + len(shadow.arrivals) < SHADOW_JOBS_MAX:
         name = shadow.outside.pop(next(iter(shadow.outside)))
         join(state, name, state.jobs[name], time)
-        changed[state.jobs[name].admitted] = 0
     steps = _follow(shadow, tree, time, state.policy.shadow_steps, changed)
     if steps > 0 and shadow.moved:
         _look_anew(shadow)
@@ -198,17 +197,12 @@ def move(state: State, time: int) -> None:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
     _look_ahead(shadow, steps, changed)
     for seq in list(shadow.ends) if resized else changed:
-        if resized or shadow.ends[seq] | STALE != changed[seq] | STALE:
+        if resized or end_of(shadow, seq) != shadow.claims[seq].end_ms:
             claim(state, state.jobs[shadow.works[seq].name], time)
     renew(state, time)
 
 
-def _set_end(shadow: Shadow, changed: dict[int, int], seq: int, key: int) -> None:
-    changed.setdefault(seq, shadow.ends[seq])
-    shadow.ends[seq] = key
-
-
-def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: dict[int, int]) -> int:
+def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: dict[int, bool]) -> int:
     """Brings the base up to log time; how many steps are left, 0 where it has not got there."""
     base = shadow.base
     while True:
@@ -217,8 +211,8 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
         steps = advance(shadow, base, tree, until_ms, steps, ended)
         for end_ms, seq in ended:
             if seq in shadow.ends:
-                shadow.ranked[seq] = True
-                _set_end(shadow, changed, seq, end_ms)
+                shadow.ranked[seq] = changed[seq] = True
+                shadow.ends[seq] = end_ms
             else:
                 del shadow.works[seq]
         if steps <= 0:
@@ -232,7 +226,8 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
             arrive(shadow, seq, _run_of(shadow, shadow.works[seq]))
             come += 1
         for _, seq in shadow.arrivals[:come]:
-            _set_end(shadow, changed, seq, STALE | base.now_ms + _estimate_ms(shadow, shadow.works[seq]))
+            shadow.ends[seq] = STALE | base.now_ms + _estimate_ms(shadow, shadow.works[seq])
+            changed[seq] = True
         shadow.arrivals, shadow.moved = shadow.arrivals[come:], shadow.moved or come > 0
 
 
@@ -246,7 +241,7 @@ def _look_anew(shadow: Shadow) -> None:
             shadow.ends[seq] |= STALE
 
 
-def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, int]) -> None:
+def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, bool]) -> None:
     """Sees more jobs end."""
     ahead = shadow.ahead
     while steps > 0 and ahead is not None:
@@ -254,8 +249,8 @@ def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, int]) -> None:
         steps = advance(shadow, ahead, shadow.tree, None, steps, ended)
         for end_ms, seq in ended:
             if seq in shadow.ends and seq in shadow.base.runs:
-                shadow.ranked[seq] = True
-                _set_end(shadow, changed, seq, end_ms)
+                shadow.ranked[seq] = changed[seq] = True
+                shadow.ends[seq] = end_ms
         if not ended and not ahead.open and not ahead.running:
             shadow.ahead = ahead = None
 

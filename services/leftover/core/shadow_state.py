@@ -174,17 +174,19 @@ class Cluster:
 @dataclass(slots=True)
 class Claim:
     """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
-    it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `renew_ms`: when
-    the time that is left has become so much shorter that the key is computed again.
+    it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `end_ms`: that end;
+    `renew_ms`: when the time that is left has become so much shorter that the key is computed again.
     """
 
     key: int
     work: int
+    end_ms: int
     renew_ms: int
 
-    def __init__(self, key: int, work: int, renew_ms: int) -> None:
+    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int) -> None:
         self.key = key
         self.work = work
+        self.end_ms = end_ms
         self.renew_ms = renew_ms
 
 
