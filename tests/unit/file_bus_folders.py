@@ -18,16 +18,16 @@ def out(value: bytes | str, topic: str = "jobs", partition: int = 0, **rest) -> 
 
 
 def with_bus(folder: Path, story: Callable[[FileBus], Awaitable[Result]], **options) -> Result:
-    """Opens the folder, tells the story, closes."""
+    """Opens a bus in the folder, runs the story on it, and closes it."""
 
-    async def told() -> Result:
+    async def run() -> Result:
         bus = FileBus(folder, **options)
         try:
             return await story(bus)
         finally:
             await bus.close()
 
-    return asyncio.run(told())
+    return asyncio.run(run())
 
 
 def written(folder: Path, lines: int, **options) -> Path:

@@ -176,12 +176,12 @@ def test_an_initial_config_counts_only_where_nothing_was_set_before(before, poli
     assert changed == (None if policy is None else ConfigChanged(Policy(**policy), None, AUTHOR))
 
 
-@pytest.mark.parametrize(("knobs", "field", "told"), CONTRADICTIONS)
-def test_knobs_that_would_contradict_each_other_are_refused(knobs, field, told):
+@pytest.mark.parametrize(("knobs", "field", "reason"), CONTRADICTIONS)
+def test_knobs_that_would_contradict_each_other_are_refused(knobs, field, reason):
     refused = one_node_cell().take(ConfigPatch(knobs, None))
 
     assert isinstance(refused, InputRefused)
-    assert (refused.field, refused.reason) == (f"set.{field}", told)
+    assert (refused.field, refused.reason) == (f"set.{field}", reason)
 
 
 LISTED = tree(Queue("ads", children=[Queue("prod", policy="fifo"), Queue("test")]), "ml")

@@ -40,9 +40,9 @@ def test_devices_that_a_report_lists_no_more_are_a_change():
     assert story.admission.nodes["g"].devices_free == {"0": 1_000}
 
 
-@pytest.mark.parametrize("told", [report("n9"), report("n1", epoch="e0")], ids=["unknown node", "another epoch"])
-def test_a_report_without_a_registration_is_refused(told):
-    assert "register it" in one_node_cell().take(told).reason
+@pytest.mark.parametrize("message", [report("n9"), report("n1", epoch="e0")], ids=["unknown node", "another epoch"])
+def test_a_report_without_a_registration_is_refused(message):
+    assert "register it" in one_node_cell().take(message).reason
 
 
 def test_a_lost_node_reports_in_vain_until_it_registers():
@@ -195,8 +195,8 @@ def test_an_agent_cannot_keep_what_it_was_never_given():
     made_up = [known(replace(mine, attempt=2)), known(replace(mine, job="x")), known(replace(mine, node="n2"))]
 
     assert story.take(node("n2", epoch="e2", attempts=made_up)).attempts == []
-    told = [known(mine, run_ms=[1, 2, 3]), known(replace(theirs, attempt=2))]
-    body = story.take(node("n1", epoch="e2", attempts=told))
+    reported = [known(mine, run_ms=[1, 2, 3]), known(replace(theirs, attempt=2))]
+    body = story.take(node("n1", epoch="e2", attempts=reported))
     assert [a.job for a in body.attempts] == ["j"]
     assert [r.job for r in body.lost] == [theirs.job]
 

@@ -16,7 +16,7 @@ def by(user, where="a"):
 
 # ---------------------------------------------------------------- who may submit
 @pytest.mark.parametrize(
-    ("user", "where", "told"),
+    ("user", "where", "detail"),
     [
         pytest.param("ann", "org/ads/prod", None, id="the nearest queue above that names some names her"),
         pytest.param(
@@ -50,7 +50,7 @@ def by(user, where="a"):
         ),
     ],
 )
-def test_who_may_submit_where(user, where, told):
+def test_who_may_submit_where(user, where, detail):
     ads = queue("ads", 1, "prod", submitters=["ann", "cat"])
     story = one_node_cell(
         config(tree(queue("org", 1, ads, "ml", queue("own", submitters=["dan"]), submitters=["bob"]), "free"))
@@ -58,11 +58,11 @@ def test_who_may_submit_where(user, where, told):
 
     answer = story.take(by(user, where))
 
-    if told is None:
+    if detail is None:
         assert isinstance(answer, JobAdmitted)
     else:
         assert isinstance(answer, JobRejected)
-        assert (answer.reason, answer.field, answer.detail) == ("not_allowed", "user", told)
+        assert (answer.reason, answer.field, answer.detail) == ("not_allowed", "user", detail)
 
 
 def test_the_whole_cell_may_be_for_some():
@@ -109,7 +109,7 @@ GANG = {"tasks": 3, "gang": True}
 
 
 @pytest.mark.parametrize(
-    ("asked", "where", "told"),
+    ("asked", "where", "detail"),
     [
         pytest.param({"cpu": 2_000}, "ads/prod", None, id="as much as the queue may hold"),
         pytest.param(
@@ -138,7 +138,7 @@ GANG = {"tasks": 3, "gang": True}
         pytest.param({"cpu": 4_000, "memory": 1}, "ml", None, id="a resource that no limit names"),
     ],
 )
-def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, told):
+def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, detail):
     prod = queue("prod", max={"cpu": 2_000, "gpu": 0})
     top = queue("root", 1, queue("ads", 1, prod, "test", max={"cpu": 2_500}), "ml", max={"memory": 2_048})
     story = one_node_cell(config(top), node("n2", gpu=1_000))
@@ -146,11 +146,11 @@ def test_a_task_or_gang_beyond_a_maximum_is_refused(asked, where, told):
     stages = [stage("s", 1, cpu=1, memory=1), stage("t", **{"memory": 1, **asked})]
     answer = story.take(job("j", *stages, queue=where))
 
-    if told is None:
+    if detail is None:
         assert isinstance(answer, JobAdmitted)
     else:
         assert isinstance(answer, JobRejected)
-        assert (answer.reason, answer.detail) == ("exceeds_queue_max", told)
+        assert (answer.reason, answer.detail) == ("exceeds_queue_max", detail)
         assert answer.field == f"stages[1].demand.{answer.detail.split(' for ')[1].split()[0]}"
 
 
@@ -169,7 +169,7 @@ BEFORE = tree(queue("org", 1, "x", "y"), "b")
 
 
 @pytest.mark.parametrize(
-    ("after", "told"),
+    ("after", "reason"),
     [
         pytest.param(tree(queue("org", 1, "x", "y"), "b", "new"), None, id="a queue more"),
         pytest.param(tree("b", queue("org", 9, "y", "x")), None, id="other weights and another order"),
@@ -203,17 +203,17 @@ BEFORE = tree(queue("org", 1, "x", "y"), "b")
         ),
     ],
 )
-def test_a_tree_may_not_strand_live_jobs(after, told):
+def test_a_tree_may_not_strand_live_jobs(after, reason):
     story = one_node_cell(config(BEFORE))
     story.take(job("j1", queue="org/x"), job("j2", queue="org/y"), job("j3", queue="org/x"))
 
     answer = story.take(config(after))
 
-    if told is None:
+    if reason is None:
         assert isinstance(answer, ConfigChanged)
     else:
         assert isinstance(answer, InputRefused)
-        assert (answer.topic, answer.field, answer.reason, answer.author) == ("config", "queues", told, AUTHOR)
+        assert (answer.topic, answer.field, answer.reason, answer.author) == ("config", "queues", reason, AUTHOR)
 
 
 @pytest.mark.parametrize("first", [None, queue("root")], ids=["no tree", "only its root"])

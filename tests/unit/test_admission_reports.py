@@ -88,8 +88,8 @@ def test_each_task_of_a_split_report_keeps_what_is_said_of_it():
 
     body = story.take(TaskFinished([TaskEnd(*place(grant), [5, 6, 7], peak_mib=[8, 9, 10], cpu_ms=[1, 2, 3])]))
 
-    told = [(item.first, item.run_ms, item.peak_mib, item.cpu_ms) for item in body.items]
-    assert told == [(0, [5], [8], [1]), (2, [7], [10], [3])]
+    items = [(item.first, item.run_ms, item.peak_mib, item.cpu_ms) for item in body.items]
+    assert items == [(0, [5], [8], [1]), (2, [7], [10], [3])]
 
 
 def test_an_attempt_that_is_over_is_stale_and_the_one_after_it_is_not():

@@ -244,10 +244,10 @@ def test_the_least_wake_up_of_all_answers_counts():
 # ---------------------------------------------------------------- forecasts
 def test_a_forecast_made_without_the_last_one_in_view_is_stale():
     story = one_node_cell()
-    told = story.put(Releases(after=0, at_ms=0))
+    published = story.put(Releases(after=0, at_ms=0))
 
     assert not accepts_forecast(story.admission, Releases(after=0, at_ms=0))
-    assert accepts_forecast(story.admission, Releases(after=told.seq, at_ms=0))
+    assert accepts_forecast(story.admission, Releases(after=published.seq, at_ms=0))
     assert accepts_forecast(story.admission, Plans(after=0))
 
 

@@ -227,7 +227,7 @@ def test_an_agent_that_is_not_there_is_named_with_what_happened():
 async def asking_what_answers(answer: bytes, *, hold: bool = False):
     """Asks something that answers with these bytes to anybody."""
 
-    async def told(reader, writer):
+    async def respond(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         await writer.drain()
@@ -235,7 +235,7 @@ async def asking_what_answers(answer: bytes, *, hold: bool = False):
             await reader.read()
         writer.close()
 
-    async with await asyncio.start_server(told, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
         return await ask(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "n1", WANTED)
 
 
@@ -246,7 +246,7 @@ GOOD = (
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reason"),
     [
         pytest.param(b"", "no answer that could be read", id="nothing"),
         pytest.param(b"SSH-2.0\r\n\r\n", "no answer that could be read", id="another protocol"),
@@ -269,8 +269,8 @@ GOOD = (
         pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x" * (1 << 17), "no answer that could be read", id="an endless head"),
     ],
 )
-def test_what_is_no_answer_of_this_nodes_agent_is_told(answer, told):
-    assert told in unanswered(asking_what_answers(answer))
+def test_what_is_no_answer_of_this_nodes_agent_is_told(answer, reason):
+    assert reason in unanswered(asking_what_answers(answer))
 
 
 def test_whoever_keeps_silent_is_not_waited_for_long(monkeypatch):
@@ -293,7 +293,7 @@ def test_nobody_is_sent_elsewhere():
 
 @pytest.mark.parametrize("name", [".", "..", "...", "a/../b"])
 def test_a_name_of_dots_is_a_name(tmp_path, name):
-    async def told(path, query):
+    async def show_output(path, query):
         return (
             task_output.page_of("n1", Piece(1, 0, 2, b"hi")) if task_output.wanted_of(path, query).job == name else None
         )
@@ -302,7 +302,7 @@ def test_a_name_of_dots_is_a_name(tmp_path, name):
         return ""
 
     async def run():
-        async with served("127.0.0.1", 0, ready, told) as port:
+        async with served("127.0.0.1", 0, ready, show_output) as port:
             return await ask(f"127.0.0.1:{port}", "n1", replace(WANTED, job=name))
 
     assert asyncio.run(run()) == Piece(1, 0, 2, b"hi")

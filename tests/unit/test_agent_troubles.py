@@ -127,13 +127,13 @@ def test_a_probe_fails_where_no_process_can_be_started(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("room", "told"),
+    ("room", "trouble"),
     [
         (Room(bytes=1 << 62, inodes=0), f"its disk is full: less than {1 << 42} MiB were left"),
         (Room(bytes=0, inodes=1 << 62), f"its disk is full: less than {1 << 62} inodes were left"),
         (ANY_ROOM, ""),
     ],
 )
-def test_a_disk_with_less_room_than_the_limit_is_full(tmp_path, room, told):
-    assert short_of(tmp_path, room) == told
-    assert probe(tmp_path, room) == told
+def test_a_disk_with_less_room_than_the_limit_is_full(tmp_path, room, trouble):
+    assert short_of(tmp_path, room) == trouble
+    assert probe(tmp_path, room) == trouble

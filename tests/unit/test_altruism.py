@@ -28,7 +28,7 @@ def running(*jobs, **given):
 
 
 def asked(story, shard=0):
-    """What the round just opened is told: job -> its asks."""
+    """The asks of the round that was just opened: job -> its asks."""
     return {ask.job: ask.asks for ask in story.answers["asks"][shard].body.jobs}
 
 

@@ -13,8 +13,8 @@ from tests.cells import SlowCell
 def cell(*jobs, shards=1, cpu=4_000, queues=None, **knobs):
     """A cell with one node, under the preset that plans."""
     story = SlowCell(shards)
-    told = config(queues, altruism_shards=shards, **({"preset": "carbyne"} | knobs))
-    story.take(told, node("n1", cpu=cpu, memory=1 << 20), *jobs)
+    patch = config(queues, altruism_shards=shards, **({"preset": "carbyne"} | knobs))
+    story.take(patch, node("n1", cpu=cpu, memory=1 << 20), *jobs)
     return story
 
 
@@ -23,7 +23,7 @@ def bodies(story, topic, shard=0):
 
 
 def asked(story, shard=0):
-    """What the open round is told: job -> (stage, tasks, kind) in their order."""
+    """The asks of the open round: job -> (stage, tasks, kind) in their order."""
     return {
         ask.job: [(each.stage, each.count, each.kind) for each in ask.asks] for ask in bodies(story, "asks", shard).jobs
     }

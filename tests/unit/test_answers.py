@@ -88,7 +88,7 @@ NO_ANSWERS = [
 @pytest.mark.parametrize("value", NO_ANSWERS)
 def test_what_is_no_answer_raises_nothing_and_the_first_valid_of_its_name_wins(value):
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         reader = DecisionReader(bus)
         before = void_count()
         await append_raw(bus, "shares", value)
@@ -99,13 +99,13 @@ def test_what_is_no_answer_raises_nothing_and_the_first_valid_of_its_name_wins(v
         assert void_count() == before + 1
         assert reader.positions() == {"shares/0": 1}, "nothing of it is kept"
 
-    told()
+    scenario()
 
 
 @pytest.mark.parametrize("value", NO_ANSWERS)
 def test_what_is_no_answer_is_passed_over_between_parts(value):
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         parts = large("one")
         for part in parts:
             await append_raw(bus, "shares", value)
@@ -113,7 +113,7 @@ def test_what_is_no_answer_is_passed_over_between_parts(value):
 
         assert len(await queues(DecisionReader(bus), opening())) == 2
 
-    told()
+    scenario()
 
 
 def void_count():

@@ -56,10 +56,10 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
     async def story():
         deals: asyncio.Queue[list[int] | None] = asyncio.Queue()
 
-        async def join(group, told):
+        async def join(group, on_assigned):
             assert group == "largesse.c.altruism"
             while (shards := await deals.get()) is not None:
-                told(shards)
+                on_assigned(shards)
             raise BusError("thrown out")
 
         async def after(deal):
@@ -91,9 +91,9 @@ def test_any_error_of_a_group_is_said_and_ends_in_another_try_with_nothing_of_it
         owned: list[tuple[int, ...]] = []
         joined_again = asyncio.Event()
 
-        async def join(group, told):
+        async def join(group, on_assigned):
             owned.append(assignment.shards())
-            told([2])
+            on_assigned([2])
             if len(owned) == 1:
                 raise error
             joined_again.set()

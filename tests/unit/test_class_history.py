@@ -19,15 +19,15 @@ from tests.strategies import for_all
 CLUSTER = {"nodes": [{"name": "n", "capacity": {"cpu": "10"}}]}
 
 
-def line(job, at_ms, tasks, lasts_ms, told_ms=None):
+def line(job, at_ms, tasks, lasts_ms, estimate_ms=None):
     stage = {"stage": "s", "tasks": tasks, "duration_ms": lasts_ms, "demand": {"cpu": "1"}}
-    if told_ms is not None:
-        stage["estimate_ms"] = told_ms
+    if estimate_ms is not None:
+        stage["estimate_ms"] = estimate_ms
     return {"job": job, "queue": "q", "user": "u", "submit_ms": at_ms, "stages": [stage]}
 
 
 STORY = (
-    line("wide", 0, 8, 20_000, told_ms=15_000),
+    line("wide", 0, 8, 20_000, estimate_ms=15_000),
     line("little-1", 6_000, 1, 30_000),
     line("little-2", 12_000, 1, 30_000),
 )
@@ -36,7 +36,7 @@ STORY = (
 KNOBS = {"preset": "dress", "round_gap_ms": 100, "theta_permille": 400}
 
 CROWD = [
-    line(f"j{i}", i * 2_000, 2 + i % 3 if i % 3 else 25, 4_000 + 1_500 * (i % 5), told_ms=5_000) for i in range(16)
+    line(f"j{i}", i * 2_000, 2 + i % 3 if i % 3 else 25, 4_000 + 1_500 * (i % 5), estimate_ms=5_000) for i in range(16)
 ]
 
 
@@ -79,7 +79,7 @@ def test_forecasts_stand_beside_what_came_back_within_the_horizon():
     assert history.horizon_s == 10
     assert points(history.forecasts) == [
         (100, [0.0, 0.0, 0.0, 0.0]),
-        (6_000, [0.0, 0.8, 0.0, 0.0]),  # By 16 s nothing has come back, though it was told to.
+        (6_000, [0.0, 0.8, 0.0, 0.0]),  # By 16 s nothing has come back, though by its estimate it should.
         (12_000, [0.0, 0.8, 0.0, 0.8]),
         (20_000, [0.0, 0.0, 0.0, 0.0]),
         (36_000, [0.1, 0.0, 0.1, 0.0]),  # The run ends before the horizon does.

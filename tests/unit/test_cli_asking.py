@@ -22,14 +22,14 @@ ENDED = {"job": "j", "state": "succeeded", "submitted_ms": 0, "ended_ms": 5, "de
 
 @contextmanager
 def a_gateway(answers):
-    """Answers (method, path) as told, each a list of (status, document or bytes, headers) whose last one stays; its
-    address and what it was asked for."""
+    """`answers`: by (method, path), a list of (status, document or bytes, headers), of which the last is repeated.
+    Yields the address of the gateway and a list of the requests that reached it."""
     asked = []
 
     def answer(request, body):
         asked.append((request.command, request.path, body))
-        told = answers[request.command, request.path.partition("?")[0]]
-        status, document, headers = told.pop(0) if len(told) > 1 else told[0]
+        responses = answers[request.command, request.path.partition("?")[0]]
+        status, document, headers = responses.pop(0) if len(responses) > 1 else responses[0]
         data = document if isinstance(document, bytes) else json.dumps(document).encode()
         respond(request, status, {"Content-Type": "application/json"} | headers, data)
 
@@ -187,7 +187,7 @@ def test_run_submits_one_task_and_shows_what_it_prints():
 
 
 @pytest.mark.parametrize(
-    ("state", "failures", "code", "told"),
+    ("state", "failures", "code", "errors"),
     [
         ("failed", [failure("exit_code", 7, "ended with status 7")], 7, ""),
         ("failed", [failure("exit_code", 7, ""), failure("exit_code", 3, "ended with status 3")], 3, ""),
@@ -197,12 +197,12 @@ def test_run_submits_one_task_and_shows_what_it_prints():
         ("cancelled", [], 1, "largesse: j cancelled: by ann\n"),
     ],
 )
-def test_the_exit_code_of_run_is_the_commands(state, failures, code, told):
+def test_the_exit_code_of_run_is_the_commands(state, failures, code, errors):
     detail = "by ann" if state == "cancelled" else ""
     with a_gateway(ran(state, *failures, err=b"", detail=detail)) as (url, _):
         said = largesse("run", "--url", url, "false")
 
-    assert (said.code, said.out, said.err) == (code, "out\n", told)
+    assert (said.code, said.out, said.err) == (code, "out\n", errors)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_port_where_nothing_listens_is_told_in_words(closed_port):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "problem"),
     [
         (b"", "the connection ended before the answer, or what answers does not speak HTTP"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "the connection ended before the answer, or what answers does not speak HTTP"),
@@ -309,7 +309,7 @@ def test_a_port_where_nothing_listens_is_told_in_words(closed_port):
         ),
     ],
 )
-def test_what_does_not_answer_as_http_is_told_in_words(answer, told):
+def test_what_does_not_answer_as_http_is_told_in_words(answer, problem):
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
@@ -323,7 +323,7 @@ def test_what_does_not_answer_as_http_is_told_in_words(answer, told):
         with pytest.raises(Unanswered) as caught:
             Gateway(url).get("/v1/jobs")
 
-    assert caught.value.brief.startswith(f"no answer from {url}: {told}")
+    assert caught.value.brief.startswith(f"no answer from {url}: {problem}")
 
 
 def cause(error):
@@ -334,7 +334,7 @@ def cause(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "text"),
     [
         (cause(socket.gaierror(-2, "Name or service not known")), "its name is not known"),
         (cause(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")), "it does not answer as https"),
@@ -344,8 +344,8 @@ def cause(error):
         (httpx.ProxyError("403 Forbidden"), "the proxy between does not let it through"),
     ],
 )
-def test_the_words_of_the_library_are_never_shown(error, told):
-    assert failure_text(error, 30).startswith(told)
+def test_the_words_of_the_library_are_never_shown(error, text):
+    assert failure_text(error, 30).startswith(text)
 
 
 def test_a_request_waits_longer_than_the_gateway_may():

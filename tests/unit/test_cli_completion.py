@@ -13,17 +13,17 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 def completed(shell, words, **env):
-    """What a shell is told for a command line whose last word is being typed."""
+    """The completions that a shell gets for a command line whose last word is being typed."""
     line = " ".join(["largesse", *words])
-    told = {"_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
-    told |= {"_LARGESSE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    shell_env = {"_TYPER_COMPLETE_ARGS": line, "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    shell_env |= {"_LARGESSE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(
         COMMAND,
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "COLUMNS": "60", **told, **env},
+        env={**os.environ, "COLUMNS": "60", **shell_env, **env},
     )
     return [line.partition("\t")[0] for line in done.stdout.splitlines() if line]
 

@@ -45,7 +45,7 @@ def file(home):
     return path
 
 
-def told(url=None, context=None):
+def resolved(url=None, context=None):
     """The gateway and the user that count, where `--url` and `--context` say this."""
     token = contexts.asked.set(context)
     try:
@@ -72,11 +72,11 @@ def test_an_option_beats_the_environment_and_that_the_context(file, monkeypatch,
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
-    assert told(**options) == expected
+    assert resolved(**options) == expected
 
 
 def test_without_a_file_the_default_counts(home):
-    assert told() == (URL_DEFAULT, "the-account")
+    assert resolved() == (URL_DEFAULT, "the-account")
     assert read_config() == Config()
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_is_wrong_is_told_with_the_place(file, text, fault):
     file.write_text(text)
 
     with pytest.raises(Wrong) as caught:
-        told()
+        resolved()
     assert str(caught.value).startswith(str(file))
     assert fault in str(caught.value)
 
@@ -121,12 +121,12 @@ def test_a_file_that_is_not_needed_is_not_read(file, monkeypatch):
     file.write_text("[contexts")
     monkeypatch.setenv("LARGESSE_USER", "ann")
 
-    assert told(url=PROD) == (PROD, "ann")
+    assert resolved(url=PROD) == (PROD, "ann")
 
 
 def test_an_unknown_context_is_told_with_the_nearest(file):
     with pytest.raises(Wrong, match=r"--context: no context 'prd' in .*: did you mean .prod"):
-        told(context="prd")
+        resolved(context="prd")
     assert nearest("prd", ["prod"]) == "prod"
 
 

@@ -1,4 +1,4 @@
-"""A gateway that does not answer is waited for: how long, how often, and that nothing is told twice."""
+"""A gateway that does not answer is waited for: how long, how often, and that nothing is printed twice."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""`largesse logs --follow`: what a task prints is told once and in order, whatever becomes of attempts and nodes."""
+"""`largesse logs --follow`: what a task prints is shown once and in order, whatever becomes of attempts and nodes."""
 
 import httpx
 import pytest
@@ -37,7 +37,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(patience, "sleep", lambda seconds: None)
 
 
-def told(capfdbinary, gateway, **params):
+def printed(capfdbinary, gateway, **params):
     follow_output(gateway, "/logs", params)
     out, err = capfdbinary.readouterr()
     return out.decode(), err.decode()
@@ -48,7 +48,7 @@ def test_each_look_goes_on_where_the_last_one_ended(capfdbinary):
         said("one\n"), said("", 4), said("\n[9 bytes were not kept]\ntwo\n", 17), said("", 17, state="ended")
     )
 
-    assert told(capfdbinary, gateway) == ("one\n\n[9 bytes were not kept]\ntwo\n", "")
+    assert printed(capfdbinary, gateway) == ("one\n\n[9 bytes were not kept]\ntwo\n", "")
     assert gateway.asked == [(None, 0), (None, 4), (None, 4), (None, 17)]
 
 
@@ -60,7 +60,7 @@ def test_the_end_of_a_failed_attempt_comes_before_the_next_one(capfdbinary):
         said("two", attempt=2, state="ended"),
     )
 
-    assert told(capfdbinary, gateway) == ("one and its endtwo", "attempt 2:\n")
+    assert printed(capfdbinary, gateway) == ("one and its endtwo", "attempt 2:\n")
     assert gateway.asked == [(None, 0), (None, 3), (1, 3), (None, 0)]
 
 
@@ -69,7 +69,7 @@ def test_an_attempt_whose_node_is_gone_is_followed_by_the_next_all_the_same(capf
         said("one"), said("", 0, attempt=2), Broken("node n1 is lost"), said("two", attempt=2, state="ended")
     )
 
-    out, err = told(capfdbinary, gateway)
+    out, err = printed(capfdbinary, gateway)
     assert out == "onetwo"
     assert err == "the end of attempt 1 is not available: node n1 is lost\nattempt 2:\n"
 
@@ -77,7 +77,7 @@ def test_an_attempt_whose_node_is_gone_is_followed_by_the_next_all_the_same(capf
 def test_a_named_attempt_is_followed_and_no_other(capfdbinary):
     gateway = Played(said("one"), said("", 3, state="ended"))
 
-    assert told(capfdbinary, gateway, attempt=1) == ("one", "")
+    assert printed(capfdbinary, gateway, attempt=1) == ("one", "")
     assert gateway.asked == [(1, 0), (1, 3)]
 
 
@@ -91,7 +91,7 @@ def test_what_is_not_to_be_had_now_is_waited_for_and_told_once(capfdbinary):
         said("", 3, state="ended"),
     )
 
-    assert told(capfdbinary, gateway) == (
+    assert printed(capfdbinary, gateway) == (
         "one",
         "it has not started (still trying)\nn1 does not answer (still trying)\n",
     )
@@ -105,7 +105,7 @@ def test_a_gateway_that_is_started_again_is_waited_for_and_nothing_is_lost_or_sa
         said("one"), SILENT, SILENT, Later("n1 does not answer", 3), said("two", 6), SILENT, said("", 6, state="ended")
     )
 
-    out, err = told(capfdbinary, gateway)
+    out, err = printed(capfdbinary, gateway)
     assert out == "onetwo"
     assert err.splitlines() == [
         "no answer (still trying, for 60 s)",
@@ -121,7 +121,7 @@ def test_the_end_of_an_attempt_is_asked_for_again_where_the_gateway_did_not_answ
     second = said("two", attempt=2, state="ended")
     gateway = Played(said("one"), second, SILENT, second, said(" end", 7), second)
 
-    out, _ = told(capfdbinary, gateway)
+    out, _ = printed(capfdbinary, gateway)
     assert out == "one endtwo"
     assert gateway.asked == [(None, 0), (None, 3), (1, 3), (None, 3), (1, 3), (None, 0)]
 

@@ -73,7 +73,7 @@ COMMANDS = [
 ]
 
 
-def told(words, place):
+def with_paths(words, place):
     return [{"LOG": place / "log", "TRACE": place / "trace.swf"}.get(word, word) for word in words]
 
 
@@ -81,7 +81,7 @@ def told(words, place):
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize(("words", "what", "count"), COMMANDS)
 def test_what_lasts_shows_how_far_it_is_and_clears_it_away(place, words, what, count):
-    shown, out = on_a_terminal(*told(words, place))
+    shown, out = on_a_terminal(*with_paths(words, place))
 
     assert what in shown
     assert count in shown
@@ -93,7 +93,7 @@ def test_what_lasts_shows_how_far_it_is_and_clears_it_away(place, words, what, c
 def test_no_progress_goes_where_no_terminal_is(place, monkeypatch, words, what, count):
     monkeypatch.setattr(progress, "QUIET_S", 0)
     monkeypatch.setattr(progress, "SHOWN_EVERY", 1)
-    said = largesse(*told(words, place))
+    said = largesse(*with_paths(words, place))
 
     assert said.out.startswith("{")
     assert (said.code, said.err) == (0, "")

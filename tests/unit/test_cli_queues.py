@@ -119,10 +119,10 @@ def test_jobs_before_a_gate_have_a_column_only_where_there_are_any(shown):
 
 
 def test_a_broken_guarantee_is_told_below_the_tree(shown):
-    told = " ".join(shown(TREE, 60).split("!")[-1].split())
+    printed = " ".join(shown(TREE, 60).split("!")[-1].split())
 
-    assert told.startswith("advertising/production is guaranteed 30.0 % and has had less since 2025-10-09 ")
-    assert told.endswith(", 30.0 % now; ml has most beyond its own")
+    assert printed.startswith("advertising/production is guaranteed 30.0 % and has had less since 2025-10-09 ")
+    assert printed.endswith(", 30.0 % now; ml has most beyond its own")
     assert "!" not in shown(queue("", queue("a")), 60)
 
 
@@ -134,7 +134,7 @@ def test_limits_are_told_where_there_are_any(shown):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ({}, ""),
         ({"policy": "srtf"}, "srtf"),
@@ -146,8 +146,8 @@ def test_limits_are_told_where_there_are_any(shown):
         ({"submitters": list("abcdefg")}, "from a, b, c, d, e and 2 more"),
     ],
 )
-def test_limits_in_words(given, told):
-    assert limits_text(queue("a", **given)) == told
+def test_limits_in_words(given, text):
+    assert limits_text(queue("a", **given)) == text
 
 
 # ---------------------------------------------------------------- what another config would do
@@ -176,7 +176,7 @@ MOVES = answer(
 
 
 @pytest.fixture
-def foretold(monkeypatch):
+def dry_run_text(monkeypatch):
     def show(document, columns=60):
         monkeypatch.setenv("COLUMNS", str(columns))
         return effect_text(document)
@@ -184,8 +184,8 @@ def foretold(monkeypatch):
     return show
 
 
-def test_what_a_config_would_do_reads_well_in_sixty_columns(foretold):
-    assert foretold(MOVES) == (
+def test_what_a_config_would_do_reads_well_in_sixty_columns(dry_run_text):
+    assert dry_run_text(MOVES) == (
         "knob    now       then\n"
         "preset  largesse  drf\n"
         "\n"
@@ -210,21 +210,21 @@ def test_what_a_config_would_do_reads_well_in_sixty_columns(foretold):
 
 
 @pytest.mark.parametrize("columns", range(40, 101))
-def test_no_line_of_it_is_wider_than_the_terminal(foretold, columns):
-    assert max(map(len, foretold(MOVES, columns).splitlines())) <= columns
+def test_no_line_of_it_is_wider_than_the_terminal(dry_run_text, columns):
+    assert max(map(len, dry_run_text(MOVES, columns).splitlines())) <= columns
 
 
-def test_a_config_that_moves_nobody_or_changes_nothing_says_so(foretold):
-    assert foretold(answer(seed={"before": 0, "after": 7})).splitlines()[3:] == [
+def test_a_config_that_moves_nobody_or_changes_nothing_says_so(dry_run_text):
+    assert dry_run_text(answer(seed={"before": 0, "after": 7})).splitlines()[3:] == [
         "no queue would have another share",
         "",
         "dry run: nothing has been changed",
     ]
-    assert foretold(answer(changed=False)) == "in force already: nothing would change\n"
+    assert dry_run_text(answer(changed=False)) == "in force already: nothing would change\n"
 
 
-def test_who_has_no_share_inside_a_list_says_so(foretold):
-    text = foretold(answer(change("a", "set", side(1), side(2, None, None, policy="fifo"))))
+def test_who_has_no_share_inside_a_list_says_so(dry_run_text):
+    text = dry_run_text(answer(change("a", "set", side(1), side(2, None, None, policy="fifo"))))
 
     assert "  a      1 -> 2  25.0 -> none  50.0 -> none" in text
 

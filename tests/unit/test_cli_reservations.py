@@ -128,11 +128,11 @@ def test_a_series_in_a_time_zone_that_this_machine_does_not_know_is_listed(capsy
 
 
 def test_a_dry_run_says_that_nothing_was_changed_and_which_promises_would_move():
-    told = one_reservation(reservation(moved_why="would move other"), dry_run=True)
+    printed = one_reservation(reservation(moved_why="would move other"), dry_run=True)
 
-    assert "would be accepted" in told
-    assert "would move other" in told
-    assert told.endswith("dry run: nothing has been changed\n")
+    assert "would be accepted" in printed
+    assert "would move other" in printed
+    assert printed.endswith("dry run: nothing has been changed\n")
     assert "dry run" not in one_reservation(reservation())
 
 
@@ -142,10 +142,10 @@ def test_moves_are_counted():
 
 
 def test_a_no_to_an_accepted_reservation_is_about_its_update():
-    told = " ".join(one_reservation(reservation(answer=NO)).split())
+    printed = " ".join(one_reservation(reservation(answer=NO)).split())
 
-    assert "update no (no_room)" in told
-    assert "the old terms stay in force" in told
+    assert "update no (no_room)" in printed
+    assert "the old terms stay in force" in printed
     assert "answer no (no_room)" in " ".join(one_reservation(reservation(state="rejected", answer=NO)).split())
 
 
@@ -167,7 +167,7 @@ def test_a_preset_of_a_comparison_is_named_with_its_option():
 
 
 @pytest.mark.parametrize(
-    ("amounts", "told"),
+    ("amounts", "text"),
     [
         ({"cpu": "5037m"}, "5.03 core-s"),
         ({"cpu": "100"}, "100 core-s"),
@@ -175,8 +175,8 @@ def test_a_preset_of_a_comparison_is_named_with_its_option():
         ({"cpu": "1500m", "memory": "7680Mi"}, "1.5 core-s, memory 7.5Gi-s"),
     ],
 )
-def test_resource_time_is_written_in_core_seconds(amounts, told):
-    assert _resource_time(amounts) == told
+def test_resource_time_is_written_in_core_seconds(amounts, text):
+    assert _resource_time(amounts) == text
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_a_series_by_a_period_begins_with_the_window(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("every", "window", "told"),
+    ("every", "window", "problem"),
     [
         ("0 6 * * 8", "window(0, 2h, {})", "is no cron expression"),
         ("0 * * * *", "window(0, 2h, {})", "begins 3600 s after another, and the window has 7200 s"),
@@ -239,11 +239,11 @@ def test_a_series_by_a_period_begins_with_the_window(tmp_path):
         ("0 6 * * *", "{}", "has to be a window"),
     ],
 )
-def test_a_series_that_cannot_be_is_refused_with_the_option(tmp_path, every, window, told):
+def test_a_series_that_cannot_be_is_refused_with_the_option(tmp_path, every, window, problem):
     with pytest.raises(Wrong) as fault:
         recurring(tmp_path, every, window)
     assert str(fault.value).startswith("--every: ")
-    assert told in str(fault.value)
+    assert problem in str(fault.value)
 
 
 @pytest.mark.parametrize(("every", "seconds"), [("1d", 86_400), ("2h30m", 9_000), ("7200", 7_200), (" 120m ", 7_200)])
@@ -252,7 +252,7 @@ def test_a_period_is_a_duration_as_in_the_language(tmp_path, every, seconds):
 
 
 @pytest.mark.parametrize(
-    ("every", "told"),
+    ("every", "problem"),
     [
         ("0", "0: a period has to be at least 1 second"),
         ("-5", "-5: a period has to be at least 1 second"),
@@ -262,10 +262,10 @@ def test_a_period_is_a_duration_as_in_the_language(tmp_path, every, seconds):
         ("", '"" is neither a period like'),
     ],
 )
-def test_what_is_no_period_is_told_in_words_of_periods(tmp_path, every, told):
+def test_what_is_no_period_is_told_in_words_of_periods(tmp_path, every, problem):
     with pytest.raises(Wrong) as fault:
         recurring(tmp_path, every, "window(+1h, +2h, {})")
-    assert str(fault.value).startswith(f"--every: {told}")
+    assert str(fault.value).startswith(f"--every: {problem}")
 
 
 class Asked:
@@ -312,24 +312,24 @@ def test_a_dry_run_of_a_series_whose_first_occurrence_is_due_tells_the_answer_to
 
 def test_a_series_is_shown_with_its_occurrences():
     series = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 0}
-    told = one_series(series | {"occurrences": 2}, [reservation("s.19700101T000000Z")])
+    printed = one_series(series | {"occurrences": 2}, [reservation("s.19700101T000000Z")])
 
-    assert "86400 s from" in told
-    assert "2 occurrences so far" in told
-    assert "s.19700101T000000Z" in told
+    assert "86400 s from" in printed
+    assert "2 occurrences so far" in printed
+    assert "s.19700101T000000Z" in printed
 
 
 # ---------------------------------------------------------------- time zones
 @pytest.mark.parametrize(
-    ("zone", "told"),
+    ("zone", "text"),
     [("UTC", "2026-07-01 12:00:00 UTC"), ("Europe/Berlin", "2026-07-01 14:00:00 CEST")],
 )
-def test_times_name_their_zone_and_are_shown_in_the_one_that_was_asked_for(zone, told):
+def test_times_name_their_zone_and_are_shown_in_the_one_that_was_asked_for(zone, text):
     def shown():
         use_zone(zone)
         return moment(1_782_907_200_000)
 
-    assert copy_context().run(shown) == told
+    assert copy_context().run(shown) == text
 
 
 def test_a_zone_that_is_not_known_is_refused_with_the_option():

@@ -38,10 +38,10 @@ def test_no_id_and_no_state_of_a_job_is_torn(monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     found = [job(name, state) for name, state in zip(IDS, STATES, strict=False)]
 
-    told = words(jobs_text(found))
+    printed = words(jobs_text(found))
     for each in found:
-        assert each["job"] in [word.strip() for word in told]
-        assert any(word.strip().removeprefix("state: ") == each["state"] for word in told)
+        assert each["job"] in [word.strip() for word in printed]
+        assert any(word.strip().removeprefix("state: ") == each["state"] for word in printed)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -51,9 +51,11 @@ def test_no_name_and_no_state_of_a_node_is_torn(monkeypatch, columns, state):
     node = {"node": "rack-17.example.com", "state": state, "running": 1_234, "kept": None, "free": {}, "capacity": {}}
     node |= {"unschedulable": "its disk is full" * 9, "capacity": {"memory": "7680Mi"}, "free": {"memory": "1Gi"}}
 
-    told = [word.strip() for word in words(listed(("node", "state", "tasks", "free"), [node_row(node)], kinds="kkrl"))]
-    assert node["node"] in told
-    assert any(word.removeprefix("state: ") == state for word in told)
+    printed = [
+        word.strip() for word in words(listed(("node", "state", "tasks", "free"), [node_row(node)], kinds="kkrl"))
+    ]
+    assert node["node"] in printed
+    assert any(word.removeprefix("state: ") == state for word in printed)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -62,8 +64,8 @@ def test_failed_attempts_name_their_node_and_reason_whole(monkeypatch, columns):
     failed = {"stage": "reduce", "index": 199_999, "attempt": 3, "node": "n" * 30, "reason": "cannot_start"}
     document = job("j", "failed") | {"stages": [], "failures": [failed | {"detail": "no such file " * 9}]}
 
-    told = [word.strip().removeprefix("node: ").removeprefix("reason: ") for word in words(job_text(document))]
-    assert {"reduce/199999", "n" * 30, "cannot_start"} <= set(told)
+    printed = [word.strip().removeprefix("node: ").removeprefix("reason: ") for word in words(job_text(document))]
+    assert {"reduce/199999", "n" * 30, "cannot_start"} <= set(printed)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
@@ -94,14 +96,14 @@ def test_failed_attempts_that_are_alike_are_one_row_and_for_programs_a_row_each(
 
 
 @pytest.mark.parametrize(
-    ("until_ms", "told"), [(1_000, "what ran there was ended"), (2**52, "what runs there is ended")]
+    ("until_ms", "outcome"), [(1_000, "what ran there was ended"), (2**52, "what runs there is ended")]
 )
-def test_a_drain_is_told_of_in_the_past_once_its_deadline_is_over(monkeypatch, until_ms, told):
+def test_a_drain_is_told_of_in_the_past_once_its_deadline_is_over(monkeypatch, until_ms, outcome):
     monkeypatch.setattr(getting, "moment", str)
     drain = {"author": "ops", "reason": "", "until_ms": until_ms}
     node = {"node": "n", "state": "draining", "running": 0, "kept": None, "free": {}, "capacity": {}, "drain": drain}
 
-    assert node_row(node)[3] == f"; drained by ops; {told} at {until_ms}"
+    assert node_row(node)[3] == f"; drained by ops; {outcome} at {until_ms}"
 
 
 def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):
@@ -212,10 +214,10 @@ def test_classes_fit_a_terminal_with_their_pools_over_time_and_the_errors_of_for
 
 
 def test_an_error_of_forecasts_that_were_never_compared_is_none():
-    told = about_pools(classes(forecasts=0))
+    printed = about_pools(classes(forecasts=0))
 
-    assert "0.10%" not in told
-    assert "-" in told
+    assert "0.10%" not in printed
+    assert "-" in printed
 
 
 def test_where_classes_have_no_pools_a_terminal_says_so():

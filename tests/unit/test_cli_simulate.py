@@ -75,8 +75,8 @@ def test_a_person_reads_why_a_job_was_refused():
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, stdin=huge + a_job())
 
     assert "\n1 job refused:\n" in said.out
-    told = " ".join(said.out.partition("refused:\n")[2].split())
-    assert told.startswith("huge exceeds_capacity: stages[0].demand: one task asks for cpu 4000; the largest node")
+    refusal = " ".join(said.out.partition("refused:\n")[2].split())
+    assert refusal.startswith("huge exceeds_capacity: stages[0].demand: one task asks for cpu 4000; the largest node")
     assert max(map(len, said.out.splitlines())) <= 60
 
 
@@ -84,14 +84,14 @@ def test_of_many_refused_jobs_the_first_are_told():
     lost = "".join(a_job(job=f"lost-{i}", queue="nowhere") for i in range(REJECTED_SHOWN_MAX + 2))
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, stdin=lost, columns=200)
 
-    _, _, told = said.out.partition(f"{REJECTED_SHOWN_MAX + 2} jobs refused:\n")
-    lines = told.splitlines()
+    _, _, refusals = said.out.partition(f"{REJECTED_SHOWN_MAX + 2} jobs refused:\n")
+    lines = refusals.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == [f"lost-{i}" for i in range(REJECTED_SHOWN_MAX)]
     assert lines[-1] == "and 2 more, all in --json"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "problem"),
     [
         pytest.param('{"job": "b"', "-:2: is no JSON", id="half a line"),
         pytest.param(a_job(job="b", submit_ms=-1), "-:2: submit_ms: has to be at least 0", id="a number out of range"),
@@ -101,15 +101,15 @@ def test_of_many_refused_jobs_the_first_are_told():
         ),
     ],
 )
-def test_an_invalid_line_ends_with_its_place_and_field(line, told):
+def test_an_invalid_line_ends_with_its_place_and_field(line, problem):
     said = largesse("simulate", "--workload", "-", "--cluster", CLUSTER, "--json", stdin=a_job() + line)
 
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert problem in said.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         pytest.param(["--preset", "best"], "--preset: preset: has to be one of fifo, sjf, srtf", id="a preset"),
         pytest.param(["--set", "round_gap=5"], 'did you mean "round_gap_ms"?', id="a knob"),
@@ -126,11 +126,11 @@ def test_an_invalid_line_ends_with_its_place_and_field(line, told):
         pytest.param(["--jsno"], "--jsno", id="an option"),
     ],
 )
-def test_wrong_usage_names_the_option(words, told):
+def test_wrong_usage_names_the_option(words, problem):
     said = largesse("simulate", *SMALL, *words)
 
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert problem in said.err
     assert "Traceback" not in said.err
 
 
@@ -172,7 +172,7 @@ def test_simulate_and_compare_take_a_cluster_in_yaml(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "problem"),
     [
         pytest.param("count: 3", "count: 3, count: 4", "nodes[0].count: is given twice", id="a key twice"),
         pytest.param('cpu: "4"', "disk: 512", "nodes[0].capacity.disk: 512 is 512 bytes", id="a few bytes"),
@@ -184,14 +184,14 @@ def test_simulate_and_compare_take_a_cluster_in_yaml(tmp_path):
         pytest.param("policy: {", "policy: [{", "is no YAML", id="half a document"),
     ],
 )
-def test_a_cluster_in_yaml_is_read_as_strictly(tmp_path, old, new, told):
+def test_a_cluster_in_yaml_is_read_as_strictly(tmp_path, old, new, problem):
     (tmp_path / "c.yaml").write_text(CLUSTER_YAML.replace(old, new))
 
     with pytest.raises(Wrong) as refused:
         read_cluster_of(str(tmp_path / "c.yaml"))
 
     assert str(refused.value).startswith(f"{tmp_path}/c.yaml: ")
-    assert told in str(refused.value)
+    assert problem in str(refused.value)
 
 
 def test_a_cluster_in_yaml_has_a_limit(tmp_path, monkeypatch):
@@ -292,13 +292,13 @@ def test_compare_says_under_which_presets_a_max_does_not_hold(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("presets", "told"), [("drf,drf", "one twice"), ("drf,", "has to be one of"), ("x", "--preset")]
+    ("presets", "problem"), [("drf,drf", "one twice"), ("drf,", "has to be one of"), ("x", "--preset")]
 )
-def test_compare_refuses_presets_that_are_none(presets, told):
+def test_compare_refuses_presets_that_are_none(presets, problem):
     said = largesse("compare", "--presets", presets, *SMALL)
 
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert problem in said.err
 
 
 SWF = "; a comment\n" + "1 0 -1 10 4 -1 -1 4 20 -1 1 3 1 -1 1 -1 -1 -1\n"
@@ -313,7 +313,7 @@ def test_an_import_is_a_workload(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         pytest.param(["log.swf", "--compress", "0"], "--compress: has to be above 0", id="an option's range"),
         pytest.param(["log.swf", "--compress", "x"], "--compress", id="an option's form"),
@@ -321,13 +321,13 @@ def test_an_import_is_a_workload(tmp_path):
         pytest.param(["bad.swf"], "bad.swf:1: has to have 18 fields, has 2", id="a damaged line"),
     ],
 )
-def test_an_import_that_fails_names_why(tmp_path, words, told):
+def test_an_import_that_fails_names_why(tmp_path, words, problem):
     (tmp_path / "log.swf").write_text(SWF)
     (tmp_path / "bad.swf").write_text("1 2\n")
     said = largesse("import", "swf", tmp_path / words[0], *words[1:])
 
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert problem in said.err
 
 
 def test_a_reader_that_goes_early_is_no_error(tmp_path):

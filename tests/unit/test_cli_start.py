@@ -106,8 +106,8 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(module, words, tmp_path):
 
 @contextmanager
 def a_slow_gateway(answers):
-    """Answers each path as told, and sends Ctrl-C to who asks at the first path that is not told; its address, and a
-    list that takes the process to send it to."""
+    """Answers the paths in `answers`; at the first other path it sends Ctrl-C to the process that asks. Yields its
+    address, and a list into which that process has to be put."""
     processes = []
 
     def interrupt():
@@ -115,10 +115,10 @@ def a_slow_gateway(answers):
         processes[0].wait()
 
     def answer(request, _):
-        if (told := answers.get((request.command, request.path.partition("?")[0]))) is None:
+        if (response := answers.get((request.command, request.path.partition("?")[0]))) is None:
             interrupt()
             return
-        kind, body, headers = told
+        kind, body, headers = response
         if kind != "text/event-stream":
             respond(request, 200, {"Content-Type": kind} | headers, body)
             return

@@ -59,10 +59,10 @@ def test_another_server_is_told_from_a_gateway(tmp_path, words, status, kind, bo
     files = {"JOB": (tmp_path / "job.json", JOB), "CONFIG": (tmp_path / "c.json", {"set": {"preset": "drf"}})}
     for path, document in files.values():
         path.write_text(json.dumps(document))
-    told = [str(files[word][0]) if word in files else word for word in words]
+    arguments = [str(files[word][0]) if word in files else word for word in words]
 
     with a_server(status, kind, body) as url, pytest.raises(Broken) as ending:
-        typer.main.get_command(app).main([*told, "--url", url], standalone_mode=False)
+        typer.main.get_command(app).main([*arguments, "--url", url], standalone_mode=False)
 
     assert str(ending.value).startswith(url)
     assert str(ending.value).endswith(f" answered {status}, which is not a gateway's answer: check --url")

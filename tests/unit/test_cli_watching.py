@@ -29,11 +29,11 @@ def wide(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("indexes", "told"),
+    ("indexes", "text"),
     [([], ""), ([3], "3"), ([0, 1], "0-1"), ([0, 1, 2, 3, 7, 9, 10], "0-3, 7, 9-10")],
 )
-def test_numbers_in_a_row_are_a_range(indexes, told):
-    assert ranges_text(indexes) == told
+def test_numbers_in_a_row_are_a_range(indexes, text):
+    assert ranges_text(indexes) == text
 
 
 def test_a_job_says_on_which_nodes_its_tasks_are_and_which():

@@ -21,21 +21,21 @@ def test_the_version_is_that_of_the_distribution():
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs"), (1_001, "1,001 jobs")]
+    ("count", "text"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs"), (1_001, "1,001 jobs")]
 )
-def test_one_is_no_plural(count, told):
-    assert plural(count, "job") == told
+def test_one_is_no_plural(count, text):
+    assert plural(count, "job") == text
 
 
 @pytest.mark.parametrize(
-    ("rounds", "last", "told"),
+    ("rounds", "last", "text"),
     [
         (1, 4, "log: same: 1 round compared, 1 record; round 4 is of rules 2: fed, not compared"),
         (2, 5, "log: same: 2 rounds compared, 1 record; rounds 4 to 5 are of rules 2: fed, not compared"),
     ],
 )
-def test_what_a_verification_came_to_is_told_in_the_right_number(rounds, last, told):
-    assert Verdict("log", records=1, rounds_compared=rounds, fed=[Span(2, 4, last)]).text() == told
+def test_what_a_verification_came_to_is_told_in_the_right_number(rounds, last, text):
+    assert Verdict("log", records=1, rounds_compared=rounds, fed=[Span(2, 4, last)]).text() == text
 
 
 @pytest.mark.parametrize("words", [[], ["get"], ["node"], ["config"], ["context"], ["admin"], ["import"]], ids=" ".join)
@@ -82,10 +82,10 @@ def log(tmp_path_factory):
 
 
 def test_what_is_not_built_is_not_in_the_help_and_says_so_by_its_name(log):
-    told = largesse("replay", "--help", columns=100).out
+    help_text = largesse("replay", "--help", columns=100).out
 
-    assert "--verify" in told
-    assert not any(option in told for option in ("--what-if", "--preset", "--set"))
+    assert "--verify" in help_text
+    assert not any(option in help_text for option in ("--what-if", "--preset", "--set"))
     for words in (["--what-if"], ["--preset", "drf"], ["--set", "seed=1"]):
         said = largesse("replay", log, *words)
         assert said.code == 2

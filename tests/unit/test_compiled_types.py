@@ -35,7 +35,7 @@ class Outer:
 
 @pytest.fixture
 def compiled(tmp_path, monkeypatch):
-    """A module as mypyc would leave it: loaded from a library, its dataclasses' fields told by outermost class."""
+    """A module as mypyc would leave it: loaded from a library, with the fields of dataclasses by outermost class."""
     name = f"compiled_sample_of_{tmp_path.name}"  # What was made readable once stays so.
     (tmp_path / "sample.py").write_text(SOURCE)
     module = module_from_spec(spec_from_loader(name, loader=None))

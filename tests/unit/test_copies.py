@@ -161,14 +161,14 @@ def viewer(cell):
     """What `get job` tells of the stage: tasks that start, run and have succeeded, copies, attempts that are ended, and
     attempts by node.
     """
-    state, told = view.start(), 0
+    state, folded = view.start(), 0
 
     def look():
-        nonlocal told
-        for record in cell.records[told:]:
+        nonlocal folded
+        for record in cell.records[folded:]:
             if type(record.body) in view.FOLDS:
                 view.fold(state, record)
-        told = len(cell.records)
+        folded = len(cell.records)
         (of_stage,) = job_document(state, "j", whole=True)["stages"]
         tasks = of_stage["tasks"]
         at_work = tasks["starting"], tasks["running"], tasks["succeeded"]
@@ -180,21 +180,21 @@ def viewer(cell):
 @pytest.mark.parametrize("winner", [0, 1])
 def test_get_job_tells_what_is_left_once_a_task_has_succeeded_as_ending_and_not_as_a_copy(winner):
     cell, *attempts = one_copied()
-    told = viewer(cell)
+    counts = viewer(cell)
     cell.start(*attempts)
 
     cell.finish(attempts[winner])
 
-    assert told() == (0, 0, 2, 0, 1, {attempts[1 - winner].node: 1})
+    assert counts() == (0, 0, 2, 0, 1, {attempts[1 - winner].node: 1})
     cell.fail(attempts[1 - winner], reason="superseded")
-    assert told() == (0, 0, 2, 0, 0, {})
+    assert counts() == (0, 0, 2, 0, 0, {})
 
 
 def test_get_job_counts_a_copied_task_once_and_says_how_many_copies_run():
     cell, first, copy = one_copied()
-    told = viewer(cell)
-    assert told() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
+    counts = viewer(cell)
+    assert counts() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
     cell.start(copy)
-    assert told() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
+    assert counts() == (1, 0, 1, 1, 0, {first.node: 1, copy.node: 1})
     cell.fail(first)
-    assert told() == (0, 1, 1, 0, 0, {copy.node: 1})
+    assert counts() == (0, 1, 1, 0, 0, {copy.node: 1})

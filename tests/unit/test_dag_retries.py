@@ -58,10 +58,10 @@ def test_more_ends_than_tasks_are_a_bug():
 def test_the_critical_path_is_the_longest_way_through_the_graph_by_what_a_task_of_each_stage_takes():
     lasting = {"start": 3_000, "left": 10_000, "right": 2_000, "end": 500}
     known = job("d", *[replace(each, estimate_ms=lasting[each.stage]) for each in DIAMOND.stages])
-    untold = job("d", *[replace(each, estimate_ms=0) for each in DIAMOND.stages])
+    unestimated = job("d", *[replace(each, estimate_ms=0) for each in DIAMOND.stages])
 
     assert critical_path_ms(graph_of(known)) == 13_500
-    assert critical_path_ms(graph_of(untold)) == 3 * DEFAULT_MS
+    assert critical_path_ms(graph_of(unestimated)) == 3 * DEFAULT_MS
     assert critical_path_ms(graph_of(job("flat", replace(stage("a", 9), estimate_ms=4), stage("b")))) == 1_000
 
 

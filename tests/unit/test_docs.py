@@ -189,16 +189,16 @@ def test_the_check_of_that_page_notices_a_change(tmp_path):
         "    Path.read_text = lambda path, **how: read(path, **how).replace('60,000', '61,000')\n"
         "runpy.run_module('services.cli.settings_page', run_name='__main__')"
     )
-    told = {
+    checks = {
         how: subprocess.run(
             [sys.executable, "-c", code, "--check", how], capture_output=True, text=True, cwd=ROOT, check=False
         )
         for how in ("as-is", "changed")
     }
 
-    assert told["as-is"].returncode == 0, told["as-is"].stderr
-    assert told["changed"].returncode == 1
-    assert "make docs" in told["changed"].stderr
+    assert checks["as-is"].returncode == 0, checks["as-is"].stderr
+    assert checks["changed"].returncode == 1
+    assert "make docs" in checks["changed"].stderr
 
 
 def test_the_nights_of_the_page_on_reservations_are_in_time(tmp_path, monkeypatch):

@@ -63,7 +63,7 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
 
 
 @pytest.mark.parametrize(
-    ("knob", "value", "told"),
+    ("knob", "value", "problem"),
     [
         pytest.param("presett", "drf", 'set.presett: unknown knob; did you mean "preset"?', id="a slip"),
         pytest.param(
@@ -94,15 +94,15 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
         ),
     ],
 )
-def test_what_is_refused_of_a_knob(knob, value, told):
-    assert str(refusal({"set": {knob: value}})).startswith(told)
+def test_what_is_refused_of_a_knob(knob, value, problem):
+    assert str(refusal({"set": {knob: value}})).startswith(problem)
 
 
 @pytest.mark.parametrize(("knob", "value", "word"), [("headroom", False, "off"), ("classes", True, "on")])
 def test_where_yaml_1_1_has_made_a_boolean_of_a_word_the_word_is_to_be_quoted(knob, value, word):
-    told = str(refusal({"set": {knob: value}}))
-    assert told.startswith(f"set.{knob}: has to be one of ")
-    assert f'; write "{word}", in quotes; is ' in told
+    problem = str(refusal({"set": {knob: value}}))
+    assert problem.startswith(f"set.{knob}: has to be one of ")
+    assert f'; write "{word}", in quotes; is ' in problem
     assert "in quotes" not in str(refusal({"set": {"preset": value}}))  # It has no such word.
 
 
@@ -111,12 +111,12 @@ def test_a_list_that_is_refused_is_shown():
     assert str(refusal({"set": {THRESHOLDS: [1, "2"]}})).endswith('; is [1, "2"]')
 
 
-@pytest.mark.parametrize(("knobs", "field", "told"), CONTRADICTIONS)
-def test_knobs_of_a_cluster_file_do_not_contradict_each_other(knobs, field, told):
+@pytest.mark.parametrize(("knobs", "field", "reason"), CONTRADICTIONS)
+def test_knobs_of_a_cluster_file_do_not_contradict_each_other(knobs, field, reason):
     with pytest.raises(Malformed) as refused:
         read_cluster({"nodes": [{"name": "n", "capacity": {"cpu": 1}}], "policy": knobs})
 
-    assert str(refused.value) == f"policy.{field}: {told}"
+    assert str(refused.value) == f"policy.{field}: {reason}"
 
 
 @pytest.mark.parametrize("value", [[], [0, 1000], [*range(KNOB_ITEMS_MAX)]])
@@ -152,9 +152,9 @@ def test_what_is_no_knob_of_a_command_line(text):
 
 
 def test_a_knob_takes_no_fraction():
-    told = refusal(loads(b'{"set": {"seed": 1.0}}'))
+    problem = refusal(loads(b'{"set": {"seed": 1.0}}'))
 
-    assert told.field == "set.seed"
+    assert problem.field == "set.seed"
 
 
 # The cluster file
@@ -207,14 +207,14 @@ def test_as_many_nodes_as_a_cell_may_have():
     most = [{"name": "a", "count": NODES_MAX - 1, "capacity": {"cpu": 1}}, {"name": "b", "capacity": {"cpu": 1}}]
     assert len(read_cluster(cluster(*most)).nodes) == NODES_MAX
 
-    told = cluster_refusal(cluster(*most, {"name": "c", "capacity": {"cpu": 1}}))
+    problem = cluster_refusal(cluster(*most, {"name": "c", "capacity": {"cpu": 1}}))
 
-    assert told.field == "nodes"
-    assert f"more than {NODES_MAX} nodes" in told.reason
+    assert problem.field == "nodes"
+    assert f"more than {NODES_MAX} nodes" in problem.reason
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param({"nodes": []}, "nodes: may not be empty", id="no nodes"),
         pytest.param({}, "nodes: is missing", id="no word of nodes"),
@@ -241,5 +241,5 @@ def test_as_many_nodes_as_a_cell_may_have():
         ),
     ],
 )
-def test_what_is_refused_of_a_cluster(document, told):
-    assert str(cluster_refusal(document)).startswith(told)
+def test_what_is_refused_of_a_cluster(document, problem):
+    assert str(cluster_refusal(document)).startswith(problem)

@@ -1,4 +1,4 @@
-"""What of a job spec is warned of, and how faults are told where there are several."""
+"""What in a job spec is warned of, and how several faults are reported."""
 
 import pytest
 
@@ -89,7 +89,7 @@ def test_another_text_that_should_be_a_list_is_shown_as_one_too():
 
 
 @pytest.mark.parametrize(
-    ("resource", "amount", "told"),
+    ("resource", "amount", "warning"),
     [
         ("memory", "100m", "is less than 1 MiB (without a suffix it is bytes, and m is a thousandth); for 100 MiB "),
         ("disk", "100m", 'for 100 MiB write "100Mi"'),
@@ -105,11 +105,11 @@ def test_another_text_that_should_be_a_list_is_shown_as_one_too():
         ("memory", 0, ""),
     ],
 )
-def test_memory_in_another_unit_than_most_likely_meant_is_warned_of(resource, amount, told):
+def test_memory_in_another_unit_than_most_likely_meant_is_warned_of(resource, amount, warning):
     warnings = warnings_of(job(stage(demand={"cpu": "1", resource: amount})))
 
-    assert len(warnings) == bool(told)
-    assert not told or (warnings[0].startswith(f"stages[0].demand.{resource}: ") and told in warnings[0])
+    assert len(warnings) == bool(warning)
+    assert not warning or (warnings[0].startswith(f"stages[0].demand.{resource}: ") and warning in warnings[0])
 
 
 def test_a_cluster_file_is_warned_of_too():

@@ -157,11 +157,11 @@ def test_like_durations_are_kept_as_one():
     assert only_stage(durations_ms=[5, 5, 6]).durations_ms == [5, 5, 6]
 
 
-def test_a_told_demand_hides_the_true_one():
-    told = only_stage(demand={"cpu": 2, "memory": "100Mi"}, estimate_demand={"memory": "50Mi", "cpu": 1, "gpu": 1})
+def test_an_estimated_demand_hides_the_true_one():
+    parsed = only_stage(demand={"cpu": 2, "memory": "100Mi"}, estimate_demand={"memory": "50Mi", "cpu": 1, "gpu": 1})
 
-    assert told.demand == {"cpu": 1000, "gpu": 1000, "memory": 50}
-    assert told.true_demand == {"cpu": 2000, "memory": 100}
+    assert parsed.demand == {"cpu": 1000, "gpu": 1000, "memory": 50}
+    assert parsed.true_demand == {"cpu": 2000, "memory": 100}
     assert only_stage().true_demand == {}
 
 
@@ -303,16 +303,16 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
     chain = [stage(f"s{i}", after=[f"s{i + 1}"]) for i in range(STAGES_MAX - 1)]
 
     assert len(read(job(*chain, stage(f"s{STAGES_MAX - 1}"))).stages) == STAGES_MAX
-    told = refusal(job(*chain, stage(f"s{STAGES_MAX - 1}", after=["s0"])))
-    assert told.field.endswith(".after")
-    assert told.reason == "stages wait for each other: s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> ... -> s0"
+    problem = refusal(job(*chain, stage(f"s{STAGES_MAX - 1}", after=["s0"])))
+    assert problem.field.endswith(".after")
+    assert problem.reason == "stages wait for each other: s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> ... -> s0"
 
 
 # What is said
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param(job(stage(taks=1)), 'stages[0].taks: unknown field; did you mean "tasks"?', id="near a field"),
         pytest.param(
@@ -414,5 +414,5 @@ def test_a_graph_as_deep_as_there_may_be_stages_is_checked():
         ),
     ],
 )
-def test_a_refusal_names_the_field_and_the_fix(document, told):
-    assert str(refusal(document)) == told
+def test_a_refusal_names_the_field_and_the_fix(document, problem):
+    assert str(refusal(document)) == problem

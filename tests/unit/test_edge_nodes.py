@@ -93,9 +93,9 @@ def test_an_agent_may_say_where_it_shows_output(address):
     ],
 )
 def test_an_address_is_a_host_and_a_port(address):
-    told = refusal("nodes", {"register": node(address=address)})
+    problem = refusal("nodes", {"register": node(address=address)})
 
-    assert str(told) == f'register.address: has to be HOST:PORT, like node-1:9464, is "{address}"'
+    assert str(problem) == f'register.address: has to be HOST:PORT, like node-1:9464, is "{address}"'
 
 
 def test_an_address_has_a_length():
@@ -137,13 +137,13 @@ def test_as_many_devices_as_there_may_be():
     devices = [{"index": i} for i in range(DEVICES_MAX)]
     read_input("nodes", {"report": node(devices={"gpu": devices})}, "agent")
 
-    told = refusal("nodes", {"report": node(devices={"gpu": [*devices, {"index": DEVICES_MAX}]})})
+    problem = refusal("nodes", {"report": node(devices={"gpu": [*devices, {"index": DEVICES_MAX}]})})
 
-    assert told.field == "report.devices.gpu"
+    assert problem.field == "report.devices.gpu"
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param({}, 'exactly one of "register", "known", "report", "drain", "leave", "remove" is', id="no form"),
         pytest.param({"report": node(), "drain": {"node": "n", "draining": True}}, "drain: exactly one of", id="two"),
@@ -208,8 +208,8 @@ def test_as_many_devices_as_there_may_be():
         ),
     ],
 )
-def test_what_is_refused_of_a_node(document, told):
-    assert str(refusal("nodes", document)).startswith(told)
+def test_what_is_refused_of_a_node(document, problem):
+    assert str(refusal("nodes", document)).startswith(problem)
 
 
 # Tasks
@@ -266,13 +266,13 @@ def test_the_last_task_that_a_stage_can_have():
     read_input("tasks", {"started": {"items": [RANGE | {"first": TASKS_MAX - 1, "count": 1}]}}, "agent")
     read_input("tasks", {"started": {"items": [RANGE | {"first": 0, "count": TASKS_MAX}]}}, "agent")
 
-    told = refusal("tasks", {"started": {"items": [RANGE | {"first": 1, "count": TASKS_MAX}]}})
+    problem = refusal("tasks", {"started": {"items": [RANGE | {"first": 1, "count": TASKS_MAX}]}})
 
-    assert told.field == "started.items[0].count"
+    assert problem.field == "started.items[0].count"
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param({}, 'exactly one of "started", "finished", "failed" is needed, not 0', id="no form"),
         pytest.param({"started": {"items": []}}, "started.items: may not be empty", id="no items"),
@@ -325,5 +325,5 @@ def test_the_last_task_that_a_stage_can_have():
         ),
     ],
 )
-def test_what_is_refused_of_tasks(document, told):
-    assert str(refusal("tasks", document)).startswith(told)
+def test_what_is_refused_of_tasks(document, problem):
+    assert str(refusal("tasks", document)).startswith(problem)

@@ -83,10 +83,10 @@ def test_a_weight_in_millionths(weight, millionths):
     ],
 )
 def test_what_is_no_weight(weight):
-    told = refusal({"queues": root({"name": "a", "weight": weight})})
+    problem = refusal({"queues": root({"name": "a", "weight": weight})})
 
-    assert told.field == "queues.children[0].weight"
-    assert told.reason.startswith("has to be a number above 0 and at most 1000000, with at most 6 decimals")
+    assert problem.field == "queues.children[0].weight"
+    assert problem.reason.startswith("has to be a number above 0 and at most 1000000, with at most 6 decimals")
 
 
 @for_all(st.integers(1, WEIGHT_MAX * MILLIONTHS))
@@ -97,7 +97,7 @@ def test_a_weight_written_with_six_decimals_is_kept_exactly(millionths):
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("tree", "problem"),
     [
         pytest.param({"name": "ads"}, 'queues.name: the top of the tree is "root"', id="another root"),
         pytest.param(
@@ -120,8 +120,8 @@ def test_a_weight_written_with_six_decimals_is_kept_exactly(millionths):
         pytest.param([], "queues: has to be an object, is a list", id="no tree"),
     ],
 )
-def test_what_is_refused_of_a_tree(tree, told):
-    assert str(refusal({"queues": tree})).startswith(told)
+def test_what_is_refused_of_a_tree(tree, problem):
+    assert str(refusal({"queues": tree})).startswith(problem)
 
 
 def deep(levels):
@@ -146,9 +146,9 @@ def test_a_tree_as_wide_as_it_may_be():
     wide = [{"name": f"q{i}"} for i in range(QUEUES_MAX - 1)]
     patch({"queues": root(*wide)})
 
-    told = refusal({"queues": root(*wide, {"name": "more"})})
+    problem = refusal({"queues": root(*wide, {"name": "more"})})
 
-    assert f"a tree has at most {QUEUES_MAX} queues" in told.reason
+    assert f"a tree has at most {QUEUES_MAX} queues" in problem.reason
     # Every cell has a default queue, which a tree that it prints has besides.
     patch({"queues": root(*wide, {"name": "default"})})
     assert refusal({"queues": root(*wide, {"name": "default", "children": [{"name": "more"}]})}).field.endswith("[0]")
@@ -158,7 +158,7 @@ def test_a_tree_as_wide_as_it_may_be():
 
 
 def test_a_queue_with_everything():
-    told = {
+    fields = {
         "policy": "fifo",
         "guaranteed": {"memory": "1Gi", "cpu": "1500m"},
         "max": {"cpu": "2", "network": "1G", "licence": 3},
@@ -166,7 +166,7 @@ def test_a_queue_with_everything():
         "submitters": ["bob", "ann"],
     }
 
-    read = only(**told)
+    read = only(**fields)
 
     assert read == Queue(
         "a",
@@ -202,9 +202,9 @@ def test_the_policies_are_those_of_the_vocabulary():
         assert only(policy=name).policy == name
     assert set(LEAF_POLICIES) < set(inner)
     for name in set(inner) - set(LEAF_POLICIES):
-        told = refusal({"queues": root({"name": "a", "policy": name})})
-        assert told.field == "queues.children[0].policy"
-        assert told.reason == 'shares out among queues, and "a" has none below it: write one of ' + ", ".join(
+        problem = refusal({"queues": root({"name": "a", "policy": name})})
+        assert problem.field == "queues.children[0].policy"
+        assert problem.reason == 'shares out among queues, and "a" has none below it: write one of ' + ", ".join(
             LEAF_POLICIES
         )
 
@@ -213,19 +213,19 @@ def test_as_many_running_jobs_as_a_cell_holds():
     assert RUNNING_JOBS_MAX == LIVE_JOBS_MAX
     assert only(running_jobs_max=RUNNING_JOBS_MAX).running_jobs_max == RUNNING_JOBS_MAX
     assert only(running_jobs_max=1).running_jobs_max == 1
-    told = refusal({"queues": root({"name": "a", "running_jobs_max": RUNNING_JOBS_MAX + 1})})
-    assert str(told) == f"queues.children[0].running_jobs_max: has to be at most {RUNNING_JOBS_MAX}, is 1000001"
+    problem = refusal({"queues": root({"name": "a", "running_jobs_max": RUNNING_JOBS_MAX + 1})})
+    assert str(problem) == f"queues.children[0].running_jobs_max: has to be at most {RUNNING_JOBS_MAX}, is 1000001"
 
 
 def test_as_many_submitters_as_a_queue_may_name():
     users = [f"u{i}" for i in range(SUBMITTERS_MAX)]
     assert only(submitters=users).submitters == users
-    told = refusal({"queues": root({"name": "a", "submitters": [*users, "more"]})})
-    assert str(told) == f"queues.children[0].submitters: is too long: at most {SUBMITTERS_MAX} entries"
+    problem = refusal({"queues": root({"name": "a", "submitters": [*users, "more"]})})
+    assert str(problem) == f"queues.children[0].submitters: is too long: at most {SUBMITTERS_MAX} entries"
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "problem"),
     [
         pytest.param({"polcy": "fifo"}, 'polcy: unknown field; did you mean "policy"?', id="a slip"),
         pytest.param({"guarantee": {}}, 'guarantee: unknown field; did you mean "guaranteed"?', id="another slip"),
@@ -254,12 +254,12 @@ def test_as_many_submitters_as_a_queue_may_name():
         ),
     ],
 )
-def test_what_is_refused_of_a_queue(fields, told):
-    assert str(refusal({"queues": root({"name": "a", **fields})})).startswith(f"queues.children[0].{told}")
+def test_what_is_refused_of_a_queue(fields, problem):
+    assert str(refusal({"queues": root({"name": "a", **fields})})).startswith(f"queues.children[0].{problem}")
 
 
 @pytest.mark.parametrize(
-    ("queue", "told"),
+    ("queue", "problem"),
     [
         pytest.param(
             {"guaranteed": {"cpu": "2", "memory": "4Gi"}, "children": [{"name": "b", "guaranteed": {"cpu": "2"}}]},
@@ -301,23 +301,23 @@ def test_what_is_refused_of_a_queue(fields, told):
         ),
     ],
 )
-def test_a_guarantee_that_could_never_hold_is_refused(queue, told):
+def test_a_guarantee_that_could_never_hold_is_refused(queue, problem):
     document = {"queues": root({"name": "a", **queue})}
-    if told is None:
+    if problem is None:
         patch(document)
     else:
-        assert str(refusal(document)) == f"queues.children[0].{told}"
+        assert str(refusal(document)) == f"queues.children[0].{problem}"
 
 
 def test_limits_in_another_unit_than_meant_are_warned_of():
     tree = root({"name": "a", "children": [{"name": "b", "max": {"memory": "4k"}}]}, guaranteed={"disk": "9m"})
-    told = [
+    warnings = [
         'queues.guaranteed.disk: "9m" is less than 1 MiB',
         'queues.children[0].children[0].max.memory: "4k" is less than 1 MiB',
     ]
 
     for document in ({"queues": tree}, {"nodes": [{"name": "n", "capacity": {"cpu": "1"}}], "queues": tree}):
-        assert [warning.partition(" (")[0] for warning in warnings_of(document)] == told
+        assert [warning.partition(" (")[0] for warning in warnings_of(document)] == warnings
     assert warnings_of({"set": {"seed": 1}}) == []
 
 
@@ -335,7 +335,7 @@ def test_a_tree_that_is_written_out_reads_back_as_the_same(tree):
 
 
 def test_a_tree_is_written_in_quantities_that_people_read():
-    told = {"cpu": "1500m", "disk_io": "800M", "gpu": "2", "licence": "7", "memory": "3Gi", "network": "10G"}
-    document = tree_document(only(max=told))
+    quantities = {"cpu": "1500m", "disk_io": "800M", "gpu": "2", "licence": "7", "memory": "3Gi", "network": "10G"}
+    document = tree_document(only(max=quantities))
 
-    assert document == {"name": "a", "weight": 1, "children": [], "max": told}
+    assert document == {"name": "a", "weight": 1, "children": [], "max": quantities}

@@ -77,7 +77,7 @@ def test_who_asks_may_be_someone_else_than_who_sends():
 
 
 @pytest.mark.parametrize(
-    ("rdl", "told"),
+    ("rdl", "problem"),
     [
         pytest.param({}, 'request.rdl: needs its "op"', id="no op"),
         pytest.param({"op": "atm"}, "request.rdl: op has to be one of 'atom', 'window'", id="no such op"),
@@ -102,8 +102,8 @@ def test_who_asks_may_be_someone_else_than_who_sends():
         pytest.param({"op": "window", "s": 0, "of": ATOM}, "request.rdl.e: is missing", id="an open window"),
     ],
 )
-def test_what_is_refused_of_a_request(rdl, told):
-    assert str(refusal(rdl)).startswith(told)
+def test_what_is_refused_of_a_request(rdl, problem):
+    assert str(refusal(rdl)).startswith(problem)
 
 
 def proposal(*plans, same=True):
@@ -130,7 +130,7 @@ def test_a_proposal_is_read_with_as_many_leases_as_it_may_have():
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param(
             {},
@@ -155,11 +155,11 @@ def test_a_proposal_is_read_with_as_many_leases_as_it_may_have():
         pytest.param({"requst": {}}, 'requst: unknown field; did you mean "request"?', id="a slip"),
     ],
 )
-def test_what_is_refused_of_a_message(document, told):
+def test_what_is_refused_of_a_message(document, problem):
     with pytest.raises(Malformed) as refused:
         read_input("reservations", document, "bob")
 
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(problem)
 
 
 def deep(levels):
@@ -182,7 +182,7 @@ def test_a_request_so_deep_that_nothing_could_walk_it_is_still_only_refused():
 def test_a_request_of_as_many_atoms_as_there_may_be():
     read_input("reservations", request(several("all", *[ATOM] * RDL_ATOMS_MAX)), "bob")
 
-    told = refusal(several("all", several("any", *[ATOM] * RDL_ATOMS_MAX), ATOM))
+    problem = refusal(several("all", several("any", *[ATOM] * RDL_ATOMS_MAX), ATOM))
 
-    assert f"at most {RDL_ATOMS_MAX}" in told.reason
+    assert f"at most {RDL_ATOMS_MAX}" in problem.reason
     assert refusal(several("all", *[ATOM] * (RDL_BRANCHES_MAX + 1))).field == "request.rdl.of"

@@ -92,7 +92,7 @@ def test_what_runs_no_longer_gives_nothing_back(gone):
     assert curves(story, 6_000) == {}
 
 
-def test_where_nothing_was_told_what_has_ended_says_how_long_the_others_take():
+def test_without_an_estimate_what_has_ended_says_how_long_the_others_take():
     story = cell(four(lasts=0), started("j/s", count=4, at=0))
     story.then(finished("j/s", at=3_000, run_ms=3_000))
 
@@ -175,8 +175,8 @@ def test_without_pools_nothing_is_said():
 
 
 def test_forecasts_are_compared_with_what_came():
-    """Told 10 s, the tasks take 4 s, so that the forecast was off by 2 % of the cell from the 5 s horizon on, and right
-    again at 10 s. The ramp says nothing of tasks of which none has ended."""
+    """With an estimate of 10 s, the tasks take 4 s, so that the forecast was off by 2 % of the cell from the 5 s
+    horizon on, and right again at 10 s. The ramp says nothing of tasks of which none has ended."""
     story = cell(four(), started("j/s", count=2, at=0))
     story.round(at=0)
     story.then(finished("j/s", count=2, at=4_000, run_ms=4_000))

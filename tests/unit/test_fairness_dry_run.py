@@ -20,11 +20,11 @@ def tree(*children, **more):
 
 
 def asked(before, after=None, *, demand, nodes=1, **knobs):
-    """`demand`: by leaf, what its tasks ask for, each with how many run, wait, and hold something for a job that is
-    over; what one that waits asks for will do.
+    """`demand`: by leaf, its tasks as (demand vector, how many run, how many wait, how many hold something for a job
+    that is over); a vector alone stands for one task that waits.
     """
     sides = {"before": before, "after": after or before}
-    tasks = {leaf: [alike(vector) for vector in told] for leaf, told in demand.items()}
+    tasks = {leaf: [alike(vector) for vector in vectors] for leaf, vectors in demand.items()}
     return {
         "capacity": CAPACITY,
         "nodes": nodes,
@@ -32,8 +32,8 @@ def asked(before, after=None, *, demand, nodes=1, **knobs):
     }
 
 
-def alike(told):
-    demand, running, waiting, over = told if isinstance(told, tuple) else (told, 0, 1, 0)
+def alike(vector):
+    demand, running, waiting, over = vector if isinstance(vector, tuple) else (vector, 0, 1, 0)
     return {"demand": demand, "running": running, "waiting": waiting, "over": over}
 
 
@@ -84,7 +84,7 @@ def test_under_slots_tasks_and_nodes_count_and_not_what_they_are_of():
 
 
 @pytest.mark.parametrize("preset", ["naive-hdrf", "capacity"])
-def test_where_levels_go_by_what_is_held_so_does_what_is_told(preset):
+def test_levels_that_go_by_what_is_held_do_so_in_a_forecast_too(preset):
     """What runs for jobs that are over takes room, and only the four cores that are free are handed out."""
     demand = {"a": [({"cpu": 1_000}, 1, 20, 2)], "b": [({"cpu": 500}, 2, 20, 0)]}
     found = effect(asked(tree({"name": "a"}, {"name": "b"}), demand=demand, preset=preset))

@@ -77,8 +77,8 @@ def test_what_begins_to_ask_for_little_has_all_of_it_as_its_level_until_the_next
 
     story.then(small("j", "q0"))
     assert levels(story, at=200) == {"q0": 667_000}
-    told = levels(story, at=1_200)
-    assert told["q0"] == told["q1"] < 100_000
+    refilled = levels(story, at=1_200)
+    assert refilled["q0"] == refilled["q1"] < 100_000
 
 
 def test_what_begins_to_ask_for_much_is_followed_at_once():

@@ -77,7 +77,7 @@ def test_who_asks_for_less_than_its_guarantee_lends_the_rest_and_who_holds_more_
     assert said(story) == {"a": (500, 200, 200, 300, 0, "cpu"), "b": (500, 800, 800, 0, 300, "cpu")}
 
 
-def test_inner_queues_are_told_of_too_and_the_root_is_not():
+def test_shares_of_inner_queues_are_published_too_and_that_of_the_root_is_not():
     story = cell(queue("in", 4, queue("x"), queue("y", 3)), queue("b"))
     story.take(wants("j", 50, "in/x"), wants("l", 1, "in/y"), wants("k", 50, "b"))
     story.settle()
@@ -251,7 +251,7 @@ def test_a_task_that_fits_nowhere_breaks_the_guarantee_though_nothing_else_runs(
     assert [breach.over for breach in breaches(story)] == [False, True]
 
 
-def test_who_has_not_waited_as_long_as_a_task_runs_is_not_told_of():
+def test_a_queue_that_has_not_waited_as_long_as_a_task_runs_is_no_breach():
     story = cell(queue("a"), queue("b"))
     story.take(wants("long", 10, "b"))
     story.settle()
@@ -352,8 +352,8 @@ def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_n
     story = crossing((1_000, 1_000), (1_000, 1_000))
     assert {name: vector["cpu"] for name, vector in story.fairness.used.items()} == {"a": 5_000, "b": 5_000}
 
-    told = [record for record in story.decided if record.type == "Shares"]
-    found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in told for one in record.body.breaches]
+    published = [record for record in story.decided if record.type == "Shares"]
+    found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in published for one in record.body.breaches]
     assert found == [("a", 800, "b"), ("b", 800, "a")]
     assert set(story.fairness.broken) == {"a", "b"}
 

@@ -9,9 +9,9 @@ from schemas import Header, SequencerClaimed
 from tests.unit.test_fencing import claim, content, large, read, record, seqs
 
 
-def raw(header, told=None, **changes):
+def raw(header, original=None, **changes):
     """A message of any header, and the content of a record with some fields changed."""
-    document = orjson.loads(content(1)) if told is None else told
+    document = orjson.loads(content(1)) if original is None else original
     return [b'{"header":%b,"content":%b}' % (orjson.dumps(header), orjson.dumps({**document, **changes}))]
 
 

@@ -135,9 +135,9 @@ def test_a_bus_opened_again_has_what_it_had_and_goes_on(tmp_path, segment_bytes,
         return await everything(bus), await everything(bus, "tasks", 1)
 
     for turn in range(3):
-        told = with_bus(tmp_path, write_ten, **options)
-        assert [message.value for message in told[0]] == [b"%d" % number for number in range(10 * (turn + 1))]
-        assert with_bus(tmp_path, read, **options) == told
+        result = with_bus(tmp_path, write_ten, **options)
+        assert [message.value for message in result[0]] == [b"%d" % number for number in range(10 * (turn + 1))]
+        assert with_bus(tmp_path, read, **options) == result
 
 
 def test_an_empty_directory_opens_and_closes_and_opens(tmp_path):

@@ -1,4 +1,4 @@
-"""A journal that is not as it was written is refused by file and line; a line that a crash tore is cut off and told."""
+"""A journal that is not as it was written is refused by file and line; one that a crash tore is cut off and logged."""
 
 import asyncio
 import os
@@ -403,6 +403,6 @@ def test_a_journal_that_was_cut_before_what_was_synced_says_how_many_lines_are_m
     with capture_logs() as more:
         with_bus(tmp_path, lambda bus: bus.bounds("t", 0))
 
-    for told in (logs, more):
-        (entry,) = [entry for entry in told if entry["event"] == "journal_lines_missing"]
+    for logged in (logs, more):
+        (entry,) = [entry for entry in logged if entry["event"] == "journal_lines_missing"]
         assert (entry["log_level"], entry["lines"]) == ("warning", 3)

@@ -196,21 +196,21 @@ def test_a_fault_of_our_own_stops_the_writers_too(tmp_path):
 # The kernel's own errors
 
 
-def told_by(command):
+def report_of(command):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_a_file_size_limit_of_the_kernel_is_a_full_disk(tmp_path):
-    told = told_by([sys.executable, "-m", "tests.unit.file_bus_process", "fill", tmp_path, "50000"])
+    report = report_of([sys.executable, "-m", "tests.unit.file_bus_process", "fill", tmp_path, "50000"])
 
-    assert told["acknowledged"] > 30
-    assert told["readable"] == told["acknowledged"]
-    assert told["refused_again"]
-    assert "File too large" in told["error"]
-    assert len(values(tmp_path)) == told["acknowledged"]
-    assert with_bus(tmp_path, lambda bus: bus.writer().send([out("goes on")])) == [told["acknowledged"]]
+    assert report["acknowledged"] > 30
+    assert report["readable"] == report["acknowledged"]
+    assert report["refused_again"]
+    assert "File too large" in report["error"]
+    assert len(values(tmp_path)) == report["acknowledged"]
+    assert with_bus(tmp_path, lambda bus: bus.writer().send([out("goes on")])) == [report["acknowledged"]]
 
 
 TMPFS = """

@@ -179,7 +179,7 @@ def test_parameters_are_named_too():
     ],
 )
 def test_a_parameter_that_is_not_known_is_named_with_those_that_are(method, path, field, detail):
-    answer = told_by(method, path)
+    answer = answer_to(method, path)
     problem = answer.json()
 
     assert (answer.status_code, problem["type"]) == (400, "urn:largesse:malformed")
@@ -187,13 +187,13 @@ def test_a_parameter_that_is_not_known_is_named_with_those_that_are(method, path
     assert detail in problem["detail"]
 
 
-def told_by(method, path):
+def answer_to(method, path):
     return told(lambda cell: cell.http.request(method, path))
 
 
 @pytest.mark.parametrize("path", ["/livez?x=1", "/metrics?x=1", "/v1/jobs", "/v1/jobs?state=running&limit=5"])
 def test_known_parameters_are_taken_and_who_asks_for_health_may_add_any(path):
-    assert told_by("GET", path).status_code == 200
+    assert answer_to("GET", path).status_code == 200
 
 
 def test_a_drained_node_is_resumed():

@@ -47,11 +47,11 @@ def test_nodes_that_drain_say_nothing_of_a_job_that_waits_for_room():
 
 def test_a_gang_that_waits_for_draining_nodes_says_so_until_they_resume():
     cell = waiting(drained(Watched(nodes=3, cpu=2), "n0", "n1"), tasks=5, gang=True)
-    told = "all tasks of the gang (5) fit only with n0, n1, which drain"
-    assert why(cell) == ("gang_no_room", told)
+    explanation = "all tasks of the gang (5) fit only with n0, n1, which drain"
+    assert why(cell) == ("gang_no_room", explanation)
 
     drained(cell, "n0", draining=False)
-    assert why(cell) == ("gang_no_room", told.replace("n0, n1, which drain", "n1, which drains"))
+    assert why(cell) == ("gang_no_room", explanation.replace("n0, n1, which drain", "n1, which drains"))
     drained(cell, "n1", draining=False)
     assert cell.tasks("j") == {"starting": 5}
 
@@ -87,7 +87,7 @@ def test_only_some_of_many_nodes_are_named():
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "explanation"),
     [
         pytest.param({"demand": {"cpu": 3_000}}, "big could run it, but drains", id="large enough"),
         pytest.param({"labels": {"zone": "a"}}, "n0 could run it, but drains", id="its labels"),
@@ -95,7 +95,7 @@ def test_only_some_of_many_nodes_are_named():
         pytest.param({"demand": {"gpu": 1_700}}, NOBODY[1], id="enough in sum, but on no devices"),
     ],
 )
-def test_nodes_that_could_not_take_it_are_not_named(asked, told):
+def test_nodes_that_could_not_take_it_are_not_named(asked, explanation):
     cell = Watched(nodes=0)
     cell.take(NodeRegistered("n0", "e1", {"cpu": 2_000}, {"zone": "a"}))
     cell.take(NodeRegistered("n1", "e1", {"cpu": 2_000}, {"zone": "b"}))
@@ -110,4 +110,4 @@ def test_nodes_that_could_not_take_it_are_not_named(asked, told):
     )
     drained(cell.take(NodeLeft("away", "e1")), "n0", "n1", "big")
 
-    assert why(waiting(cell, **asked))[1] == told
+    assert why(waiting(cell, **asked))[1] == explanation

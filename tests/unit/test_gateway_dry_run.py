@@ -166,7 +166,7 @@ def test_a_cell_without_a_tree_or_without_nodes_has_an_answer_too():
 
 
 # ---------------------------------------------------------------- what jobs could use
-def test_tasks_are_told_that_run_or_could_start_and_those_of_jobs_that_are_over():
+def test_tasks_count_that_run_or_could_start_and_those_of_jobs_that_are_over():
     cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage("s", 3), stage("t", 5, after=["s"]), queue="a")
     cell.submit("k", stage("s", 2, cpu=2), queue="b").start("j", "s").finish("j", "s")
     cell.submit("l", stage("s", 4), stage("u", 1, cpu=2), queue="a").take(JobCancelled("k"))
@@ -235,25 +235,25 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
     then = Config(replace(view.policy, preset=preset), shape, tasks_of(view, shape))
 
     answer = effect(json.loads(json.dumps(dry.question_of(view, now, then))))
-    foretold = answer["after"]
+    forecast = answer["after"]
     if before != "capacity" and shapes[0] != GOES_BY_WHAT_IS_HELD:
         assert {leaf: answer["before"][leaf]["fair"] for leaf in view.levels} == view.levels
 
     holds = dict(view.holds)
     cell.take(ConfigPatch({"preset": preset, "seed": 1}, shape)).cell.settle()
-    is_told(cell, foretold)
+    check_forecast(cell, forecast)
     if view.holds == holds:  # A cell in rest stays so.
-        is_told(cell.settle(2_000), foretold)
+        check_forecast(cell.settle(2_000), forecast)
 
 
-def is_told(cell, foretold):
-    """Levels to the last digit, what queues have to a permille, as it is told."""
+def check_forecast(cell, forecast):
+    """Compares levels to the last digit, and what queues have to the permille that is published."""
     levels = cell.view.levels
-    assert {queue: foretold[queue]["fair"] for queue in levels} == levels
+    assert {queue: forecast[queue]["fair"] for queue in levels} == levels
     nothing = QueueShare("", 0, 0, 0, 0, 0, "")
-    for path in {**foretold, **cell.view.shares}:
-        told, real = replace(nothing, **foretold.get(path, {})), cell.view.shares.get(path, nothing)
-        assert all(abs(a - b) < STEP + 4 for a, b in zip(said(told), said(real), strict=True)), (told, real)
+    for path in {**forecast, **cell.view.shares}:
+        predicted, real = replace(nothing, **forecast.get(path, {})), cell.view.shares.get(path, nothing)
+        assert all(abs(a - b) < STEP + 4 for a, b in zip(said(predicted), said(real), strict=True)), (predicted, real)
 
 
 def test_jobs_that_a_new_limit_would_let_through_are_asked_for_and_nobody_moves():
@@ -369,8 +369,8 @@ def test_what_is_put_in_force_is_noted_as_it_was_foretold():
         first, again = [await cell.http.put("/v1/config", json={"queues": promises}) for _ in range(2)]
         return [answer.json()["notes"] for answer in (dry_answer, first, again)]
 
-    foretold, real, again = told(story)
-    assert foretold == real
+    forecast, real, again = told(story)
+    assert forecast == real
     assert [note.partition(":")[0] for note in real] == ["cpu", "queue ml", "queue default"]
     assert again == []
 
@@ -402,9 +402,9 @@ def test_what_would_be_refused_is_refused_in_the_same_words(document, status):
         dry_answer = await cell.http.put("/v1/config?dry_run=true", json=document)
         return dry_answer, await cell.http.put("/v1/config", json=document)
 
-    foretold, real = told(story)
-    assert foretold.status_code == status
-    assert foretold.json() == real.json()
+    dry_run, real = told(story)
+    assert dry_run.status_code == status
+    assert dry_run.json() == real.json()
 
 
 def test_a_round_is_not_given_up_to_see_what_happens():

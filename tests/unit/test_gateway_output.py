@@ -28,7 +28,7 @@ async def an_agent(data, name="n1"):
         yield f"127.0.0.1:{port}"
 
 
-def told(story, data, **agent):
+def run_story(story, data, **agent):
     """Runs a story of a cell whose node's agent shows what lies in `data`, once job j has been granted."""
 
     async def run():
@@ -49,7 +49,7 @@ def run_of(cell):
     return f"{cell.follower.state.jobs['j'].admitted}-e1"
 
 
-def told_of(data, *, change=None, path=LOGS, **params):
+def answer_of(data, *, change=None, path=LOGS, **params):
     """What the gateway answers, after a change to the cell."""
 
     async def story(cell):
@@ -57,7 +57,7 @@ def told_of(data, *, change=None, path=LOGS, **params):
             await change(cell)
         return await cell.get(path, **params)
 
-    return told(story, data)
+    return run_story(story, data)
 
 
 def test_output_comes_from_the_node_where_the_task_ran(tmp_path):
@@ -70,7 +70,7 @@ def test_output_comes_from_the_node_where_the_task_ran(tmp_path):
             await cell.get(LOGS, offset=7),
         ]
 
-    answers = told(story, tmp_path)
+    answers = run_story(story, tmp_path)
     assert [each.status_code for each in answers] == [200, 200, 200]
     assert [each.text for each in answers] == ["printed", "aid", ""]
     heads = [[each.headers[f"largesse-output-{name}"] for name in ("attempt", "end")] for each in answers]
@@ -86,7 +86,7 @@ def test_a_long_output_comes_whole_with_a_line_for_what_was_not_kept(tmp_path):
         (folder / f"stdout.{len(head) + 9}").write_bytes(tail)
         return await cell.get(LOGS), await cell.get(LOGS, offset=len(head) + 2)
 
-    whole, rest = told(story, tmp_path)
+    whole, rest = run_story(story, tmp_path)
     assert whole.content == head + b"\n[9 bytes were not kept]\n" + tail
     assert rest.content == b"\n[7 bytes were not kept]\n" + tail
     assert int(whole.headers["largesse-output-end"]) == len(head) + 9 + len(tail)
@@ -133,14 +133,14 @@ def elsewhere(address):
     ],
 )
 def test_where_there_is_none_the_reason_is_told(tmp_path, change, path, status, kind, detail):
-    answer = told_of(tmp_path, change=change, path=path)
+    answer = answer_of(tmp_path, change=change, path=path)
 
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:largesse:{kind}")
     assert detail in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(
-    ("made", "asked", "told_why"),
+    ("made", "asked", "detail"),
     [
         ([1], 9, "there is no attempt 9 of j/s/0: it has had 1 attempt"),
         ([1, 2], 3, "there is no attempt 3 of j/s/0: it has had 2 attempts"),
@@ -148,15 +148,15 @@ def test_where_there_is_none_the_reason_is_told(tmp_path, change, path, status, 
         ([], 1, "there is no output of j/s/0: it has not started, or its output was removed"),
     ],
 )
-def test_of_an_attempt_that_is_not_there_the_last_one_is_told(tmp_path, made, asked, told_why):
+def test_of_an_attempt_that_is_not_there_the_last_one_is_told(tmp_path, made, asked, detail):
     async def story(cell):
         for number in made:
             attempt(tmp_path, run=run_of(cell), stage="s", number=number, stdout=b"printed", at_s=number)
         return await cell.get(LOGS, attempt=asked)
 
-    answer = told(story, tmp_path)
+    answer = run_story(story, tmp_path)
     assert (answer.status_code, answer.json()["type"]) == (404, "urn:largesse:no_output")
-    assert answer.json()["detail"] == told_why
+    assert answer.json()["detail"] == detail
 
 
 def test_a_node_that_left_may_still_answer_and_is_named_where_it_does_not(tmp_path):
@@ -167,7 +167,7 @@ def test_a_node_that_left_may_still_answer_and_is_named_where_it_does_not(tmp_pa
         cell.follower.state.nodes["n1"].address = "127.0.0.1:1"
         return kept, await cell.get(LOGS)
 
-    kept, gone = told(story, tmp_path)
+    kept, gone = run_story(story, tmp_path)
     assert kept.text == "printed"
     assert gone.status_code == 503
     assert gone.json()["detail"] == ('its output is on node "n1", which has left (127.0.0.1:1: connection refused)')
@@ -175,7 +175,7 @@ def test_a_node_that_left_may_still_answer_and_is_named_where_it_does_not(tmp_pa
 
 
 def test_the_agent_of_another_node_is_not_believed(tmp_path):
-    answer = told(lambda cell: cell.get(LOGS), tmp_path, name="n2")
+    answer = run_story(lambda cell: cell.get(LOGS), tmp_path, name="n2")
 
     assert answer.status_code == 503
     assert "the agent of another node answers there" in answer.json()["detail"]
@@ -188,7 +188,7 @@ def test_output_outlives_its_job(tmp_path):
         assert await cell.follower.until(lambda view: "j" in view.ended, GUARD_S)
         return await cell.get(LOGS)
 
-    answer = told(story, tmp_path)
+    answer = run_story(story, tmp_path)
     assert (answer.text, answer.headers["largesse-task-state"]) == ("printed", "ended")
 
 
@@ -199,14 +199,14 @@ def test_of_a_forgotten_node_nothing_can_be_had(tmp_path):
         assert await cell.follower.until(lambda view: "n1" not in view.nodes, GUARD_S)
         return await cell.get(LOGS)
 
-    answer = told(story, tmp_path)
+    answer = run_story(story, tmp_path)
     assert answer.status_code == 404
     assert 'node "n1", which did not come back' in answer.json()["detail"]
 
 
 # ---------------------------------------------------------------- piece by piece
 def whole(pieces):
-    """What a reader is told whose agent gives these pieces by offset; the first decides how far it goes."""
+    """What a reader gets from an agent that has these pieces by offset; the first decides how far it goes."""
 
     async def read(asked):
         piece = pieces[asked.offset]
@@ -242,4 +242,4 @@ def test_nodes_say_where_they_show_output(tmp_path):
     async def story(cell):
         return (await cell.get("/v1/nodes")).json()["nodes"][0]["address"]
 
-    assert told(story, tmp_path).startswith("127.0.0.1:")
+    assert run_story(story, tmp_path).startswith("127.0.0.1:")

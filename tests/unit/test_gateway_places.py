@@ -60,11 +60,11 @@ def test_a_stage_says_on_which_nodes_its_tasks_are_now():
     assert where(cell, "j") == ({"n0": 1}, {"n0": [1]})
 
 
-@pytest.mark.parametrize(("tasks", "told"), [(100, {"n0": list(range(100))}), (101, None)])
-def test_which_tasks_is_told_of_stages_with_few(tasks, told):
+@pytest.mark.parametrize(("tasks", "indexes"), [(100, {"n0": list(range(100))}), (101, None)])
+def test_indexes_of_tasks_are_shown_of_stages_with_few(tasks, indexes):
     cell = Watched(cpu=101).submit("j", stage(tasks=tasks))
 
-    assert where(cell, "j") == ({"n0": tasks}, told)
+    assert where(cell, "j") == ({"n0": tasks}, indexes)
     assert "nodes" not in next(iter(job_documents(cell.view, limit=1)))
 
 
@@ -85,8 +85,8 @@ def test_what_each_attempt_used_is_told_while_its_job_lives_and_after():
     assert usage["attempts"][1] == {
         "index": 1, "attempt": 1, "node": "n0", "run_ms": 6, "peak_memory": "64Mi", "cpu_ms": 40
     }  # fmt: skip
-    (told,) = cell.job("j")["failures"]
-    assert (told["reason"], told["run_ms"], told["peak_memory"], told["cpu_ms"]) == ("memory", 7, "2Gi", 9)
+    (failure,) = cell.job("j")["failures"]
+    assert (failure["reason"], failure["run_ms"], failure["peak_memory"], failure["cpu_ms"]) == ("memory", 7, "2Gi", 9)
 
     cell.settle(60_000).start("j", "s", first=2, attempt=2).finish("j", "s", first=2, attempt=2)
     usage = cell.job("j")["stages"][0]["usage"]

@@ -45,7 +45,7 @@ def why(cell, name):
     return reason["reason"], reason["text"]
 
 
-def told(state, *bodies):
+def folded(state, *bodies):
     """Folds bodies as if the log or a decision topic had brought them."""
     for body in bodies:
         view.fold(state, Record(type(body).__name__, 1, "default", state.seq + 1, 1, 0, "", "", body))
@@ -81,7 +81,7 @@ def test_every_queue_says_what_the_config_says_of_it():
 )
 def test_the_policy_in_force_comes_from_above(preset, top, ads, prod, in_force):
     shape = tree(queue("ads", 1, queue("prod", policy=prod), policy=ads), policy=top)
-    state = told(view.start(), ConfigChanged(Policy(preset=preset), shape))
+    state = folded(view.start(), ConfigChanged(Policy(preset=preset), shape))
 
     found = by_path(queue_document(state))
 
@@ -102,7 +102,7 @@ def test_what_is_held_is_told_as_it_is_now_and_what_is_due_as_fairness_said_it()
 
 
 def test_a_queue_of_which_fairness_said_nothing_has_less_than_it_would_tell_of():
-    state = told(view.start(), ConfigChanged(None, with_default(tree("a"))))
+    state = folded(view.start(), ConfigChanged(None, with_default(tree("a"))))
 
     found = by_path(queue_document(state))["a"]
 
@@ -112,7 +112,7 @@ def test_a_queue_of_which_fairness_said_nothing_has_less_than_it_would_tell_of()
 
 def test_the_root_says_what_it_holds_and_has_no_share_of_its_own():
     cell = Watched(cpu=4, queues=tree("a")).submit("j", stage(tasks=4), queue="a")
-    told(cell.view, Shares([], queues=[QueueShare("", 1, 2, 3, 4, 5, "cpu")]))
+    folded(cell.view, Shares([], queues=[QueueShare("", 1, 2, 3, 4, 5, "cpu")]))
 
     root = queues(cell)[""]
 
@@ -121,7 +121,7 @@ def test_the_root_says_what_it_holds_and_has_no_share_of_its_own():
 
 
 def test_inside_a_list_no_queue_has_a_share_of_its_own():
-    state = told(view.start(), ConfigChanged(None, with_default(tree(queue("a", 1, "b", "c", policy="fifo"), "d"))))
+    state = folded(view.start(), ConfigChanged(None, with_default(tree(queue("a", 1, "b", "c", policy="fifo"), "d"))))
 
     found = by_path(queue_document(state))
 
@@ -131,26 +131,26 @@ def test_inside_a_list_no_queue_has_a_share_of_its_own():
 
 def test_the_last_word_of_fairness_counts_and_ends_with_its_queue():
     share = QueueShare("a", 1, 1, 1, 0, 0, "cpu")
-    state = told(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], queues=[share]))
-    told(state, Shares([], queues=[replace(share, fair=500_000_000)]), Shares([]))
+    state = folded(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], queues=[share]))
+    folded(state, Shares([], queues=[replace(share, fair=500_000_000)]), Shares([]))
     assert by_path(queue_document(state))["a"]["fair"] == 0.5
 
-    told(state, ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a", "b")))
+    folded(state, ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a", "b")))
 
     assert by_path(queue_document(state))["a"]["fair"] == 0
 
 
 def test_a_broken_guarantee_is_marked_until_it_holds_again_or_its_queue_is_gone():
     broken = Breach("a", 500_000_000, 100_000_000, 77, "b")
-    state = told(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], breaches=[broken]))
+    state = folded(view.start(), ConfigChanged(None, tree("a", "b")), Shares([], breaches=[broken]))
     document = {"since_ms": 77, "guaranteed": 0.5, "allocated": 0.1, "winner": "b", "placeable": True}
     assert by_path(queue_document(state))["a"]["breach"] == document
     assert by_path(queue_document(state))["b"]["breach"] is None
 
-    told(state, Shares([], breaches=[replace(broken, over=True)]))
+    folded(state, Shares([], breaches=[replace(broken, over=True)]))
     assert by_path(queue_document(state))["a"]["breach"] is None
 
-    told(state, Shares([], breaches=[broken]), ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a")))
+    folded(state, Shares([], breaches=[broken]), ConfigChanged(None, tree("b")), ConfigChanged(None, tree("a")))
     assert by_path(queue_document(state))["a"]["breach"] is None
 
 
@@ -241,8 +241,8 @@ def test_under_slots_a_maximum_in_places_alone_keeps_a_task_waiting():
     assert why(cell, "j") == ("queue_max", "queue b has a max of slots 2 and holds 2")
 
     cell.submit("gang", stage(tasks=3, gang=True), queue="b")
-    told = "queue b has a max of slots 2, and 3 is asked for at once: it can never run"
-    assert why(cell, "gang") == ("queue_max", told)
+    explanation = "queue b has a max of slots 2, and 3 is asked for at once: it can never run"
+    assert why(cell, "gang") == ("queue_max", explanation)
 
 
 # ---------------------------------------------------------------- before the gate
@@ -328,8 +328,8 @@ def test_a_task_that_a_new_maximum_rules_out_says_that_it_can_never_run():
 
     cell.take(ConfigPatch({}, tree(queue("a", max={"cpu": 1_500}))))
 
-    told = "queue a has a max of cpu 1500m, and 2 is asked for at once: it can never run"
-    assert why(cell, "gang") == ("queue_max", told)
+    explanation = "queue a has a max of cpu 1500m, and 2 is asked for at once: it can never run"
+    assert why(cell, "gang") == ("queue_max", explanation)
 
 
 def test_every_reason_to_wait_has_its_words():
@@ -340,7 +340,7 @@ def test_every_reason_to_wait_has_its_words():
 @for_all(queue_trees())
 def test_what_the_config_prints_may_be_put_back_and_changes_nothing(shape):
     change = ConfigChanged(Policy(preset="hdrf", theta_permille=7), with_default(shape))
-    state, judging = told(view.start(), change), admission.start()
+    state, judging = folded(view.start(), change), admission.start()
     admission.fold(judging, Record("ConfigChanged", 1, "default", 1, 0, 0, "", "", change))
 
     printed = dumped(config_document(state))
@@ -361,7 +361,7 @@ def test_a_cell_without_a_tree_prints_what_may_be_put_back():
 
 def test_the_tree_of_a_cell_without_one_is_its_default_queue():
     assert [each["queue"] for each in queue_document(view.start())["children"]] == ["default"]
-    only = told(view.start(), ConfigChanged(None, Queue("root")))
+    only = folded(view.start(), ConfigChanged(None, Queue("root")))
     assert queue_document(only)["children"] == []
 
 

@@ -84,12 +84,12 @@ def test_a_task_that_asks_for_what_was_not_reserved_says_so_when_it_is_submitted
     story.take(job("other", stage(tasks=4), queue="b"), reserved("mine", stage(tasks=5, memory=1_024)))
     story.settle()
 
-    told = "asks for memory, which reservation r does not promise (its atoms do not name it in b)"
+    explanation = "asks for memory, which reservation r does not promise (its atoms do not name it in b)"
     reasons, text = why(story, "mine")
-    assert (reasons[0][0], text) == ("promise_used", f"{told}; it may have what is free")
+    assert (reasons[0][0], text) == ("promise_used", f"{explanation}; it may have what is free")
     document = {"reservation": "r", "stages": [{"demand": {"cpu": 1}}, {"demand": {"memory": "1Mi", "disk": 0}}]}
     assert unpromised_warnings(story.view.reservations, document) == [
-        f"stages[1].demand: {told}: its tasks will not run inside the promise"
+        f"stages[1].demand: {explanation}: its tasks will not run inside the promise"
     ]
     assert unpromised_warnings(story.view.reservations, document | {"reservation": "another"}) == []
     assert unpromised_warnings(story.view.reservations, {"stages": document["stages"]}) == []

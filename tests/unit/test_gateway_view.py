@@ -62,7 +62,7 @@ def test_a_task_that_waits_for_better_nodes_says_so():
     cell.submit("j", stage(tasks=3, prefer={"disk": "ssd"}, locality_wait_ms=5_000))
 
     assert cell.why("j") == [("locality", 2)]
-    assert told_waiting(cell) == {("default", "locality"): 2}
+    assert waiting_tasks(cell) == {("default", "locality"): 2}
     assert (
         cell.job("j")["why"]
         == "waits for a node with the labels that it prefers; after its locality_wait_ms it takes any"
@@ -77,12 +77,12 @@ def test_a_task_that_a_rule_keeps_from_a_node_says_so():
     cell = Watched(nodes=1).submit("j", stage(tasks=3, anti_affinity=AntiAffinity()))
 
     assert cell.why("j") == [("spread", 2)]
-    assert told_waiting(cell) == {("default", "spread"): 2}
+    assert waiting_tasks(cell) == {("default", "spread"): 2}
 
 
-def told_waiting(cell):
-    told = asyncio.run(Tally().look(cell.view))
-    return {key: waiting.tasks for key, waiting in told.waiting.items()}
+def waiting_tasks(cell):
+    tally = asyncio.run(Tally().look(cell.view))
+    return {key: waiting.tasks for key, waiting in tally.waiting.items()}
 
 
 def test_a_task_that_failed_says_when_it_is_tried_again():
@@ -324,13 +324,13 @@ def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
             document = job_document(state, name)
             assert document is not None
             for each in document["stages"]:
-                told = each["tasks"]
-                assert told["total"] == sum(told[k] for k in ("waiting", "starting", "running", "succeeded"))
-                assert sum(why["tasks"] for why in each["why"]) == told["waiting"]
+                counts = each["tasks"]
+                assert counts["total"] == sum(counts[k] for k in ("waiting", "starting", "running", "succeeded"))
+                assert sum(why["tasks"] for why in each["why"]) == counts["waiting"]
                 key = f"{name}/{each['stage']}/"
                 there = Counter(hold.node for at, hold in state.holds.items() if at.startswith(key))
                 assert each["nodes"] == there
-                assert sum(there.values()) == told["starting"] + told["running"]
+                assert sum(there.values()) == counts["starting"] + counts["running"]
 
     options = Options({"preset": preset}, listener=hear, before_round=compare)
     result = simulate(drawn_jobs(seed), drawn_cluster(seed), options)

@@ -26,13 +26,13 @@ def test_a_story_goes_on_from_what_was_granted():
 
 
 def test_a_restart_changes_no_answer():
-    def told(restarts):
+    def answers(restarts):
         story = given(leftover, registered("n1", cpu=4_000), admitted(job("j", stage("map", 6))))
         story.round(asks=asks(("map", 6)))
         story.close()
         return (story.restarted() if restarts else story).then(finished("j/map", count=3)).round()
 
-    assert told(restarts=True) == told(restarts=False)
+    assert answers(restarts=True) == answers(restarts=False)
 
 
 def test_facts_come_in_while_a_round_is_open():

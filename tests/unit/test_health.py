@@ -205,13 +205,13 @@ def test_who_asks_nothing_or_takes_no_answer_is_not_waited_for():
             await released.wait()
             assert await is_over(silent[0])
             # It is cut off before all of it was taken.
-            told = 0
+            received = 0
             try:
                 while part := await deaf[0].read(1 << 16):
-                    told += len(part)
+                    received += len(part)
             except ConnectionResetError:
                 pass
-            assert told < 8 << 20
+            assert received < 8 << 20
             for _, writer in (silent, deaf):
                 writer.close()
 

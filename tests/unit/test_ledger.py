@@ -93,8 +93,8 @@ def test_only_who_gives_donates(permille):
 
 
 # ---------------------------------------------------------------- as the gateway shows them
-def asks(*told):
-    return Asks(0, 1, [], ledger=list(told))
+def asks(*entries):
+    return Asks(0, 1, [], ledger=list(entries))
 
 
 def test_queues_have_the_sums_of_their_jobs_live_or_over():
@@ -112,7 +112,7 @@ def test_queues_have_the_sums_of_their_jobs_live_or_over():
     ]
 
 
-def test_jobs_that_were_told_of_longest_ago_are_forgotten_and_their_queues_keep_what_they_came_to(monkeypatch):
+def test_jobs_reported_longest_ago_are_forgotten_and_their_queues_keep_their_totals(monkeypatch):
     monkeypatch.setattr(ledger, "LEDGER_JOBS_MAX", 2)
     state = State()
     for name in ("a", "b", "c"):

@@ -37,8 +37,8 @@ class History:
     def ends(self):
         return {job: max(a.end_ms for a in self.attempts if a.job == job) for job in self.submits}
 
-    def told(self, capacity):
-        """The metrics of this history, every change told in time order."""
+    def metrics(self, capacity):
+        """The metrics of this history, which hear of every change in time order."""
         metrics = Metrics(capacity)
         events = [(t, 2, ("submitted", job)) for job, t in self.submits.items()]
         events += [(t, 1, ("job_ended", job)) for job, t in self.ends().items()]
@@ -115,7 +115,7 @@ def plain_indices(history, capacity):
 def test_jains_index_is_the_contracts_definition(history):
     indices = list(plain_indices(history, CAPACITY)) or [Fraction(1)]
 
-    said = history.told(CAPACITY)["jain"]
+    said = history.metrics(CAPACITY)["jain"]
 
     assert said["mean"] == pytest.approx(float(sum(indices) / len(indices)), abs=1e-5)
     assert said["min"] == pytest.approx(float(min(indices)), abs=1e-5)
@@ -146,7 +146,7 @@ def test_a_judge_that_shares_no_code_finds_the_same_metrics(shared, history):
         }
         for a in history.attempts
     ]
-    said, found = history.told(CAPACITY), judge.Findings()
+    said, found = history.metrics(CAPACITY), judge.Findings()
 
     judge.check_metrics(jobs, cluster, lines, said, found)
 

@@ -7,7 +7,7 @@ import pytest
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
-from tests.gateway_cell import told as told_in_memory
+from tests.gateway_cell import told as run_in_memory
 from tests.http_rig import HOST, told
 
 PACKAGE = "generated_largesse_client"
@@ -23,7 +23,7 @@ def client(tmp_path_factory):
     async def fetched(cell):
         return (await cell.http.get("/openapi.json")).content
 
-    document.write_bytes(told_in_memory(fetched))
+    document.write_bytes(run_in_memory(fetched))
     # What it runs after the generation (a formatter) changes nothing of what the client does.
     file = ConfigFile(project_name_override=PACKAGE, package_name_override=PACKAGE, post_hooks=[])
     config = Config.from_sources(file, MetaType.NONE, document, "utf-8", True, folder / PACKAGE)

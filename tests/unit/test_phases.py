@@ -12,7 +12,7 @@ ONE = {"cpu": 1_000}
 
 
 class Stream:
-    """A job whose tasks start and end as told; stages by name, each with how many tasks it has."""
+    """A job whose tasks start and end at the times given; stages by name, each with how many tasks it has."""
 
     def __init__(self, windows=PAPER, **stages):
         self.windows = windows

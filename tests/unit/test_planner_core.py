@@ -43,8 +43,8 @@ def test_a_rejected_request_is_told_what_would_be_accepted():
     body = cell.settle(at=0)
 
     assert answers(body) == {"a": "accepted", "b": "no_room"}
-    told = body.answers[1]
-    assert (told.offer_from_ms, told.offer_to_ms) == (MINUTE, 81 * MINUTE)
+    answer = body.answers[1]
+    assert (answer.offer_from_ms, answer.offer_to_ms) == (MINUTE, 81 * MINUTE)
     cell.then(reservation("b", "window(1m, 81m, atom(b='8 cpu', g=1, h=1, l=30m, w=30m))"))
     assert answers(cell.settle(at=0)) == {"b": "accepted"}
 
@@ -59,9 +59,9 @@ def test_an_offer_of_a_size_says_it_as_a_request_is_written_and_is_accepted(gang
         atom = f"atom(b='1 cpu', g={gang}, h={gang}, l=5m, w={5 * gang}m)"
         return Cell().then(reservation(name, f"window(0, 60m, {atom})")).settle(at=0).answers[0]
 
-    told = asked("r", gang)
+    answer = asked("r", gang)
 
-    assert (told.accepted, told.detail.split("; it would be accepted with ")[1]) == (False, said)
+    assert (answer.accepted, answer.detail.split("; it would be accepted with ")[1]) == (False, said)
     assert asked("s", 8).accepted
 
 

@@ -31,6 +31,6 @@ def test_the_workload_of_the_page_is_simulated_and_its_deadline_met(tmp_path):
     path.write_text(lines[1])
     cluster = read_cluster({"nodes": [{"name": "n", "count": 2, "capacity": {"cpu": 8}}], "policy": {"preset": "hdrf"}})
 
-    (told,) = simulate(read_workload(str(path)), cluster, Options({}))["reservations"]
+    (reservation,) = simulate(read_workload(str(path)), cluster, Options({}))["reservations"]
 
-    assert (told["accepted"], told["jobs"], told["met"]) == (True, 1, True)
+    assert (reservation["accepted"], reservation["jobs"], reservation["met"]) == (True, 1, True)

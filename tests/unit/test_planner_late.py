@@ -179,21 +179,21 @@ def test_a_part_that_is_ahead_keeps_its_end_where_the_parts_behind_it_cannot_beg
 
 
 @pytest.mark.parametrize(
-    ("lease", "done", "minute", "told"),
+    ("lease", "done", "minute", "reason"),
     [
         pytest.param(10, 80, 2, "its leases have to last 600 s (l)", id="the lease"),
         pytest.param(1, 28, 3, "a step of a unit (60 unit-seconds) is the least that can be given back", id="the step"),
         pytest.param(1, 99, 10, "what is left of its leases ends with the step that has begun", id="the last step"),
     ],
 )
-def test_a_plan_that_keeps_more_than_it_needs_says_why(lease, done, minute, told):
+def test_a_plan_that_keeps_more_than_it_needs_says_why(lease, done, minute, reason):
     story = cell(flat(h=1, lease=lease, work=10))
     story.then(under(tasks=100, lasts=6_000), started("j/s", 0, done, at=MINUTE))
     story.then(finished("j/s", 0, done, at=minute * MINUTE, run_ms=6_000))
 
     body = story.round(at=minute * MINUTE)
 
-    assert body.answers[0].detail.endswith(f"than planned: {told}")
+    assert body.answers[0].detail.endswith(f"than planned: {reason}")
     assert story.promised == {"r": [(1, 11, 1)]}
 
 
@@ -201,5 +201,5 @@ def test_a_plan_that_gives_back_a_part_says_why_the_rest_stays():
     story = cell(flat(h=1, lease=6, work=12))
     story.then(under(tasks=12), started("j/s", 0, 10, at=MINUTE), finished("j/s", 0, 10, at=2 * MINUTE, run_ms=MINUTE))
 
-    told = "360 are given back; the rest stays: its leases have to last 360 s (l)"
-    assert story.round(at=2 * MINUTE).answers[0].detail.endswith(told)
+    reason = "360 are given back; the rest stays: its leases have to last 360 s (l)"
+    assert story.round(at=2 * MINUTE).answers[0].detail.endswith(reason)

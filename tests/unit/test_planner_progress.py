@@ -77,7 +77,7 @@ def test_a_job_that_is_all_done_gives_its_promise_back():
     assert story.promised == {}
 
 
-def test_tasks_that_are_faster_than_told_have_done_what_was_told_of_them():
+def test_tasks_that_are_faster_than_estimated_have_done_what_was_estimated():
     story = cell(flat(h=1, work=10))
     story.then(under(tasks=10), started("j/s", at=MINUTE))
     for index in range(9):

@@ -43,9 +43,9 @@ def test_a_better_plan_is_adopted_and_told_as_a_move():
 
     assert verdict(body) == "adopted"
     assert cell.promised == {"r": [(10, 26, 1)]}
-    (told,) = body.answers
-    assert (told.reservation, told.accepted, told.reason) == ("r", True, "moved")
-    assert "solver" in told.detail
+    (answer,) = body.answers
+    assert (answer.reservation, answer.accepted, answer.reason) == ("r", True, "moved")
+    assert "solver" in answer.detail
     assert [profile.reservation for profile in body.profiles] == ["r"]
     assert body.wake_ms == 10 * MINUTE
 
@@ -196,8 +196,8 @@ def test_proposals_and_requests_are_answered_in_the_order_of_the_log():
         reservation("a", WIDE), proposed(r=[(10, 26, 1)]), reservation("b", WIDE), reservation_delete("a")
     )
     body = cell.settle(at=1_000)
-    told = {answer.reservation: answer.reason for answer in body.answers}
-    assert told == {"a": "deleted", "b": "", "r": "moved"}
+    reasons = {answer.reservation: answer.reason for answer in body.answers}
+    assert reasons == {"a": "deleted", "b": "", "r": "moved"}
     assert verdict(body) == "adopted"
     assert cell.promised.keys() == {"r", "b"}
 

@@ -63,7 +63,7 @@ ONE = 'atom(b="1 cpu", g=1, h=1, l=1, w=1)'
 
 
 @pytest.mark.parametrize(
-    ("document", "line", "column", "told"),
+    ("document", "line", "column", "reason"),
     [
         ('window(10:00, 12:00,\n  atom(b="1 cpu", g=1, h=2, l=5x, w=1h))', 2, 31, "no duration"),
         ("windo(1, 2, " + ONE + ")", 1, 1, 'did you mean "window"?'),
@@ -102,12 +102,12 @@ ONE = 'atom(b="1 cpu", g=1, h=1, l=1, w=1)'
         ("#" * (TEXT_MAX + 1), 1, 1, "too long"),
     ],
 )
-def test_a_fault_is_told_with_its_place(document, line, column, told):
+def test_a_fault_is_told_with_its_place(document, line, column, reason):
     with pytest.raises(BadDocument) as fault:
         read_document(document, MORNING)
     assert fault.value.spot.line == line
     assert column is None or fault.value.spot.column == column
-    assert told in fault.value.reason
+    assert reason in fault.value.reason
 
 
 def test_aliases_do_not_multiply_without_limit():
@@ -196,7 +196,7 @@ def test_occurrences_have_a_limit():
 
 
 @pytest.mark.parametrize(
-    ("text", "recurrence", "told"),
+    ("text", "recurrence", "reason"),
     [
         pytest.param("window(0m, 30m, {})", 3600, "write times like", id="durations with a period"),
         pytest.param("window(+0m, +30m, {})", "0 6 * * *", "write durations like", id="times with cron"),
@@ -204,22 +204,22 @@ def test_occurrences_have_a_limit():
         pytest.param("window(0m, 30m, {})", "0 6 * * *", None, id="durations with cron"),
     ],
 )
-def test_a_window_that_counts_otherwise_than_its_recurrence_is_refused_with_how_to_write_it(text, recurrence, told):
+def test_a_window_that_counts_otherwise_than_its_recurrence_is_refused_with_how_to_write_it(text, recurrence, reason):
     today = clock(now_s=MORNING.now_s + 20_000 * 24 * HOUR)
     rdl = read_document(text.format("atom(b='1 cpu', g=1, h=1, l=30m, w=30m)"), today)
     horizon_s = today.now_s + 7 * 24 * HOUR
 
-    if told is None:
+    if reason is None:
         found = expanded(rdl, recurrence, today, horizon_s)["of"]
         assert [one["e"] - one["s"] for one in found] == [HOUR // 2] * len(found)
         assert len(found) == (7 if recurrence == "0 6 * * *" else 7 * 24)
     else:
-        with pytest.raises(ValueError, match=told):
+        with pytest.raises(ValueError, match=reason):
             expanded(rdl, recurrence, today, horizon_s)
 
 
 @pytest.mark.parametrize(
-    ("recurrence", "told"),
+    ("recurrence", "reason"),
     [
         pytest.param("0 6 * * *", None, id="once a day"),
         pytest.param("0 * * * *", "overlaps", id="more often than the window is long"),
@@ -227,7 +227,7 @@ def test_a_window_that_counts_otherwise_than_its_recurrence_is_refused_with_how_
         pytest.param("sometimes", "no cron expression", id="words"),
     ],
 )
-def test_a_cron_expression_is_checked_with_its_window(recurrence, told):
+def test_a_cron_expression_is_checked_with_its_window(recurrence, reason):
     answer = solved(
         "rdl-validation",
         {
@@ -239,8 +239,8 @@ def test_a_cron_expression_is_checked_with_its_window(recurrence, told):
         },
     )
 
-    assert answer["valid"] == (told is None)
-    assert told is None or told in answer["reason"]
+    assert answer["valid"] == (reason is None)
+    assert reason is None or reason in answer["reason"]
 
 
 def test_a_request_as_text_is_answered_with_quantities_in_base_units():

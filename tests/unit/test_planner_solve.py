@@ -78,7 +78,7 @@ def test_a_profile_is_updated_by_its_owner_alone():
 
 
 @pytest.mark.parametrize(
-    ("rdl", "more", "told"),
+    ("rdl", "more", "reason"),
     [
         pytest.param(window(0, 600, gang(5, 600)), {}, None, id="it fits to the second"),
         pytest.param(window(0, 540, gang(5, 600)), {}, "too short", id="the window is too short"),
@@ -108,11 +108,11 @@ def test_a_profile_is_updated_by_its_owner_alone():
         pytest.param(window(0, 600, gang(1, 60)), {"recurrence": "0"}, None, id="no recurrence"),
     ],
 )
-def test_a_request_that_could_never_be_met_is_told_why(rdl, more, told):
+def test_a_request_that_could_never_be_met_is_told_why(rdl, more, reason):
     answer = solved("rdl-validation", {**X, "now": 0, "rdl": rdl, **more})
 
-    assert answer["valid"] == (told is None)
-    assert told is None or told in answer["reason"]
+    assert answer["valid"] == (reason is None)
+    assert reason is None or reason in answer["reason"]
 
 
 def test_a_request_has_a_limit_of_atoms_and_of_depth():
@@ -217,7 +217,7 @@ def test_a_promise_that_another_ones_end_makes_room_for_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         pytest.param({"kind": "reservations"}, "kind: has to be one of", id="the kind"),
         pytest.param({"input": []}, "input: has to be an object", id="the input"),
@@ -229,12 +229,12 @@ def test_a_promise_that_another_ones_end_makes_room_for_is_kept():
         pytest.param({"input": {**X, "sequence": [], "existing": [1]}}, "input.existing[0]", id="what exists"),
     ],
 )
-def test_a_malformed_problem_is_refused_with_the_field(change, told):
+def test_a_malformed_problem_is_refused_with_the_field(change, message):
     problem = {"kind": "reservation", "input": {**X, "sequence": []}, **change}
 
     with pytest.raises(BadProblem) as fault:
         solved(problem["kind"], problem["input"])
-    assert str(fault.value).startswith(told)
+    assert str(fault.value).startswith(message)
 
 
 def test_decimals_are_exact():

@@ -81,6 +81,6 @@ def test_a_service_that_stops_says_what_helps():
     )
 
     assert done.returncode == 3
-    told = json.loads((done.stdout + done.stderr).splitlines()[-1])
-    assert told["event"] == "stopped"
-    assert told["way_out"].startswith("if every start ends here: `largesse admin skip-input jobs 7` ")
+    logged = json.loads((done.stdout + done.stderr).splitlines()[-1])
+    assert logged["event"] == "stopped"
+    assert logged["way_out"].startswith("if every start ends here: `largesse admin skip-input jobs 7` ")

@@ -157,21 +157,21 @@ def test_what_ends_before_the_promise_is_not_revocable_and_what_runs_into_it_is(
     assert sorted(why(story.settle())) == [("long", 2, "required", True), ("short", 2, "required", False)]
 
 
-def untold(name, **given):
+def unestimated(name, **given):
     """A job of which nothing is known before a task has ended."""
     return job(name, replace(stage(**given), estimate_ms=0))
 
 
 def test_what_may_run_for_any_time_is_revocable_however_late_the_promise_is():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(HOUR, HOUR + 60_000, 4))
-    story.take(untold("open", tasks=2), untold("limited", tasks=2, timeout_ms=50_000))
+    story.take(unestimated("open", tasks=2), unestimated("limited", tasks=2, timeout_ms=50_000))
 
     assert sorted(why(story.settle())) == [("limited", 2, "required", False), ("open", 2, "required", True)]
 
 
 def test_once_a_task_of_the_stage_has_ended_the_others_are_expected_to_take_as_long():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(HOUR, HOUR + 60_000, 4))
-    story.take(untold("open", tasks=5))
+    story.take(unestimated("open", tasks=5))
     (first,) = story.settle()
     story.at(20_000).finish(single(first, 0))
 
@@ -181,7 +181,7 @@ def test_once_a_task_of_the_stage_has_ended_the_others_are_expected_to_take_as_l
 def test_what_nothing_is_known_of_is_not_waited_for():
     """By the guess of a minute it would end before the lease."""
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(90_000, 120_000, 2))
-    story.take(untold("open", tasks=4))
+    story.take(unestimated("open", tasks=4))
     story.settle()
     story.take(reserved("mine", stage(tasks=2, duration_ms=10_000)))
 

@@ -22,7 +22,7 @@ def grant_ms(story, grant):
 
 
 def given(story):
-    """What is asked for, planned and told of in accounts, of the reserved job in the round that is open."""
+    """Of the reserved job in the open round: what it asks for, whether it is planned, whether it is in the accounts."""
     accounts = [entry.job for entry in bodies(story, "asks").ledger]
     return asked(story).get("mine"), "mine" in plans(story), "mine" in accounts
 
@@ -94,9 +94,9 @@ def test_a_job_is_planned_exactly_while_its_reservation_is_not_accepted(how, res
     if restore:
         story.restore()
     story.open()
-    asks, planned, told = given(story)
+    asks, planned, accounted = given(story)
     assert not planned
-    assert told
+    assert accounted
     assert all(kind == "required" for _, _, kind in asks or [])
     assert [entry.over for entry in bodies(story, "asks").ledger if entry.job == "mine"] == [True]
     story.close()

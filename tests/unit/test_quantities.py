@@ -116,8 +116,8 @@ def test_a_suffix_of_another_custom_is_refused_with_the_one_that_is_taken(text, 
     with pytest.raises(ValueError, match="suffixes: m, k, M, G, T, P, Ki, Mi, Gi, Ti, Pi") as refused:
         parse_quantity("memory", text, round_up=True)
 
-    told = str(refused.value).partition("; did you mean ")[2]
-    assert told == (f'"{meant}"?' if meant else "")
+    suggestion = str(refused.value).partition("; did you mean ")[2]
+    assert suggestion == (f'"{meant}"?' if meant else "")
     if meant:
         parse_quantity("memory", meant, round_up=True)
 

@@ -61,9 +61,9 @@ def test_jobs_that_never_ended_are_no_part_of_it():
 
 
 def test_jobs_that_outages_left_unfinished_and_copies_have_rows_where_there_are_any():
-    told = result(1_000) | {"outages": {"node_failures": 2, "attempts_lost": 15, "unfinished": ["a", "b"]}}
+    interrupted = result(1_000) | {"outages": {"node_failures": 2, "attempts_lost": 15, "unfinished": ["a", "b"]}}
     copied = result(1_000) | {"copies": {"started": 7, "won": 3, "in_vain": {}}}
-    found = rows(drf=told, largesse=copied)
+    found = rows(drf=interrupted, largesse=copied)
 
     assert found["unfinished jobs"] == ["2", "-"]
     assert (found["node failures"], found["attempts lost"]) == (["2", "-"], ["15", "-"])
@@ -120,7 +120,7 @@ def figures_of(page):
 def test_the_page_names_what_was_compared():
     page = unescape(page_of({"drf": result(1_000), "x": result(900)}))
 
-    for told in (
+    for text in (
         "w<1>.jsonl",
         "c.json",
         "8 nodes",
@@ -130,7 +130,7 @@ def test_the_page_names_what_was_compared():
         "0.1.0 (release)",
         "0123456789abcdef",
     ):
-        assert told in page.partition("</script>")[2]
+        assert text in page.partition("</script>")[2]
 
 
 def test_the_page_is_the_same_every_time():

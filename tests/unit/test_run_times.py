@@ -1,4 +1,4 @@
-"""How long tasks are expected to run: what was told, what earlier runs took, what was seen in this one."""
+"""How long tasks are expected to run: by the estimate of the spec, by earlier runs, by what was seen in this one."""
 
 from dataclasses import replace
 
@@ -24,8 +24,8 @@ from schemas.estimates import DEFAULT_MS
 from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import cell, plans
 
-UNTOLD = replace(stage("s", 4), estimate_ms=0)
-TOLD = replace(stage("s", 4), estimate_ms=5_000)
+UNESTIMATED = replace(stage("s", 4), estimate_ms=0)
+ESTIMATED = replace(stage("s", 4), estimate_ms=5_000)
 
 
 @pytest.mark.parametrize(
@@ -53,55 +53,55 @@ def seen_of(spec_stage, estimates, *runs):
     return seen
 
 
-def test_what_was_told_goes_first_and_is_all_that_counts():
-    seen = seen_of(TOLD, "spec", (2, [100, 300]))
+def test_the_estimate_of_the_spec_goes_first_and_is_all_that_counts():
+    seen = seen_of(ESTIMATED, "spec", (2, [100, 300]))
 
     assert seen == {}
-    assert expected_ms(TOLD, seen) == 5_000
-    assert source_of(TOLD, 0, [], seen) == "spec"
+    assert expected_ms(ESTIMATED, seen) == 5_000
+    assert source_of(ESTIMATED, 0, [], seen) == "spec"
 
 
 def test_else_tasks_of_the_stage_that_have_succeeded_are_the_estimate():
-    seen = seen_of(UNTOLD, "spec", (2, [100, 300]), (1, [500]))
+    seen = seen_of(UNESTIMATED, "spec", (2, [100, 300]), (1, [500]))
 
-    assert expected_ms(UNTOLD, seen) == 300
-    assert source_of(UNTOLD, 0, [], seen) == "finished"
+    assert expected_ms(UNESTIMATED, seen) == 300
+    assert source_of(UNESTIMATED, 0, [], seen) == "finished"
 
 
 def test_else_there_is_a_default():
-    assert expected_ms(UNTOLD, {}) == DEFAULT_MS
-    assert source_of(UNTOLD, 0, [], {}) == "default"
+    assert expected_ms(UNESTIMATED, {}) == DEFAULT_MS
+    assert source_of(UNESTIMATED, 0, [], {}) == "default"
 
 
-def test_earlier_runs_say_what_was_not_told():
+def test_earlier_runs_give_the_estimate_that_a_spec_lacks():
     history = History()
     learn(history, "r-1", {"s": Seen(2, 400)})
     learn(history, "r-2", {"s": Seen(1, 500)})
-    spec, positions = informed(history, job("r-3", UNTOLD, replace(UNTOLD, stage="t")), "spec")
+    spec, positions = informed(history, job("r-3", UNESTIMATED, replace(UNESTIMATED, stage="t")), "spec")
     assert [each.estimate_ms for each in spec.stages] == [300, 0]
     assert source_of(spec.stages[0], 0, positions, {}) == "history"
-    assert informed(history, job("other-3", UNTOLD), "spec")[1] == []
+    assert informed(history, job("other-3", UNESTIMATED), "spec")[1] == []
 
 
-def test_by_the_knob_earlier_runs_go_before_what_was_told():
+def test_by_the_knob_earlier_runs_go_before_the_estimate_of_the_spec():
     history = History()
-    learn(history, "r-1", seen_of(TOLD, "history", (2, [100, 300])))
-    told = job("r-2", TOLD)
+    learn(history, "r-1", seen_of(ESTIMATED, "history", (2, [100, 300])))
+    submitted = job("r-2", ESTIMATED)
 
-    assert informed(history, told, "spec") == (told, [])
-    spec, positions = informed(history, told, "history")
+    assert informed(history, submitted, "spec") == (submitted, [])
+    spec, positions = informed(history, submitted, "history")
     assert spec.stages[0].estimate_ms == 200
     assert positions == [0]
 
 
-def test_by_the_knob_a_few_finished_tasks_go_before_what_was_told():
-    few = seen_of(TOLD, "finished", (SEEN_TASKS_MIN - 1, [100]))
-    assert expected_ms(TOLD, few) == 5_000
-    assert source_of(TOLD, 0, [], few) == "spec"
+def test_by_the_knob_a_few_finished_tasks_go_before_the_estimate_of_the_spec():
+    few = seen_of(ESTIMATED, "finished", (SEEN_TASKS_MIN - 1, [100]))
+    assert expected_ms(ESTIMATED, few) == 5_000
+    assert source_of(ESTIMATED, 0, [], few) == "spec"
 
-    enough = seen_of(TOLD, "finished", (SEEN_TASKS_MIN - 1, [100]), (1, [600]))
-    assert expected_ms(TOLD, enough) == 200
-    assert source_of(TOLD, 0, [], enough) == "finished"
+    enough = seen_of(ESTIMATED, "finished", (SEEN_TASKS_MIN - 1, [100]), (1, [600]))
+    assert expected_ms(ESTIMATED, enough) == 200
+    assert source_of(ESTIMATED, 0, [], enough) == "finished"
 
 
 @pytest.mark.parametrize(
@@ -114,28 +114,28 @@ def test_by_the_knob_a_few_finished_tasks_go_before_what_was_told():
     ],
 )
 def test_an_estimate_stays_unless_finished_tasks_show_that_it_is_wrong(run_ms, expected):
-    seen = seen_of(TOLD, "finished", (SEEN_TASKS_MIN, [run_ms]))
-    assert expected_ms(TOLD, seen) == expected
-    assert source_of(TOLD, 0, [], seen) == ("spec" if expected == TOLD.estimate_ms else "finished")
+    seen = seen_of(ESTIMATED, "finished", (SEEN_TASKS_MIN, [run_ms]))
+    assert expected_ms(ESTIMATED, seen) == expected
+    assert source_of(ESTIMATED, 0, [], seen) == ("spec" if expected == ESTIMATED.estimate_ms else "finished")
 
 
 @pytest.mark.parametrize("now", ["spec", "history"])
-def test_what_was_told_goes_first_again_once_the_knob_says_so(now):
-    seen = seen_of(TOLD, "finished", (SEEN_TASKS_MIN, [100]))
-    observe(seen, TOLD, 1, [100], now)
+def test_the_estimate_of_the_spec_goes_first_again_once_the_knob_says_so(now):
+    seen = seen_of(ESTIMATED, "finished", (SEEN_TASKS_MIN, [100]))
+    observe(seen, ESTIMATED, 1, [100], now)
 
-    assert expected_ms(TOLD, seen) == 5_000
+    assert expected_ms(ESTIMATED, seen) == 5_000
 
 
 def test_without_an_estimate_one_finished_task_is_enough():
-    assert expected_ms(UNTOLD, seen_of(UNTOLD, "finished", (1, [100]))) == 100
+    assert expected_ms(UNESTIMATED, seen_of(UNESTIMATED, "finished", (1, [100]))) == 100
 
 
 def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
     one, other = History(), History()
     for history in (one, other):
         learn(history, "r-1", {"s": Seen(1, 100)})
-    spec = job("r-2", UNTOLD)
+    spec = job("r-2", UNESTIMATED)
 
     assert informed(one, spec, "spec")[0] is informed(other, spec, "spec")[0]
 
@@ -168,13 +168,13 @@ def run_whole(story, run_ms):
 
 
 def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
-    story = cell(job("r-1", UNTOLD))
+    story = cell(job("r-1", UNESTIMATED))
     story.open()
     assert [(each.run_ms, each.source) for each in plans(story)["r-1"].estimates] == [(DEFAULT_MS, "default")]
     story.start(*story.close().grants)
     story.finish(*story.granted, run_ms=7_000)
     run_whole(story, 7_000)
-    story.take(job("r-2", UNTOLD))
+    story.take(job("r-2", UNESTIMATED))
     story.open()
 
     plan = plans(story)["r-2"]
@@ -193,7 +193,7 @@ def test_the_next_run_of_a_job_is_planned_by_the_last_and_the_plan_says_so():
 )
 def test_a_job_is_planned_by_its_tasks_that_have_succeeded_unless_the_knob_says_otherwise(knobs, found):
     cores = SEEN_TASKS_MIN * 1_000
-    story = cell(job("r-1", replace(TOLD, tasks=3 * SEEN_TASKS_MIN, retries=1)), cpu=cores, **knobs)
+    story = cell(job("r-1", replace(ESTIMATED, tasks=3 * SEEN_TASKS_MIN, retries=1)), cpu=cores, **knobs)
     first = story.settle()
     story.start(*first)
     story.finish(*first, run_ms=7_000)
@@ -222,16 +222,16 @@ def test_presets_that_plan_jobs_let_finished_tasks_correct_estimates(preset, est
     assert rule_of(Policy(preset=preset, estimates=estimates)) == found
 
 
-def test_a_run_that_was_told_otherwise_teaches_only_where_history_counts():
-    story = cell(job("r-1", TOLD), estimates="history")
+def test_a_run_with_another_estimate_teaches_only_where_history_counts():
+    story = cell(job("r-1", ESTIMATED), estimates="history")
     run_whole(story, 7_000)
-    story.take(job("r-2", TOLD))
+    story.take(job("r-2", ESTIMATED))
     story.restore()
     story.open()
     assert plans(story)["r-2"].deadline_ms == 7_000
 
     story.close()
-    story.take(config(estimates="spec"), job("r-3", TOLD))
+    story.take(config(estimates="spec"), job("r-3", ESTIMATED))
     story.open()
     plan = plans(story)["r-3"]
     assert max(late.at_ms + (late.waves - 1) * late.every_ms for late in plan.late) == plan.deadline_ms - 5_000

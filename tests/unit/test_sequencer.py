@@ -66,12 +66,12 @@ async def test_a_newer_claim_makes_it_stand_by_for_a_lease(desk):
 
 @desk
 async def test_who_stands_by_tells_the_last_seq_folded_as_the_leader_does(desk):
-    def told():
+    def exported():
         line = b'largesse_log_seq{service="admission"} '
         return [float(each.removeprefix(line)) for each in exposition()[1].splitlines() if each.startswith(line)]
 
     await desk.take("jobs", {**JOB, "job": "a"})
-    (leading,) = told()
+    (leading,) = exported()
     assert leading == (await desk.records())[-1].record.seq
 
     await desk.scribe.claim("another")
@@ -79,7 +79,7 @@ async def test_who_stands_by_tells_the_last_seq_folded_as_the_leader_does(desk):
     last = await desk.scribe.write(JobCancelled("a"))
     await desk.turn()
     assert not desk.sequencer.is_leading
-    assert told() == [last.seq]
+    assert exported() == [last.seq]
     assert last.seq > leading
 
 

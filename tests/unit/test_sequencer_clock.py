@@ -134,10 +134,10 @@ def room(count=1):
 
         def run(jump_ms):
             @story
-            async def told(bus, scribe):
+            async def scenario(bus, scribe):
                 await arranged(bus, jump_ms)
 
-            told()
+            scenario()
 
         run.__name__ = test.__name__
         return pytest.mark.parametrize("jump_ms", JUMPS)(run)
@@ -285,7 +285,7 @@ async def test_a_cell_that_was_down_for_a_week_starts_with_the_right_time(bus, s
 @for_all(st.lists(st.tuples(st.sampled_from([250, 1_000, 2_750]), st.sampled_from([0, 0, *JUMPS])), max_size=12))
 def test_whatever_the_wall_clock_does_a_live_node_stays_and_the_log_speaks_every_third_of_a_lease(steps):
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         room = Desks(bus)
         await room.send("nodes", {"register": NODE})
         await room.passes(0)
@@ -303,4 +303,4 @@ def test_whatever_the_wall_clock_does_a_live_node_stays_and_the_log_speaks_every
         assert times == sorted(times)
         assert abs(times[-1] - NOW_MS - room.steady) <= room.steady // SLEW + 1_001
 
-    told()
+    scenario()

@@ -32,7 +32,7 @@ async def seqs(made):
 def restarted(garbage):
     """A sequencer that refused two inputs, garbage in its dead letters, and another sequencer in its place."""
 
-    async def told(bus):
+    async def scenario(bus):
         made = Desk(bus)
         await made.turn()
         for _ in range(2):
@@ -44,7 +44,7 @@ def restarted(garbage):
         await made.turn()
         return made, written
 
-    return told
+    return scenario
 
 
 STRANGE = [
@@ -64,7 +64,7 @@ STRANGE = [
 @pytest.mark.parametrize("value", STRANGE)
 def test_a_sequencer_leads_whatever_the_last_dead_letter_is_and_writes_none_again(value):
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         made, written = await restarted([value] * 40)(bus)
 
         assert made.sequencer.is_leading
@@ -72,20 +72,20 @@ def test_a_sequencer_leads_whatever_the_last_dead_letter_is_and_writes_none_agai
         await made.take("jobs", b"bad again")
         assert len(await seqs(made)) == len(written) + 1, "and the next is written"
 
-    told()
+    scenario()
 
 
 def test_behind_more_garbage_than_is_looked_through_letters_are_written_again(monkeypatch):
     monkeypatch.setattr(dead_letters, "LOOKED_AT", 20)
 
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         made, written = await restarted([b"hello"] * 20)(bus)
         assert await seqs(made) == written * 2
         made, written = await restarted([b"hello"] * 19)(bus)
         assert await seqs(made) == written, "at the limit it is still found"
 
-    told()
+    scenario()
 
 
 @story

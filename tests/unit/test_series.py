@@ -36,7 +36,7 @@ def test_a_series_is_kept_as_it_was_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param(asked(every=HOUR_S - 1), "series.every: is 3599 s, and the window has 3600 s", id="overlap"),
         pytest.param(asked(every=0), "series.every", id="no period"),
@@ -57,10 +57,10 @@ def test_a_series_is_kept_as_it_was_asked_for():
         pytest.param({"end_series": {"series": "s"}}, "end_series.user: is missing", id="no owner"),
     ],
 )
-def test_what_is_refused_of_a_series(document, told):
+def test_what_is_refused_of_a_series(document, problem):
     with pytest.raises(Malformed) as refused:
         read_input("reservations", document, "ann")
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(problem)
 
 
 def test_a_series_has_the_longest_name_whose_occurrences_can_be_named():
@@ -108,17 +108,17 @@ def test_each_occurrence_of_a_series_is_requested_once_and_in_order():
 
 
 @pytest.mark.parametrize(
-    ("terms", "told"),
+    ("terms", "reason"),
     [
         ({"series": "t"}, "not known"),
         ({"user": "bob"}, "another owner"),
         ({"queue": "other"}, "another owner or queue"),
     ],
 )
-def test_an_occurrence_is_of_a_series_that_is_known_and_the_owners(terms, told):
+def test_an_occurrence_is_of_a_series_that_is_known_and_the_owners(terms, reason):
     refused = one_node_cell(body()).take(of(DAY_S, **terms))
     assert isinstance(refused, InputRefused)
-    assert told in refused.reason
+    assert reason in refused.reason
 
 
 def test_only_its_owner_ends_a_series_and_then_no_occurrence_counts():

@@ -25,7 +25,7 @@ from tests.series_terms import ATOM, DAY_S, HOUR_S, STEP_S, body, names, of, win
 
 
 class Beside:
-    """A planner in a story, and what its shell would send at a moment. `told`: what it sends comes into the log."""
+    """A planner in a story, and what its shell would send at a moment. `requested` puts what it sends into the log."""
 
     def __init__(self, **knobs):
         self.cell = Cell(registered("n1", cpu=8_000, memory=16_384), **knobs)
@@ -37,7 +37,7 @@ class Beside:
     def due(self):
         return self.renewer.due()
 
-    def told(self):
+    def requested(self):
         """What is due is read by the sequencer, and answered."""
         bodies = [read_input("reservations", message, "planner") for message in self.due()]
         self.cell.then(*(Fact(each) for each in bodies))
@@ -58,16 +58,16 @@ def begun(**terms):
 
 def test_occurrences_are_requested_once_they_end_inside_the_horizon():
     beside = begun()
-    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+    assert beside.requested() == names(1, 2, 3, 4, 5, 6)
     assert beside.promised == names(1, 2, 3, 4, 5, 6)
     assert beside.due() == []
 
     beside.now_s = HOUR_S + STEP_S - 1
     assert beside.due() == []
     beside.now_s = HOUR_S + STEP_S
-    assert beside.told() == names(7)
+    assert beside.requested() == names(7)
     beside.now_s = DAY_S + HOUR_S + STEP_S
-    assert beside.told() == names(8)
+    assert beside.requested() == names(8)
 
 
 def test_an_occurrence_keeps_its_whole_window_where_the_clock_of_the_log_is_up_to_a_step_behind():
@@ -81,12 +81,12 @@ def test_an_occurrence_keeps_its_whole_window_where_the_clock_of_the_log_is_up_t
 def test_what_was_missed_is_not_made_up_for():
     beside = begun()
     beside.now_s = 10 * DAY_S
-    assert beside.told() == names(*range(11, 17))
+    assert beside.requested() == names(*range(11, 17))
 
 
 def test_an_occurrence_that_is_refused_by_the_planner_is_not_asked_for_again():
     beside = begun(rdl=window() | {"of": ATOM | {"b": {"cpu": "9"}}})
-    assert len(beside.told()) == 6
+    assert len(beside.requested()) == 6
     assert beside.promised == []
     beside.now_s = int(10 * AGAIN_S)
     assert beside.due() == []
@@ -94,7 +94,7 @@ def test_an_occurrence_that_is_refused_by_the_planner_is_not_asked_for_again():
 
 def test_a_restart_goes_on_where_the_log_stands():
     beside = begun()
-    beside.told()
+    beside.requested()
     again = Beside()
     again._shell.state = beside.cell.story.state
     assert again.due() == []
@@ -106,13 +106,13 @@ def test_a_cron_expression_counts_in_its_zone():
     summer = int(datetime(2026, 10, 23, tzinfo=UTC).timestamp())
     beside = begun(every="0 6 * * *", zone="Europe/Berlin", start_s=summer)
     beside.now_s = summer
-    told = [datetime.fromtimestamp(each["request"]["occurrence_s"], UTC).hour for each in beside.due()]
-    assert told == [4, 4, 5, 5, 5, 5, 5]  # Clocks go back on the 25th.
+    hours = [datetime.fromtimestamp(each["request"]["occurrence_s"], UTC).hour for each in beside.due()]
+    assert hours == [4, 4, 5, 5, 5, 5, 5]  # Clocks go back on the 25th.
 
 
 def test_so_many_occurrences_of_a_series_are_asked_for_ahead_and_more_when_some_have_ended():
     beside = begun(every=HOUR_S, start_s=HOUR_S)
-    assert len(beside.told()) == AHEAD_MAX
+    assert len(beside.requested()) == AHEAD_MAX
     assert beside.due() == []
     beside.now_s = 4 * HOUR_S
     beside.cell.round(at=beside.now_s * 1_000)
@@ -130,7 +130,7 @@ def test_at_most_so_much_is_sent_at_a_time():
 
 def test_a_series_that_has_ended_gives_back_what_has_not_begun():
     beside = begun()
-    beside.told()
+    beside.requested()
     beside.now_s = DAY_S
     beside.cell.then(Fact(SeriesEnded("s", "ann")))
     beside.cell.round(at=DAY_S * 1_000)
@@ -148,7 +148,7 @@ def test_what_was_requested_a_moment_ago_is_given_back_at_once():
     async def story():
         beside = begun()
         await beside.renewer.renew()
-        beside.told()  # Nothing is sent twice.
+        beside.requested()  # Nothing is sent twice.
         beside.cell.then(*(Fact(of(day * DAY_S)) for day in (1, 2)))
         beside.cell.settle(at=0)
         beside.cell.then(Fact(SeriesEnded("s", "ann")))
@@ -159,7 +159,7 @@ def test_what_was_requested_a_moment_ago_is_given_back_at_once():
 
 def test_new_terms_for_an_occurrence_leave_it_in_its_series():
     beside = begun()
-    beside.told()
+    beside.requested()
     (name,) = names(3)
     rdl = window(3 * DAY_S + HOUR_S, 3 * DAY_S) | {"of": ATOM | {"h": 2}}
     update = {"update": {"reservation": name, "user": "ann", "rdl": rdl}}
@@ -172,7 +172,7 @@ def test_new_terms_for_an_occurrence_leave_it_in_its_series():
 def test_a_series_that_cannot_be_evaluated_harms_no_other(terms):
     beside = Beside()
     beside.cell.then(Fact(body(series="bad", **terms)), Fact(body()))
-    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+    assert beside.requested() == names(1, 2, 3, 4, 5, 6)
 
 
 def test_a_cron_expression_is_evaluated_only_where_an_occurrence_may_be_due(monkeypatch):
@@ -228,7 +228,7 @@ def test_a_series_of_which_all_is_refused_sends_one_occurrence_at_a_time_each_in
 
 def test_a_series_of_which_an_occurrence_comes_into_the_log_again_sends_what_is_missing():
     beside = sent_in_vain()
-    beside.told()
+    beside.requested()
     assert moments(beside.due()) == list(range(2, AHEAD_MAX + 1))
 
 
@@ -242,7 +242,7 @@ def test_what_follows_an_occurrence_that_was_refused_waits_no_longer_than_others
         beside.now_s += DAY_S
         return beside
 
-    assert asyncio.run(story()).told() == names(6, 7)
+    assert asyncio.run(story()).requested() == names(6, 7)
 
 
 @pytest.mark.parametrize("knobs", [{"reservations": "off"}, {"preset": "slots"}])
@@ -251,7 +251,7 @@ def test_while_no_reservation_is_accepted_none_is_requested_so_that_none_is_lost
     beside.cell.then(configured(**knobs))
     assert beside.due() == []
     beside.cell.then(configured(seed=0))
-    assert beside.told() == names(1, 2, 3, 4, 5, 6)
+    assert beside.requested() == names(1, 2, 3, 4, 5, 6)
 
 
 def test_a_request_that_was_on_its_way_is_not_taken_for_an_occurrence_of_another_series_of_that_name():

@@ -20,8 +20,8 @@ CORES = 4
 
 def cell(*facts, queues=None, **knobs):
     """One node of four cores."""
-    told = configured(queues=queues, preset="largesse", **knobs)
-    return given(core, told, registered("n1", cpu=CORES * 1_000), *facts)
+    settings = configured(queues=queues, preset="largesse", **knobs)
+    return given(core, settings, registered("n1", cpu=CORES * 1_000), *facts)
 
 
 def wide(name, tasks, seconds, at=None, queue="default", priority=0):
@@ -106,14 +106,14 @@ def test_a_job_that_has_come_far_in_the_shadow_goes_before_a_newcomer_with_less_
 
 
 def test_the_shadow_goes_on_where_the_first_config_of_a_cell_changes_another_setting():
-    def told(*facts):
+    def played(*facts):
         story = given(core, registered("n1", cpu=CORES * 1_000), wide("first", 12, 10, at=0))
         served(story)
         story.close().then(wide("second", 7, 10, at=10_000), finished("first/s", 0, 4, at=10_000), *facts)
         return story
 
     assert Policy().preset == "largesse"
-    alone, beside = told(), told(configured(altruism_shards=2))
+    alone, beside = played(), played(configured(altruism_shards=2))
     # In a shadow that begins here, the newcomer would end as soon as `first`, and has less work left.
     assert served(alone) == served(beside) == {"first": 4}
     assert keys(alone) == keys(beside)

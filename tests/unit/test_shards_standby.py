@@ -33,22 +33,22 @@ class GroupBus(MemoryBus):
         self.thrown_out = {}
         self.dealt = asyncio.Condition()
 
-    async def join(self, group, told):
-        self.members[told] = []
-        self.thrown_out[told] = asyncio.Event()
+    async def join(self, group, on_assigned):
+        self.members[on_assigned] = []
+        self.thrown_out[on_assigned] = asyncio.Event()
         try:
             await self._deal()
-            await self.thrown_out[told].wait()
+            await self.thrown_out[on_assigned].wait()
             raise BusError("thrown out")
         finally:
-            del self.members[told]
+            del self.members[on_assigned]
             await self._deal()
 
     async def _deal(self):
         newest_first = list(reversed(self.members))
-        for number, told in enumerate(newest_first):
-            self.members[told] = list(range(number, SHARDS_MAX, len(newest_first)))
-            told(self.members[told])
+        for number, on_assigned in enumerate(newest_first):
+            self.members[on_assigned] = list(range(number, SHARDS_MAX, len(newest_first)))
+            on_assigned(self.members[on_assigned])
         async with self.dealt:
             self.dealt.notify_all()
 
@@ -74,10 +74,10 @@ class View:
     def __getattr__(self, name):
         return getattr(self.bus, name)
 
-    async def join(self, group, told):
+    async def join(self, group, on_assigned):
         _, end = await self.bus.bounds(LOG, 0)
         self.joined_at.append((self.read, end))
-        await self.bus.join(group, told)
+        await self.bus.join(group, on_assigned)
 
     async def bounds(self, topic, partition):
         self.asked += topic == LOG
@@ -140,8 +140,8 @@ class Service:
         return self.topic, partition_of(self.topic, 0, shard)
 
 
-def told(story):
-    """A test as a coroutine that no standstill keeps for ever."""
+def guarded(story):
+    """Runs a coroutine as a test, with a limit of time: a standstill fails."""
 
     def run(topic):
         async def whole():
@@ -166,7 +166,7 @@ def patient(story):
 
 @pytest.mark.rotating(2)
 @pytest.mark.slow
-@told
+@guarded
 @patient
 async def test_an_instance_without_a_snapshot_takes_a_shard_only_when_it_has_folded_a_long_log(service):
     first = service.starts()
@@ -186,7 +186,7 @@ async def test_an_instance_without_a_snapshot_takes_a_shard_only_when_it_has_fol
     assert service.rounds > 24
 
 
-@told
+@guarded
 async def test_rounds_go_on_while_the_instance_to_which_a_shard_was_dealt_is_paused(service):
     service.starts()
     second = service.starts()
@@ -199,7 +199,7 @@ async def test_rounds_go_on_while_the_instance_to_which_a_shard_was_dealt_is_pau
 
 
 @pytest.mark.slow
-@told
+@guarded
 async def test_an_instance_that_was_thrown_out_joins_again_only_when_it_has_caught_up(service):
     service.starts()
     await service.bus.has_members(1)

@@ -23,7 +23,7 @@ def shell_of(core, bus, **more):
     return Shell(core, bus, SETTINGS, **more)
 
 
-def told_seq(service):
+def exported_seq(service):
     (line,) = [
         line for line in exposition()[1].splitlines() if b'largesse_log_seq{service="%s"}' % service.encode() in line
     ]
@@ -65,16 +65,16 @@ async def test_a_round_that_is_over_is_never_answered_again(bus, scribe):
 
 
 @story
-async def test_what_was_folded_last_is_told_also_while_no_round_ends(bus, scribe):
+async def test_the_last_seq_folded_is_exported_also_while_no_round_ends(bus, scribe):
     shell = shell_of(Toy(), bus, name="told")
     await scribe.write(JobCancelled("a"))
     last = await scribe.write(JobCancelled("b"))
     await catch_up(shell)
-    assert told_seq("told") == last.seq
+    assert exported_seq("told") == last.seq
 
     await scribe.claim("another")
     await catch_up(shell)
-    assert told_seq("told") == last.seq
+    assert exported_seq("told") == last.seq
 
 
 @story

@@ -33,9 +33,9 @@ def result():
 
 
 def test_each_reservation_has_its_name_also_where_admission_refused_it(result):
-    told = [(each["reservation"], outcome_of(each)) for each in result["reservations"]]
+    outcomes = [(each["reservation"], outcome_of(each)) for each in result["reservations"]]
 
-    assert sorted(told) == [("astray", "refused"), ("kept", "in time"), ("too-wide", "refused")]
+    assert sorted(outcomes) == [("astray", "refused"), ("kept", "in time"), ("too-wide", "refused")]
 
 
 def test_a_run_says_how_many_were_kept_and_which_were_not(result, monkeypatch):

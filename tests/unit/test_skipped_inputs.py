@@ -154,20 +154,20 @@ async def test_an_input_is_skipped_that_was_read_with_the_wish_but_not_judged(de
 
 
 @pytest.mark.parametrize(
-    ("offset", "told"),
+    ("offset", "reason"),
     [
         pytest.param(0, "jobs has been read up to offset 0: what 0 says is in the log already", id="taken already"),
         pytest.param(1, "jobs ends before offset 1: there is nothing at 1 yet", id="not there yet"),
     ],
 )
-def test_an_input_that_cannot_be_skipped_any_more_or_yet_is_named(offset, told):
+def test_an_input_that_cannot_be_skipped_any_more_or_yet_is_named(offset, reason):
     @desk
     async def test(desk):
         await desk.take("jobs", JOB)
         await skip(desk, offset=offset)
         await desk.turn()
         (refused,) = await desk.bodies(InputRefused)
-        assert (refused.topic, refused.field, refused.reason) == ("config", "skip_input.offset", told)
+        assert (refused.topic, refused.field, refused.reason) == ("config", "skip_input.offset", reason)
         assert await desk.bodies(InputSkipped) == []
 
     test()
@@ -265,7 +265,7 @@ def test_only_so_many_skips_are_remembered_and_those_that_wait_are_never_forgott
 
 
 @pytest.mark.parametrize(
-    ("document", "field", "told"),
+    ("document", "field", "message"),
     [
         pytest.param({"topic": "grants", "offset": 0}, "topic", f"has to be one of {', '.join(INPUTS)}", id="topic"),
         pytest.param({"topic": "jobs", "offset": -1}, "offset", "at least 0", id="below the start"),
@@ -276,8 +276,8 @@ def test_only_so_many_skips_are_remembered_and_those_that_wait_are_never_forgott
         pytest.param({"topic": "jobs", "offset": 0, "reason": "a\nb"}, "reason", "control", id="two lines"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_refused_with_its_field(document, field, told):
-    with pytest.raises(Malformed, match=told) as refused:
+def test_a_wish_that_makes_no_sense_is_refused_with_its_field(document, field, message):
+    with pytest.raises(Malformed, match=message) as refused:
         read_input("config", {"skip_input": document}, "ops")
     assert refused.value.field == f"skip_input.{field}"
 

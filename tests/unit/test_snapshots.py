@@ -134,9 +134,9 @@ def test_a_damaged_one_is_refused_and_the_one_before_serves(change, why):
         with capture_logs() as lines:
             assert await restored(bus) == 0
 
-        told = [line for line in lines if line["event"] in ("snapshot_refused", "snapshot_unreadable")]
-        assert len(told) == 1
-        assert why in told[0].get("reason", "")
+        refusals = [line for line in lines if line["event"] in ("snapshot_refused", "snapshot_unreadable")]
+        assert len(refusals) == 1
+        assert why in refusals[0].get("reason", "")
 
     test()
 
@@ -217,7 +217,7 @@ def test_the_newest_is_found_beyond_wide_gaps_of_compaction_and_refused_once(tmp
             self.fetches += topic == SNAPSHOTS
             return await super().fetch(topic, *place, **how)
 
-    async def told():
+    async def scenario():
         bus = Counting(tmp_path)
         scribe = Scribe(bus)
         await scribe.claim()
@@ -231,11 +231,11 @@ def test_the_newest_is_found_beyond_wide_gaps_of_compaction_and_refused_once(tmp
         assert [line["event"] for line in lines].count("snapshot_refused") == 1
         assert bus.fetches < 20
 
-    asyncio.run(told())
+    asyncio.run(scenario())
 
 
 def test_a_thousand_rounds_with_a_snapshot_each_leave_two_of_them_and_the_newest_is_restored(tmp_path):
-    async def told():
+    async def scenario():
         bus = FileBus(tmp_path)
         scribe = Scribe(bus)
         await scribe.claim()
@@ -255,7 +255,7 @@ def test_a_thousand_rounds_with_a_snapshot_each_leave_two_of_them_and_the_newest
         assert found[1].order.round == 1_000
         return sizes
 
-    sizes = asyncio.run(told())
+    sizes = asyncio.run(scenario())
     assert {many for _, many in sizes} == {6}  # The journal, its head, its mark, its lock, and two slots.
     assert sizes[-1][0] - sizes[0][0] < 50
 

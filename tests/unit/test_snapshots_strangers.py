@@ -42,10 +42,10 @@ def forged(**about):
 )
 def test_a_head_with_wrong_types_is_refused_and_the_one_before_serves(about):
     @story
-    async def told(bus, scribe):
+    async def scenario(bus, scribe):
         await taken(bus, scribe, 1)
         await bus.writer().send([Outgoing(SNAPSHOTS, 0, forged(**about))])
 
         assert await restored(bus) == 1
 
-    told()
+    scenario()

@@ -35,8 +35,8 @@ def test_systemd_finds_nothing_wrong_with_the_unit(path, tmp_path):
     (tmp_path / path.name).write_text(text)
     done = subprocess.run([tool, "verify", str(tmp_path / path.name)], capture_output=True, text=True, check=False)
 
-    told = [line for line in done.stderr.splitlines() if path.name in line and not NEWER.search(line)]
-    assert (done.returncode, told) == (0, [])
+    complaints = [line for line in done.stderr.splitlines() if path.name in line and not NEWER.search(line)]
+    assert (done.returncode, complaints) == (0, [])
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -292,9 +292,9 @@ def test_a_refusal_of_many_tasks_names_them_as_a_range():
 
 def test_a_registration_costs_what_is_held_of_its_tasks_and_not_how_many_it_names():
     story, grant, holds = wide_cell()
-    told = replace(known(single(grant, 0)), count=200_000)
+    reported = replace(known(single(grant, 0)), count=200_000)
 
-    body = story.take(node("n1", epoch="e2", attempts=[told]))
+    body = story.take(node("n1", epoch="e2", attempts=[reported]))
 
     assert [(part.first, part.count) for part in body.attempts] == [(0, 4)]
     assert holds.asked <= 8
@@ -352,8 +352,8 @@ def test_a_tiny_share_of_many_devices_is_counted_without_going_through_the_tasks
 def test_the_page_of_settings_tells_these_limits():
     text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
     table = text[text.index("| input | at most |") :].partition("\n\n")[0]
-    told = {int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*[0-9]", table)}
-    assert told == {
+    limits = {int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*[0-9]", table)}
+    assert limits == {
         INPUT_BYTES_MAX,
         STAGES_MAX,
         TASKS_MAX,

@@ -22,9 +22,9 @@ def test_every_duration_has_buckets_from_a_tenth_of_a_millisecond_on():
 
 def test_the_build_is_told_with_its_release_its_commit_and_whether_its_cores_are_compiled():
     compiled = "yes" if are_cores_compiled() else "no"
-    told = f'largesse_build_info{{commit="{commit()}",compiled="{compiled}",version="{VERSION}"}} 1.0'
+    line = f'largesse_build_info{{commit="{commit()}",compiled="{compiled}",version="{VERSION}"}} 1.0'
 
-    assert told in exposition()[1].decode().splitlines()
+    assert line in exposition()[1].decode().splitlines()
 
 
 @desk

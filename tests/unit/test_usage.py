@@ -87,10 +87,10 @@ def test_every_variable_of_a_node_is_told(tmp_path):
     names = []
     read_node_settings(Settings(metrics_port=1), Asked())
 
-    told = said(tmp_path, "agent", "--help").stdout
+    help_text = said(tmp_path, "agent", "--help").stdout
     assert len(names) >= 7
     for name in names:
-        assert f"  {name} " in told
+        assert f"  {name} " in help_text
 
 
 def test_without_arguments_nothing_is_answered(capsys):

@@ -45,18 +45,18 @@ STOPS = [
 @pytest.mark.parametrize("data", PLACES)
 @pytest.mark.parametrize(("error", "words"), STOPS)
 def test_a_stop_that_comes_again_names_the_command_that_ends_it(error, words, data):
-    told = way_out(error, data or LOG, data)
-    assert told.startswith("if every start ends here: ")
-    (command,) = commands_in(told)
+    advice = way_out(error, data or LOG, data)
+    assert advice.startswith("if every start ends here: ")
+    (command,) = commands_in(advice)
     assert command == ["largesse", *words, *(["--data", data] if data else [])]
     said = CliRunner().invoke(cli, [*command[1:3], "--help"])
     assert said.exit_code == 0, "the command is one that there is"
 
 
 def test_a_record_that_cannot_be_folded_is_shown_again_by_replay():
-    told = way_out(CoreStopped("leftover", FOLDING, OPENING), LOG)
-    assert commands_in(told) == [["largesse", "replay", LOG, "--until", "9"]]
-    assert "start the version that ran before" in told
+    advice = way_out(CoreStopped("leftover", FOLDING, OPENING), LOG)
+    assert commands_in(advice) == [["largesse", "replay", LOG, "--until", "9"]]
+    assert "start the version that ran before" in advice
 
 
 OTHERS = [
@@ -70,9 +70,9 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("error", "told"), OTHERS)
-def test_every_other_stop_says_what_mends_it(error, told):
-    assert told in way_out(error, LOG)
+@pytest.mark.parametrize(("error", "advice"), OTHERS)
+def test_every_other_stop_says_what_mends_it(error, advice):
+    assert advice in way_out(error, LOG)
 
 
 def test_an_error_that_passes_by_itself_needs_no_way_out():
@@ -132,7 +132,7 @@ def test_an_input_is_skipped_in_the_folder_of_a_cell_that_does_not_run(tmp_path)
 def test_what_cannot_be_skipped_is_said_and_nothing_is_written(tmp_path):
     folder = Folder(tmp_path / "data")
     folder.write(("jobs", JOB))
-    for words, code, told in [
+    for words, code, problem in [
         (("jobs", 1), 1, "jobs ends before offset 1: there is nothing at 1 yet"),
         (("grants", 0), 2, "TOPIC: has to be one of config, nodes, tasks, jobs, reservations; is grants"),
         (("jobs", 0, "--reason", "x" * 201), 2, "--reason: has to be one line of at most 200 characters"),
@@ -140,7 +140,7 @@ def test_what_cannot_be_skipped_is_said_and_nothing_is_written(tmp_path):
     ]:
         said = folder.skip(*words)
         assert (said.code, said.out) == (code, "")
-        assert told in said.err
+        assert problem in said.err
     assert folder.records() == []
 
 

@@ -73,12 +73,12 @@ def test_a_file_without_a_job_is_a_mistake(written):
 
 
 def test_what_is_allowed_and_hardly_meant_is_told_with_its_line(written):
-    told: list[str] = []
+    warnings: list[str] = []
 
-    list(read_workload(written(line() + line("q2", stages=[STAGE | {"demand": {"cpu": 500}}])), told.append))
+    list(read_workload(written(line() + line("q2", stages=[STAGE | {"demand": {"cpu": 500}}])), warnings.append))
 
-    assert len(told) == 1
-    assert "workload.jsonl:2: stages[0].demand.cpu: " in told[0]
+    assert len(warnings) == 1
+    assert "workload.jsonl:2: stages[0].demand.cpu: " in warnings[0]
 
 
 def test_a_cluster_file_over_many_lines(written):
