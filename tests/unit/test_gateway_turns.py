@@ -9,8 +9,8 @@ import pytest
 from services.gateway import api
 from services.gateway.api import READ_AT_ONCE
 from services.gateway.view_state import ENDED_JOBS_MAX
-from tests.gateway_cell import told as told_in_memory
-from tests.http_rig import GUARD_S, JOB, request, told
+from tests.gateway_cell import run_in_memory
+from tests.http_rig import GUARD_S, JOB, request, run_over_http
 
 LARGE = json.dumps(JOB).encode() + b" " * READ_AT_ONCE
 
@@ -35,7 +35,7 @@ def test_while_a_large_document_is_read_others_are_served(monkeypatch):
         gate.set()
         return small, waits, (await large).status
 
-    assert told(story) == (201, True, 201)
+    assert run_over_http(story) == (201, True, 201)
 
 
 def test_a_fault_of_a_large_document_is_told_as_that_of_a_small_one_is():
@@ -46,7 +46,7 @@ def test_a_fault_of_a_large_document_is_told_as_that_of_a_small_one_is():
                 answers.append((await cell.http.post("/v1/jobs", content=body + spaces)).json())
         return answers
 
-    answers = told_in_memory(story)
+    answers = run_in_memory(story)
     assert [each["status"] for each in answers] == [400, 422, 422] * 2
     assert [(each["type"], each["field"]) for each in answers[:3]] == [(e["type"], e["field"]) for e in answers[3:]]
 
@@ -69,7 +69,7 @@ def test_while_a_long_list_is_put_into_words_others_get_turns(monkeypatch):
         await cancelled
         return (await listing).json(), (await cell.get("/v1/nodes")).json()
 
-    jobs, nodes = told_in_memory(story)
+    jobs, nodes = run_in_memory(story)
     assert turns >= 30
     assert [each["job"] for each in jobs["jobs"]] == [f"j{number}" for number in range(30)]
     assert jobs["ended_kept_max"] == ENDED_JOBS_MAX
@@ -80,7 +80,7 @@ def test_a_list_of_nothing_is_a_list():
     async def story(cell):
         return (await cell.get("/v1/jobs")).json(), (await cell.get("/v1/jobs", user="nobody")).json()
 
-    assert told_in_memory(story) == ({"jobs": [], "ended_kept_max": ENDED_JOBS_MAX},) * 2
+    assert run_in_memory(story) == ({"jobs": [], "ended_kept_max": ENDED_JOBS_MAX},) * 2
 
 
 LONG, DIGITS = "x" * 12_000, "9" * 4_000
@@ -117,7 +117,7 @@ def test_odd_questions_get_a_plain_answer(method, path):
         await client.say(request(method, path, client.host))
         return (await client.head())[0], (await served.ask("GET", "/readyz")).status
 
-    status, ready = told(story)
+    status, ready = run_over_http(story)
     assert (200 <= status < 500, ready) == (True, 200)
 
 
@@ -139,4 +139,4 @@ def test_users_jobs_and_addresses_that_come_and_go_leave_no_counters_behind():
             await ask(number)
         return await names() - before
 
-    assert told_in_memory(story) == set()
+    assert run_in_memory(story) == set()

@@ -7,8 +7,8 @@ import pytest
 
 from services.gateway import api, app, watching
 from services.gateway.watching import WOKEN_AT_ONCE, Watching
-from tests.gateway_cell import told as told_in_memory
-from tests.http_rig import HOST, JOB, request, told, until
+from tests.gateway_cell import run_in_memory
+from tests.http_rig import HOST, JOB, request, run_over_http, until
 
 WATCHERS = 50
 
@@ -56,7 +56,7 @@ def test_each_change_is_worded_once_for_all_who_watch():
         await cancel(cell)
         return await asyncio.gather(*tasks), seen.encodings
 
-    events, encodings = told_in_memory(story)
+    events, encodings = run_in_memory(story)
     assert all(states(each)[-1] == "cancelled" for each in events)
     longest = max(len(numbers(each)) for each in events)
     assert encodings == longest <= 5
@@ -76,7 +76,7 @@ def test_records_that_do_not_change_the_job_cost_no_wording():
         await task
         return before, seen.encodings
 
-    before, after = told_in_memory(story)
+    before, after = run_in_memory(story)
     assert before <= 3
     assert after > before
 
@@ -115,7 +115,7 @@ def test_however_often_a_job_changes_it_is_told_once_a_gap_and_its_last_state_al
             await asyncio.sleep(0)
         return in_one_gap, await task, cell.follower.state.seq
 
-    in_one_gap, events, last = told_in_memory(story)
+    in_one_gap, events, last = run_in_memory(story)
     assert in_one_gap <= 2
     assert states(events)[-1] == "cancelled"
     assert numbers(events)[-1] <= last
@@ -134,7 +134,7 @@ def test_a_watcher_that_sleeps_through_changes_hears_the_latest_and_not_each():
         events += [event async for event in slow]
         return events, told_to_quick
 
-    events, told_to_quick = told_in_memory(story)
+    events, told_to_quick = run_in_memory(story)
     assert states(events)[-1] == "cancelled"
     assert len(events) == 2
     assert events[-1] == told_to_quick[-1]
@@ -152,7 +152,7 @@ def test_watchers_of_a_job_that_is_over_hear_its_end_and_nothing_is_left_of_them
         await until(lambda: seen._telling is None)
         return late, seen._watched
 
-    late, left = told_in_memory(story)
+    late, left = run_in_memory(story)
     assert (states(late), left) == (["cancelled"], {})
 
 
@@ -170,7 +170,7 @@ def test_watchers_that_leave_leave_nothing_behind():
         await until(lambda: watching_._telling is None)
         return served.places.taken
 
-    assert told(story) == 0
+    assert run_over_http(story) == 0
 
 
 def test_beyond_their_limit_watchers_are_told_to_come_again(monkeypatch):
@@ -190,7 +190,7 @@ def test_beyond_their_limit_watchers_are_told_to_come_again(monkeypatch):
         await again.say(request("GET", "/v1/jobs/j/events", HOST))
         return refused, (await again.head())[0]
 
-    refused, again = told(story)
+    refused, again = run_over_http(story)
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
     assert "2 watchers" in refused.document["detail"]
     assert refused.headers["retry-after"] == "1"
@@ -211,7 +211,7 @@ def test_a_watcher_that_never_reads_is_cut_off_and_the_others_hear_on(monkeypatc
         await until(lambda: served.places.taken == 0)
         return (await served.ask("DELETE", "/v1/jobs/j")).status
 
-    assert told(story, send_buffer=4_096) == 200
+    assert run_over_http(story, send_buffer=4_096) == 200
 
 
 def test_telling_many_leaves_turns_to_others():
@@ -237,7 +237,7 @@ def test_telling_many_leaves_turns_to_others():
         await asked
         return most
 
-    assert told_in_memory(story) <= 2 * WOKEN_AT_ONCE
+    assert run_in_memory(story) <= 2 * WOKEN_AT_ONCE
 
 
 @pytest.mark.parametrize("failing", ["job_document"])
@@ -254,7 +254,7 @@ def test_a_fault_in_wording_ends_the_streams_and_is_not_waited_for(failing, monk
         monkeypatch.undo()
         return type(telling.exception())
 
-    assert told_in_memory(story) is ZeroDivisionError
+    assert run_in_memory(story) is ZeroDivisionError
 
 
 def resumed(cell, last, job="j"):
@@ -271,7 +271,7 @@ def test_a_state_that_was_told_is_not_told_again_to_who_names_its_event():
         await cancel(cell)
         return first, await again
 
-    first, again = told_in_memory(story)
+    first, again = run_in_memory(story)
     assert states([first]) == ["waiting"]
     assert id_of(first).partition("-")[2] not in {id_of(event).partition("-")[2] for event in again}
     assert states(again)[-1] == "cancelled"
@@ -295,7 +295,7 @@ def test_whoever_names_no_event_that_told_it_hears_the_state_of_now(last):
         await cancel(cell)
         return first, await resumed(cell, last)
 
-    first, ended = told_in_memory(story)
+    first, ended = run_in_memory(story)
     assert states([first]) == ["waiting"]
     assert (ended.status_code, ended.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     assert states([ended.content]) == ["cancelled"]
@@ -309,7 +309,7 @@ def test_what_changed_while_a_client_was_away_it_hears_when_it_comes_back_and_af
         back = await resumed(cell, id_of(first))
         return back, await resumed(cell, id_of(back.content))
 
-    back, over = told_in_memory(story)
+    back, over = run_in_memory(story)
     assert states([back.content]) == ["cancelled"]
     assert (over.status_code, over.content) == (204, b"")
 
@@ -319,5 +319,5 @@ def test_an_event_id_that_is_too_long_is_refused():
         await cell.post(JOB)
         return await resumed(cell, "9" * (app.EVENT_ID_MAX + 1))
 
-    refused = told_in_memory(story)
+    refused = run_in_memory(story)
     assert (refused.status_code, refused.json()["field"]) == (422, "Last-Event-ID")
